@@ -17,12 +17,13 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.measure import Line, Scale, Target, milliseconds
-from paddock.hub.queries import plan_queries
+from paddock.catalog.queries import plan_queries
+from paddock.catalog.search import Index
+from paddock.catalog.semantic import Semantics
+from paddock.catalog.vector_cache import VectorCache
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool, Index
-from paddock.hub.semantic import Semantics
-from paddock.hub.signatures import signature
-from paddock.hub.vector_cache import VectorCache
+from paddock.hub.typescript import signature
 
 TITLE = "Discovery"
 NOTE = (

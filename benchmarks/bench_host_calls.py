@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
 from benchmarks.subject import Paddock, paddock
-from paddock.gate import Gate
+from paddock.app.gate import Gate
 from paddock.hub.result import ToolResult
 
 TITLE = "Host calls"

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.measure import Line, Scale, interleaved, milliseconds, ratio
 from benchmarks.subject import Paddock, paddock
-from paddock.gate import Gate
+from paddock.app.gate import Gate
 from paddock.hub.result import ToolResult
 
 TITLE = "Payloads"

@@ -14,7 +14,7 @@ from benchmarks.bench_host_calls import local_gate
 from benchmarks.measure import Line, Scale, interleaved, milliseconds, ratio
 from benchmarks.rivals import home, rival
 from benchmarks.subject import Paddock, paddock
-from paddock.gate import Gate
+from paddock.app.gate import Gate
 from paddock.model.outcome import SandboxFacts
 from paddock.sandbox.sandbox import Sandbox
 

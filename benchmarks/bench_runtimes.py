@@ -18,15 +18,15 @@ from typing import Any, Self, TypeVar
 from platformdirs import user_state_path
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio, uncertainty
+from paddock.app.session import open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.steps import Job, Step, Steps, hello, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
-from paddock.wiring.session import open_session
+from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 TITLE = "Programs in language runtimes, against the bare toolchain"
 

@@ -13,7 +13,7 @@ from statistics import median
 from benchmarks.measure import Line, Scale, at_least, at_most, cpu_seconds, interleaved, milliseconds, ratio
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.settings import Tier
+from paddock.model.sandbox import Tier
 from paddock.sandbox.sandbox import Sandbox
 
 TITLE = "Confined processes: /bin/true"

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paddock.gate import Gate
+from paddock.app.gate import Gate
+from paddock.app.session import Session, open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, GrantSettings, GuestSettings, Settings
-from paddock.wiring.session import Session, open_session
+from paddock.settings.schema import AuditSettings, GrantSettings, GuestSettings, Settings
 
 T = TypeVar("T")
 

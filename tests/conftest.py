@@ -21,14 +21,14 @@ import hypothesis
 import pytest
 from tests.processes import running_workers
 
+from paddock.app.session import Session, open_session
 from paddock.javascript import parse_cache
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, GrantSettings, Settings
 from paddock.own_files import take_repairs
-from paddock.wiring.session import Session, open_session
+from paddock.settings.schema import AuditSettings, GrantSettings, Settings
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)

@@ -6,13 +6,13 @@ from itertools import takewhile
 
 import click
 
-from paddock.surfaces.cli.root import command
+from paddock.cli.root import command
 from pages.text import table
 
 HEAD = """\
 # Commands
 
-<!-- Written by scripts/reference.py from src/paddock/surfaces/cli; `make check` compares. Change the help texts. -->
+<!-- Written by scripts/reference.py from src/paddock/cli; `make check` compares. Change the help texts. -->
 
 Each command prints what is here with `--help`. With `--json` a command prints one JSON document for programs; where it
 cannot be done, that is `{"error": {"message": ...}}`, and the same text is on standard error. Settings come from

@@ -14,7 +14,7 @@ HEAD = """\
 # MCP tools
 
 <!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
-Change the descriptions in src/paddock/surfaces/mcp. -->
+Change the descriptions in src/paddock/mcp_server. -->
 
 What `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace stand after these. The first
 word of an answer's text is its [status](answers.md), of `run_program` one of `success`, `failure`, `timeout`,

@@ -9,7 +9,7 @@ from enum import Enum
 import paddock
 from paddock.model import errors
 from paddock.model.base import Value
-from paddock.model.settings import Settings
+from paddock.settings.schema import Settings
 from pages.text import described, spoken, table
 
 HEAD = """\

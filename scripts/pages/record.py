@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from paddock.store import audit
-from paddock.store.audit import AuditRecord
-from paddock.store.ledger_format import FORMAT
+from paddock.audit import sink
+from paddock.audit.line_format import FORMAT
+from paddock.audit.sink import AuditRecord
 from pages.text import described, spoken, table
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
@@ -80,8 +80,8 @@ FACTS = {
 HEAD = """\
 # The record
 
-<!-- Written by scripts/reference.py from src/paddock/record.py; `make check` compares. Change the texts there or in
-scripts/pages/record.py. -->
+<!-- Written by scripts/reference.py from src/paddock/app/audit_facts.py; `make check` compares. Change the texts
+there or in scripts/pages/record.py. -->
 
 The ledger is a directory of files, one for each UTC day, one line of JSON for each record. The hash of each
 record is in the one after it; `paddock audit verify` follows the chain. Records hold names, sizes and hashes. They
@@ -117,7 +117,7 @@ def page() -> str:
         )
     return HEAD + "\n".join(
         [
-            table(("event", "what it means"), [(f"`{name}`", EVENTS[name]) for name in audit.EVENTS]),
+            table(("event", "what it means"), [(f"`{name}`", EVENTS[name]) for name in sink.EVENTS]),
             REQUESTS,
             "## Members of every record\n",
             table(("member", "what it is"), members),

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
-from paddock.model.settings import Settings
-from paddock.policy.layers import OWNERS_ONLY
+from paddock.settings.merge import OWNERS_ONLY
+from paddock.settings.schema import Settings
 from pages.text import described, spoken, table
 
 HEAD = """\

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from paddock._version import __version__
 
 if TYPE_CHECKING:
+    from paddock.audit.sink import AuditRecord
+    from paddock.client.blocking import BlockingPaddock
+    from paddock.client.found_tools import FoundTool, FoundTools
+    from paddock.client.paddock import Paddock
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
@@ -53,13 +57,9 @@ if TYPE_CHECKING:
         Usage,
     )
     from paddock.model.program import Captured, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
-    from paddock.model.settings import Settings
     from paddock.model.tool import ToolEnd, ToolTerms
-    from paddock.store.audit import AuditRecord
-    from paddock.surfaces.library.blocking import BlockingPaddock
-    from paddock.surfaces.library.found import FoundTool, FoundTools
-    from paddock.surfaces.library.paddock import Paddock
-    from paddock.tools.prompting import PromptReply
+    from paddock.script_tools.prompts.service import PromptReply
+    from paddock.settings.schema import Settings
 
 if sys.platform != "linux":  # every module passes this door, so that no other one has to look
     raise ImportError(
@@ -137,8 +137,8 @@ _MODULES = {
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",
     "ArtifactTooLarge": "paddock.model.errors",
-    "AuditRecord": "paddock.store.audit",
-    "BlockingPaddock": "paddock.surfaces.library.blocking",
+    "AuditRecord": "paddock.audit.sink",
+    "BlockingPaddock": "paddock.client.blocking",
     "CallRecord": "paddock.model.outcome",
     "Captured": "paddock.model.program",
     "ConfigurationError": "paddock.model.errors",
@@ -149,8 +149,8 @@ _MODULES = {
     "ErrorInfo": "paddock.model.outcome",
     "Excerpt": "paddock.model.artifact",
     "FlagError": "paddock.model.errors",
-    "FoundTool": "paddock.surfaces.library.found",
-    "FoundTools": "paddock.surfaces.library.found",
+    "FoundTool": "paddock.client.found_tools",
+    "FoundTools": "paddock.client.found_tools",
     "Frame": "paddock.model.outcome",
     "Grants": "paddock.model.limits",
     "GuestLimits": "paddock.model.limits",
@@ -164,14 +164,14 @@ _MODULES = {
     "OutcomeError": "paddock.model.errors",
     "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
-    "Paddock": "paddock.surfaces.library.paddock",
+    "Paddock": "paddock.client.paddock",
     "PaddockError": "paddock.model.errors",
     "PlannedCall": "paddock.model.outcome",
     "ProgramEnd": "paddock.model.program",
     "ProgramGrants": "paddock.model.program",
     "ProgramLimits": "paddock.model.program",
     "ProgramTerms": "paddock.model.program",
-    "PromptReply": "paddock.tools.prompting",
+    "PromptReply": "paddock.script_tools.prompts.service",
     "Question": "paddock.model.approval",
     "SandboxFacts": "paddock.model.outcome",
     "ScriptNotFound": "paddock.model.errors",
@@ -182,7 +182,7 @@ _MODULES = {
     "ServerTimeout": "paddock.model.errors",
     "ServerUnauthorized": "paddock.model.errors",
     "ServerUnavailable": "paddock.model.errors",
-    "Settings": "paddock.model.settings",
+    "Settings": "paddock.settings.schema",
     "SignalError": "paddock.model.errors",
     "Status": "paddock.model.outcome",
     "ToolChanged": "paddock.model.errors",

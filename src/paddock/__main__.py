@@ -6,6 +6,6 @@ if __name__ == "__main__":
     if __spec__ is not None and not sys.flags.safe_path:
         # The current directory, where programs may have left what is called like something that is imported below.
         del sys.path[0]
-    from paddock.surfaces.cli import main
+    from paddock.cli import main
 
     main()

@@ -17,7 +17,7 @@ from mcp_types import (
     TextContent,
 )
 
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Inquire, Tool, object_schema, text_block
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Inquire, Tool, object_schema, text_block
 
 PREFIX = "test_input_required_result_"
 VALUES = [{"const": f"value{each}", "title": f"Choice {each}"} for each in (1, 2, 3)]

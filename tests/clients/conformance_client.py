@@ -24,14 +24,14 @@ from typing import Any, Literal, TypeVar
 
 import httpx2
 
-from paddock.hub.authorize import Visit, log_in
+from paddock.hub.auth.client_config import OAuth
+from paddock.hub.auth.code_flow import Visit, log_in
 from paddock.hub.config import HttpServer
-from paddock.hub.credentials import OAuth
 from paddock.hub.person import PERSON, Form
 from paddock.hub.pool import Hub
-from paddock.logins import KeptLogins
 from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized
-from paddock.model.settings import Settings
+from paddock.secrets.stored_logins import KeptLogins
+from paddock.settings.schema import Settings
 
 T = TypeVar("T")
 

@@ -14,19 +14,18 @@ import uvicorn
 from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
-from paddock.model.outcome import ConsoleLine
-from paddock.store.inbox import Inbox
-from paddock.surfaces.mcp.announce import Announcer
-from paddock.surfaces.mcp.asking import Rounds
-from paddock.surfaces.mcp.held import FETCHING, Held
-from paddock.surfaces.mcp.hosts import HostNames
-from paddock.surfaces.mcp.http import KnownHosts, application
-from paddock.surfaces.mcp.offers import Offers
-from paddock.surfaces.mcp.outputs import UnknownResourceError
-from paddock.surfaces.mcp.prompts import UnknownPromptError
-from paddock.surfaces.mcp.requests import Requests
-from paddock.surfaces.mcp.server import protocol_server
-from paddock.surfaces.mcp.tools import (
+from paddock.app.pending_approvals import Inbox
+from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.http.app import KnownHosts, application
+from paddock.mcp_server.http.hosts import HostNames
+from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.prompts import UnknownPromptError
+from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.stored_output import UnknownResourceError
+from paddock.mcp_server.toolbox import (
     Answer,
     Arguments,
     Caller,
@@ -36,6 +35,7 @@ from paddock.surfaces.mcp.tools import (
     object_schema,
     text_block,
 )
+from paddock.model.outcome import ConsoleLine
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="

@@ -18,12 +18,12 @@ import pytest
 
 from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output import backends
+from paddock.output.artifacts import Artifacts, Swept
+from paddock.output.backends import Bucket
+from paddock.output.recorder import Recording
 from paddock.redaction.scanner import Scanner
-from paddock.store import objects
-from paddock.store.artifacts import Artifacts, Swept
-from paddock.store.objects import Bucket
-from paddock.store.recording import Recording
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOME = Path("/home/u/my repo")
@@ -344,7 +344,7 @@ def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
 
 def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client would try ten times, and for three minutes."""
-    monkeypatch.setattr(objects, "_PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(backends, "_PATIENCE", timedelta(seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

@@ -18,11 +18,17 @@ from mcp.client.stdio import stdio_client
 
 from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
-from paddock.model.settings import ArtifactSettings, AuditSettings, LimitSettings, RedactionSettings, Settings
+from paddock.output.artifacts import Artifacts
+from paddock.output.query import Reading, read_bytes
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
-from paddock.store.query import Reading, read_bytes
+from paddock.settings.schema import (
+    ArtifactSettings,
+    AuditSettings,
+    LimitSettings,
+    RedactionSettings,
+    Settings,
+)
 
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0"
 TEXTS = {

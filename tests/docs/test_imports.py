@@ -47,7 +47,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-@pytest.mark.parametrize("module", ["paddock", "paddock.surfaces.cli", "paddock.model.settings"])
+@pytest.mark.parametrize("module", ["paddock", "paddock.cli", "paddock.settings.schema"])
 def test_another_platform_than_linux_is_refused_at_the_door(platform, module):
     code = f"import sys; sys.platform = {platform!r}; import {module}"
     done = subprocess.run(

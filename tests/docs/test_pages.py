@@ -13,11 +13,11 @@ import click
 import pytest
 import yaml
 
-from paddock.configuration import load
-from paddock.flows.sequence import Sequence
-from paddock.flows.temporal import Temporal
+from paddock.cli.root import command as paddock_command
 from paddock.hub.config import load_servers
-from paddock.surfaces.cli.root import command as paddock_command
+from paddock.schedules.schedule import Temporal
+from paddock.sequences.sequence import Sequence
+from paddock.settings.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = {"python.md", "client-libraries.md", "clients.md", "commands.md", "mcp-tools.md", "runtimes.md"}

@@ -12,17 +12,17 @@ import pytest
 from pydantic import BaseModel
 
 import paddock
-from paddock.model.command import SdkCommand
-from paddock.model.keys import leaves
+from paddock.app.audit_facts import identity
+from paddock.audit.ledger import Ledger
+from paddock.audit.sink import RECOVERED, STARTED
+from paddock.cli.root import command as paddock_command
 from paddock.model.outcome import Decision, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.rules import Rule
-from paddock.model.settings import RedactionPattern, Repository, Settings
-from paddock.record import identity
 from paddock.runtimes.recipe import recipes
-from paddock.store.audit import RECOVERED, STARTED
-from paddock.store.ledger import Ledger
-from paddock.surfaces.cli.root import command as paddock_command
+from paddock.settings.commands import SdkCommand
+from paddock.settings.keys import leaves
+from paddock.settings.rules import Rule
+from paddock.settings.schema import RedactionPattern, Repository, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src" / "paddock").rglob("*.py"))}
@@ -72,7 +72,7 @@ def test_every_setting_is_described():
         "policy.rule.origin"
     }
     expected = set(leaves(Settings())) - set(listed) | members
-    assert described == expected, f"write a docstring below the field in model/settings.py, then {REWRITE}"
+    assert described == expected, f"write a docstring below the field in settings/schema.py, then {REWRITE}"
 
 
 def test_every_status_is_described():
@@ -85,7 +85,7 @@ def test_every_exit_code_is_described():
     codes = set()
     for name, position in (("exit", 0), ("Failure", 1)):
         for path, call in calls(named=name):
-            if "surfaces" in path.parts:
+            if {"cli", "mcp_server"} & set(path.parts):
                 given = [word.value for word in call.keywords if word.arg in ("exit_code", "code")]
                 given += call.args[position : position + 1]
                 codes |= {code for argument in given for code in constants(argument, path)}
@@ -142,7 +142,7 @@ def test_every_command_and_option_is_described():
 
 
 def test_every_method_of_the_sdk_is_described():
-    glue = (ROOT / "src" / "paddock" / "guest" / "glue" / "sdk.js").read_text()
+    glue = (ROOT / "src" / "paddock" / "javascript" / "js" / "bootstrap" / "sdk.js").read_text()
     names = set(re.findall(r'"([a-z]+\.[a-z]+)"', glue))
     assert names >= {"vault.get", "cir.capture", "sequence.run"}
     assert {name for name in names if f"{name}(" not in page("sdk.md")} == set(), "add it to docs/sdk.md"
@@ -168,7 +168,7 @@ def test_every_mcp_tool_is_described():
     }
     described = set(re.findall(r"^##+ `([\w.]+)` \{#", page("mcp-tools.md"), re.MULTILINE))
     assert len(names) >= 7
-    assert names - described == set(), f"list the tool in surfaces/mcp/service.py, then {REWRITE}"
+    assert names - described == set(), f"list the tool in mcp_server/service.py, then {REWRITE}"
     listed = re.findall(r"^\| \[`([\w.]+)`\]", page("mcp-tools.md"), re.MULTILINE)
     readme = (ROOT / "README.md").read_text().partition("| tool | ")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE) == listed, (

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from tests.processes import descendants, open_files
 
+from paddock.app.session import open_session
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, Settings
 
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
@@ -45,8 +45,8 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, Settings
+from paddock.app.session import open_session
 
 async def main(source, directory):
     async with open_session(Settings(audit=AuditSettings(directory=directory / "audit")), directory) as session:

@@ -13,14 +13,14 @@ import pytest
 from tests.conftest import ODD_SERVER
 from tests.processes import running_workers
 
-from paddock.approvals import MOST_QUESTIONS, Asker
+from paddock.app.approvals import MOST_QUESTIONS, Asker
+from paddock.app.session import Session, open_session
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.model.rules import ApprovalSettings, PolicySettings, Rule
-from paddock.model.settings import AuditSettings, GrantSettings, SdkSettings, Settings
-from paddock.wiring.session import Session, open_session
+from paddock.settings.rules import ApprovalSettings, PolicySettings, Rule
+from paddock.settings.schema import AuditSettings, GrantSettings, SdkSettings, Settings
 
 RULES = (
     Rule(effect="ask", tool="odd/echo", reason="echoes carry far"),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.ledger import Ledger
 from paddock.model.ids import new_id
 from paddock.model.outcome import Status
-from paddock.store.ledger import Ledger
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 INTERRUPTED, UNREAD = 130, 141

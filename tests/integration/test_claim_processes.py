@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 
 WORKER = """
 import os, sys
 from pathlib import Path
 from paddock.model.errors import LedgerError
 from paddock.model.ids import mint_id
-from paddock.store.ledger import Ledger
+from paddock.audit.ledger import Ledger
 
 def answer(command, argument):
     global ledger, directory

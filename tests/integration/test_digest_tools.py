@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.model.digest import Digest, Failure, digest
+from paddock.output.digest.digest import Digest, Failure, digest
 
 TYPES = "const a: number = 'x';\nexport const b: string = a;\n"
 TESTS = """\

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from paddock import Paddock
+from paddock.app.session import open_session
 from paddock.model.outcome import Outcome
-from paddock.model.profiles import ComputeLimits, ExecuteLimits, LimitSettings, ScriptLimits
 from paddock.model.request import ExecutionRequest, GuestRun, Profile
-from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.profiles import ComputeLimits, ExecuteLimits, LimitSettings, ScriptLimits
+from paddock.settings.schema import AuditSettings, Settings
 
 ODD = Path(__file__).resolve().parents[1] / "servers" / "odd.py"
 PADDOCK = str(Path(sys.executable).with_name("paddock"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import Settings
-from paddock.wiring.session import open_session
+from paddock.settings.schema import Settings
 
 DIGITS = Path(__file__).resolve().parents[1] / "servers/digits.py"
 

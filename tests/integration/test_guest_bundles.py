@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT, Guest
 
+from paddock.app.session import open_session
 from paddock.model.limits import MIB
-from paddock.model.profiles import ExecuteLimits, LimitSettings
-from paddock.model.settings import AuditSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.profiles import ExecuteLimits, LimitSettings
+from paddock.settings.schema import AuditSettings, Settings
 
 PROGRAMS = tomllib.loads((ROOT / "tests/bundles/programs.toml").read_text())
 FLAGS = ("--bundle", "--format=esm", "--platform=browser", "--log-level=error")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from paddock.surfaces.render import output_text
+from paddock.rendering.render import output_text
 
 
 def lines(outcome):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from paddock.app.session import open_session
+from paddock.audit.ledger import Ledger
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import Settings
-from paddock.store.ledger import Ledger
-from paddock.wiring.session import open_session
+from paddock.settings.schema import Settings
 
 SERVER = Path(__file__).resolve().parents[1] / "servers/odd.py"
 OTHERS = ["environment", "crash", "crash_once", "hang", "fail", "refuse", "is_error", "invalid"]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.session import open_session
+from paddock.audit.read import read
 from paddock.model.errors import UnknownArtifact
 from paddock.model.limits import MIB, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import ArtifactSettings, AuditSettings, LimitSettings, Settings
-from paddock.store.ledger_read import read
-from paddock.store.query import Reading, read_bytes
-from paddock.wiring.session import open_session
+from paddock.output.query import Reading, read_bytes
+from paddock.settings.schema import ArtifactSettings, AuditSettings, LimitSettings, Settings
 
 ROWS = "return Array.from({ length: 9 }, (_, id) => ({ id }))"
 

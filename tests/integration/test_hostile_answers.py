@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.session import open_session
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, Settings
 from paddock.redaction import outgoing
 from paddock.redaction.scanner import Slices
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, Settings
 
 HOSTILE = "return 'password=password='.repeat(15000)"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.model.limits import MIB
-from paddock.model.profiles import ExecuteLimits, LimitSettings
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, ServerSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.profiles import ExecuteLimits, LimitSettings
+from paddock.settings.schema import AuditSettings, ServerSettings, Settings
 
 FLOOD = Path(__file__).resolve().parents[1] / "servers" / "flood.py"
 SWELLS = "ask for less at once, or raise `servers.answer_values`."

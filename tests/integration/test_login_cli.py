@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from paddock.hub.authorize import Visit
+from paddock.hub.auth.code_flow import Visit
 
 from .hub import authority
 from .hub.authority import World

@@ -120,7 +120,7 @@ def of_nobody(uid):
     raise KeyError(uid)
 
 pwd.getpwuid = of_nobody
-from paddock.surfaces.cli import main
+from paddock.cli import main
 main()
 """
 

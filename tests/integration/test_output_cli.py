@@ -12,9 +12,9 @@ import pytest
 from tests.at_terminal import at_terminal
 
 from paddock.model.artifact import RunFacts
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 

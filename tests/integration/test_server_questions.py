@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from paddock import BlockingPaddock
-from paddock.configuration import load
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ConfigurationError
 from paddock.model.outcome import Outcome, Status
-from paddock.model.settings import Settings
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
 
 SERVER = Path(__file__).parents[1] / "servers" / "asking.py"
 ERAS = ("modern", "legacy")

@@ -22,7 +22,7 @@ def noted(begin):
     return begun
 Launcher.begin_zygote = noted(Launcher.begin_zygote)
 Launcher.begin_reader = noted(Launcher.begin_reader)
-from paddock.surfaces.cli import main
+from paddock.cli import main
 try:
     main()
 except SystemExit as end:
@@ -33,7 +33,7 @@ if "pydantic" in sys.modules:
     waiting = [Value]
     while waiting:
         waiting += (kinds := waiting.pop().__subclasses__())
-        values += [kind.__name__ for kind in kinds if kind.__module__.endswith((".settings", ".profiles"))
+        values += [kind.__name__ for kind in kinds if kind.__module__.endswith((".settings.schema", ".settings.profiles"))
                    and kind.__pydantic_complete__]
 json.dump([sorted(sys.modules), values, early], sys.stderr)
 """
@@ -75,20 +75,25 @@ ROOMS = {
     *(
         "paddock.sandbox.tiers",
         "paddock.sandbox.spec",
-        "paddock.flows",
+        "paddock.sequences",
         "paddock.hub.config",
-        "paddock.hub.meaning",
+        "paddock.catalog.semantic_choice",
         "paddock.hub.pool",
     ),
-    *("paddock.model.artifact", "paddock.model.digest", "paddock.model.schema", "paddock.redaction.values"),
+    *(
+        "paddock.model.artifact",
+        "paddock.output.digest.digest",
+        "paddock.schema.check",
+        "paddock.redaction.values",
+    ),
     *(
         "paddock.runtimes.engine",
         "paddock.runtimes.toolchain",
-        "paddock.store.artifacts",
-        "paddock.store.query",
+        "paddock.output.artifacts",
+        "paddock.output.query",
     ),
-    *("paddock.store.signals", "paddock.store.vault", "paddock.surfaces.compute", "paddock.surfaces.library"),
-    *("paddock.surfaces.mcp", "paddock.telemetry", "paddock.tools"),
+    *("paddock.sdk.notes", "paddock.secrets.vault", "paddock.rendering.computation", "paddock.client"),
+    *("paddock.mcp_server", "paddock.telemetry", "paddock.script_tools"),
 }
 """Rooms of work that such a program does not ask for."""
 
@@ -114,7 +119,7 @@ def test_a_script_that_was_read_before_needs_no_reader(tmp_path: Path) -> None:
 
 def test_a_computation_loads_what_it_needs(tmp_path: Path) -> None:
     start = started(tmp_path, "compute", stdin='{"source": "emit(read_input())", "input": "1"}')
-    assert start.modules & (LIBRARIES | ROOMS) == {"paddock.surfaces.compute"}
+    assert start.modules & (LIBRARIES | ROOMS) == {"paddock.rendering.computation"}
     assert start.settings == []
     assert start.early == [["begin_zygote", "guest"]]
 
@@ -153,7 +158,7 @@ def test_a_command_loads_nothing_that_other_packages_would_have_validation_load(
     (tmp_path / "plugin.py").write_text("import sys; sys.stderr.write('loaded'); it = None\n")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
     plain = "from pydantic import BaseModel\nclass A(BaseModel): pass"
-    start = "import sys; sys.argv[1:] = ['doctor', '--json']; from paddock.surfaces.cli import main; main()"
+    start = "import sys; sys.argv[1:] = ['doctor', '--json']; from paddock.cli import main; main()"
     told = {}
     for name, code in (("plain", plain), ("start", start)):
         done = subprocess.run(
@@ -175,7 +180,7 @@ def test_what_lives_long_looks_for_garbage_as_often_as_other_processes(tmp_path,
     code = (
         "import gc, sys; sys.argv[1:] = {!r}; usual = gc.get_threshold(); given = gc.set_threshold; "
         "gc.set_threshold = lambda *to: (given(*to), print(to == usual, flush=True)); "
-        "from paddock.surfaces.cli import main; main()"
+        "from paddock.cli import main; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code.format(list(arguments))],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from killed_server import ODD, below, reaped, temporary
 
-from paddock.store.ledger_verify import verify
+from paddock.audit.verify import verify
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMANDS = {
@@ -84,7 +84,7 @@ def main(place: Path, runs: int, seed: int) -> None:
             out, err = process.communicate(timeout=60)
             told = f"{name} {run} after {number.name}: ended {process.returncode}, said {out[-300:]!r} {err[-1500:]!r}"
             ends.setdefault(name, []).append(process.returncode)
-            begun = b"surfaces/cli" in err or b"Traceback" not in err  # else the interpreter was starting
+            begun = b"cli" in err or b"Traceback" not in err  # else the interpreter was starting
             right = {128 + number, -number, *((0,) if name == "serve" else ())}
             if begun and (process.returncode not in right or b"Traceback" in err):
                 problems.append(told)

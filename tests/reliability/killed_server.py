@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
+from paddock.audit.verify import verify
 from paddock.model.errors import UnknownArtifact
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output.artifacts import Artifacts
+from paddock.output.query import Reading
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
-from paddock.store.ledger_verify import verify
-from paddock.store.query import Reading
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 ODD = Path(__file__).resolve().parents[1] / "servers/odd.py"
 FORKS = "fork() for 1 .. 2; print 'x' x 90_000; sleep 1"

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.flows.temporal import Temporals
+from paddock.audit.ledger import Ledger
+from paddock.audit.verify import verify
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
-from paddock.store.last_runs import LastRuns
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_verify import verify
+from paddock.schedules.last_runs import LastRuns
+from paddock.schedules.schedule import Temporals
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

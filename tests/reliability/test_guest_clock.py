@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, Settings
 from paddock.sandbox import interpreter
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, Settings
 
 JUMPING = """
 import paddock.javascript.child.bootstrap as glue, time

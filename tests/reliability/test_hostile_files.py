@@ -11,20 +11,20 @@ from cryptography.fernet import Fernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.configuration import load
+from paddock.catalog.inferred_types import Observed
 from paddock.hub.config import HttpServer, StdioServer, load_servers
-from paddock.hub.observed import Observed
 from paddock.hub.pins import Change, Pins, Standing, _identity, memory_of
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.artifact import Handle, OutputQuery
 from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, SdkError, VaultError
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output.artifacts import Artifacts
+from paddock.output.query import query
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
-from paddock.store.last_runs import LastRuns
-from paddock.store.query import query
-from paddock.store.vault import FileVault
-from paddock.tools.library import Broken, Tool, ToolLibrary
+from paddock.schedules.last_runs import LastRuns
+from paddock.script_tools.library import Broken, Tool, ToolLibrary
+from paddock.secrets.vault import FileVault
+from paddock.settings.loader import load
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 TEXTS = st.text(alphabet=st.characters(), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS

@@ -14,27 +14,27 @@ from typing import NamedTuple
 import pytest
 from cryptography.fernet import Fernet
 
+from paddock.audit.ledger import Ledger
+from paddock.catalog.inferred_types import Observed
+from paddock.catalog.provisioning import load_registry, load_trust
 from paddock.hub.config import StdioServer
-from paddock.hub.observed import Observed
 from paddock.hub.pins import Pins, memory_of
-from paddock.hub.provision import load_registry, load_trust
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.javascript.parse_cache import Answers
-from paddock.logins import KeptLogins
+from paddock.mcp_server.http.endpoint import read_token
 from paddock.model.artifact import Handle
 from paddock.model.errors import PaddockError
-from paddock.model.settings import ArtifactSettings, RedactionSettings, Settings
+from paddock.output.artifacts import Artifacts
 from paddock.own_files import take_repairs
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.scanner import Scanner
 from paddock.runtimes.cache import Cache
+from paddock.schedules.last_runs import LastRuns
+from paddock.sdk.notes import Signals
 from paddock.sdk.webhooks import Webhooks
-from paddock.store.artifacts import Artifacts
-from paddock.store.last_runs import LastRuns
-from paddock.store.ledger import Ledger
-from paddock.store.signals import Signals
-from paddock.store.vault import FileVault
-from paddock.surfaces.mcp.door import read_token
+from paddock.secrets.stored_logins import KeptLogins
+from paddock.secrets.vault import FileVault
+from paddock.settings.schema import ArtifactSettings, RedactionSettings, Settings
 
 OTHER = 54321
 """A user that nobody is."""

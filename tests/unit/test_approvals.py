@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from paddock.approvals import MOST_WAITING, Approvals, Asker, Behind, ClientAsker
+from paddock.app.approvals import MOST_WAITING, Approvals, Asker, Behind, ClientAsker
 from paddock.hub.person import Form, Unanswerable
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.model.rules import ApprovalSettings
-from paddock.model.settings import RedactionSettings
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
+from paddock.settings.rules import ApprovalSettings
+from paddock.settings.schema import RedactionSettings
 
 ASKING = Decision(allowed=False, asks=("why",), reasons=("why",), rule="user rule 1")
 ROOT = ExecutionRequest(id="00", actor="ada", surface="mcp", workspace=Path("/w"), work=GuestRun(source="1"))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.ends import stopped_first, to_the_end, unless_stopped
+from paddock.cancellation import stopped_first, to_the_end, unless_stopped
 from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk.events import Events

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.host_calls import HostCalls
+from paddock.app.host_calls import HostCalls
 from paddock.javascript.job import HostReply
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import (

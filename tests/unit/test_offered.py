@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.visible_tools import NotOffered, meant
 from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.offered import NotOffered, meant
 
 TOOLS = {"g": ["search_issues", "get-sum"], "my-hub": ["list", "a.b"], "tools": ["run"]}
 REQUEST = ExecutionRequest(workspace=Path("/"), work=ServerCall(server="", tool="*"))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.model.settings import Settings
+from paddock.app import state_check
+from paddock.app.state_check import look_at_places
 from paddock.own_files import take_repairs
-from paddock.wiring import own_places
-from paddock.wiring.own_places import look_at_places
+from paddock.settings.schema import Settings
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(own_places.answers, "directory", lambda: tmp_path / "cache/paddock/intake")
+    monkeypatch.setattr(state_check.parse_cache, "directory", lambda: tmp_path / "cache/paddock/intake")
     return Settings()
 
 

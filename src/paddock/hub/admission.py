@@ -11,12 +11,12 @@ from difflib import get_close_matches
 
 from paddock.hub.aliases import aliases
 from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.config import Server
 from paddock.hub.encoded import misplaced
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import signature
+from paddock.hub.typescript import signature
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible

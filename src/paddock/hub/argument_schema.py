@@ -15,12 +15,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from paddock.hub.unfold import unfold
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
-from paddock.model.schema import BrokenSchemaError, Schema
-from paddock.model.schema_dialect import MAPS, is_known_dialect, normalize
-from paddock.model.schema_patterns import BadPatternError
+from paddock.schema.check import BrokenSchemaError, Schema
+from paddock.schema.dialect import MAPS, is_known_dialect, normalize
+from paddock.schema.inline_refs import unfold
+from paddock.schema.pattern_cost import BadPatternError
 
 _LARGEST = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from paddock.files import read_bounded
-from paddock.hub.credentials import DEFAULT, OAuth, OAuthEntry
+from paddock.hub.auth.client_config import DEFAULT, OAuth, OAuthEntry
 from paddock.hub.launchers import DOWNLOAD_MS, fetches
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber

@@ -27,18 +27,20 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from paddock.hub.call_errors import LARGEST_CODE, TRACE, CallFailed, Trace, bounded_data
 from paddock.hub.config import HttpServer, Server, StdioServer
-from paddock.hub.failure import LARGEST_CODE, TRACE, CallFailed, Trace, bounded_data
-from paddock.hub.lane import Lane, OversizedAnswerError
+from paddock.hub.elicitation import Questions, asks_back
+from paddock.hub.http import http_client
+from paddock.hub.http_errors import unanswered
 from paddock.hub.launchers import fetches, remedy
 from paddock.hub.lifecycle import Verdict
 from paddock.hub.output import LINE_LIMIT
 from paddock.hub.person import Unanswerable
 from paddock.hub.process import ServerProcess
-from paddock.hub.questions import Questions, asks_back
 from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
-from paddock.hub.unanswered import unanswered
-from paddock.hub.unasked import (
+from paddock.hub.stdio import PipeReader, PipeWriter
+from paddock.hub.stdio_rpc import Lane, OversizedAnswerError
+from paddock.hub.unsolicited import (
     STDERR_BYTES,
     STDERR_PER_SECOND,
     Allowance,
@@ -46,8 +48,6 @@ from paddock.hub.unasked import (
     CountedWriter,
     Unasked,
 )
-from paddock.hub.web import http_client
-from paddock.hub.wire import PipeReader, PipeWriter
 from paddock.model.errors import (
     InvalidArguments,
     ServerRejected,
@@ -63,7 +63,7 @@ from paddock.redaction.known import NO_SECRETS, ServerSecrets
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
-    from paddock.hub.access import Access
+    from paddock.hub.auth.bearer import Access
 
 T = TypeVar("T")
 

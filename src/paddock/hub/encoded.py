@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from paddock.hub.unfold import unfold
 from paddock.model.base import Json
+from paddock.schema.inline_refs import unfold
 
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 _SHOWN = 200

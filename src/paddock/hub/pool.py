@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from paddock.hub import lifecycle as on
+from paddock.hub.auth.tokens import Logins, access
 from paddock.hub.breaker import Breaker
+from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import Server, StdioServer
-from paddock.hub.failure import CallFailed
 from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
-from paddock.hub.login import Logins, access
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large

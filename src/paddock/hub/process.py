@@ -21,7 +21,7 @@ from pathlib import Path
 from paddock.files import system_program
 from paddock.hub.config import StdioServer
 from paddock.hub.output import LINE_LIMIT, ServerOutput
-from paddock.model.faults import faults
+from paddock.output.digest.faults import faults
 
 GRACE_MS = 50
 """How long a child may take to end by itself once its stdin is closed."""

@@ -18,8 +18,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from opentelemetry.trace import get_current_span
 from pydantic import ValidationError
 
-from paddock.hub.failure import TRACE
-from paddock.hub.lane import Lane
+from paddock.hub.call_errors import TRACE
+from paddock.hub.stdio_rpc import Lane
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions

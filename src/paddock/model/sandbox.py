@@ -1,10 +1,15 @@
 """What confinement this machine can give: the facts behind `paddock doctor`."""
 
+from typing import Literal, get_args
+
 from pydantic import Field
 
 from paddock.model.base import Value
 from paddock.model.outcome import SandboxFacts
-from paddock.model.settings import TIERS, Tier
+
+Tier = Literal["unconfined", "landlock", "namespaces"]
+"""How strongly a worker must be confined, weakest first."""
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 class Layer(Value):

@@ -9,11 +9,11 @@ from paddock.model.canonical import canonical
 from paddock.model.limits import narrower
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.settings import Settings
-from paddock.policy import guests, programs, rules, scripts
+from paddock.policy import guests, programs, rules, script_tools
 from paddock.policy.programs import Catalogue, nothing_known
 from paddock.policy.reason import Reason, label
 from paddock.policy.remedies import suggest_remedy
+from paddock.settings.schema import Settings
 
 _REMEMBERED = 4096
 MOST_DEEP = 7
@@ -146,7 +146,7 @@ def _chosen(
 
 
 def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
-    terms, notes, objections = scripts.judge(work, request.limits, settings)
+    terms, notes, objections = script_tools.judge(work, request.limits, settings)
     objections = [*objections, *_may_change(request, work, settings)]
     return _judged(request, settings, notes, objections, tool=terms)
 

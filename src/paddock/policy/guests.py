@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from paddock.model.limits import Grants, GuestLimits, narrower
-from paddock.model.profiles import ComputeLimits, ProfileLimits
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall, ServerCall
-from paddock.model.settings import TIERS, Settings, Tier
+from paddock.model.sandbox import TIERS, Tier
 from paddock.policy.reason import Reason, label
+from paddock.settings.profiles import ComputeLimits, ProfileLimits
+from paddock.settings.schema import Settings
 
 JIT_REFUSED = (
     "just-in-time compilation is not granted; run without it, or set `jit = true` under [grants] "

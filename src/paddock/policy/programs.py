@@ -19,10 +19,10 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import RuntimeRun
-from paddock.model.rules import Rule
-from paddock.model.settings import Settings
-from paddock.policy.jail import is_confined
 from paddock.policy.reason import Reason
+from paddock.policy.workdir import is_confined
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
 
 Catalogue = Callable[[Runtime], Executables]
 

@@ -5,7 +5,7 @@ import json
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.policy.asking import shown
+from paddock.policy.questions import shown
 
 KEPT_CHARACTERS = 1024 * 1024
 """Arguments kept in one list, as JSON; what is more is listed without its arguments."""

@@ -5,8 +5,8 @@ those names do not show.
 """
 
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
-from paddock.model.settings import Settings
 from paddock.policy.programs import Catalogue
+from paddock.settings.schema import Settings
 
 
 def suggest_remedy(request: ExecutionRequest, rule: str, settings: Settings, catalogue: Catalogue) -> str:

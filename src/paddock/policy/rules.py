@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from paddock.model.aliases import write_alias
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.rules import Rule
-from paddock.model.settings import Settings
-from paddock.policy import programs, scripts
+from paddock.policy import programs, script_tools
 from paddock.policy.reason import Reason, label
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
 
 
 class _Held(NamedTuple):
@@ -79,7 +79,7 @@ def _concerns(rule: Rule, request: ExecutionRequest) -> bool:
         case SdkCall(method=method):
             return fnmatchcase(method, rule.method or "*")
         case ToolRun() as work:
-            return scripts.concerns(rule, work)
+            return script_tools.concerns(rule, work)
         case GuestRun():
             return rule.jit is None or request.jit
 

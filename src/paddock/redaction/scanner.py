@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
@@ -19,6 +18,7 @@ from paddock.redaction.rules import (
     may_match,
     may_match_name,
 )
+from paddock.settings.schema import RedactionPattern, RedactionSettings
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")

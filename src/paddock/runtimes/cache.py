@@ -1,7 +1,7 @@
 """Compiled programs by what they were made of: source, toolchain, command. Jobs never see the cache.
 
 A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
-gets is a copy, or a second name for a file that it cannot change (`paddock.runtimes.trees`). An entry appears by one
+gets is a copy, or a second name for a file that it cannot change (`safe_copy`). An entry appears by one
 rename, complete, named by its checksum, and is never changed; so any number of processes may share a directory.
 
 To look at thousands of entries takes longer than many a compiler. So whoever adds one looks by chance, the more likely
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from paddock.files import is_ours, make_private
 from paddock.model.canonical import canonical
 from paddock.model.limits import MIB
-from paddock.runtimes import trees
+from paddock.runtimes import safe_copy
 from paddock.sandbox.child import scratch
 
 _PROGRAM = "program"
@@ -65,7 +65,7 @@ class Cache:
         """Tell whether a program was whole when this process looked, and is small enough to be taken at once."""
         return name in self._seen and self._seen[name].size <= _QUICK
 
-    def take(self, name: str, target: trees.StrPath, *, owner: int | None) -> bool:
+    def take(self, name: str, target: safe_copy.StrPath, *, owner: int | None) -> bool:
         """Put the program of that key at `target`; tell whether there was one. Whoever removes it meanwhile wins."""
         entry, made = f"{self._directory}/{name}", os.fspath(target)
         if not is_ours(self._directory):
@@ -76,7 +76,7 @@ class Cache:
             program = f"{entry}/{kept}"
             facts = _facts(program)
             known = seen is not None and seen.facts is not None and seen.facts == facts
-            copied = trees.lend(program, made, owner=owner, checked=not known)
+            copied = safe_copy.lend(program, made, owner=owner, checked=not known)
             if known or copied.checksum == kept:
                 now = time.monotonic()
                 if seen is None or not known or now - seen.noted > _NOTED_S:
@@ -93,7 +93,7 @@ class Cache:
         _remove(Path(entry))  # it is damaged, and the next one takes its place
         return False
 
-    def keep(self, name: str, program: trees.StrPath) -> None:
+    def keep(self, name: str, program: safe_copy.StrPath) -> None:
         """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result.
 
         Raises TreeError.
@@ -106,7 +106,7 @@ class Cache:
                 return
             staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._directory))
             try:
-                copied = trees.keep(program, staging / _PROGRAM)
+                copied = safe_copy.keep(program, staging / _PROGRAM)
                 if copied.size <= self._left:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)

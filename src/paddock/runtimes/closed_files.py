@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.task import ProgramJob
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
 

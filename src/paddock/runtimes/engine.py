@@ -19,21 +19,21 @@ from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, Runtime
-from paddock.model.settings import RuntimeSettings
-from paddock.runtimes import cache, trees
+from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import closed_file
 from paddock.runtimes.environments import missing_module
-from paddock.runtimes.found import Toolchains
-from paddock.runtimes.job import ProgramJob, Sinks
-from paddock.runtimes.naming import Naming
+from paddock.runtimes.in_place import standing
+from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.runtimes.path_rewrite import Naming
 from paddock.runtimes.recipe import executables
-from paddock.runtimes.standing import standing
 from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
+from paddock.runtimes.task import ProgramJob, Sinks
 from paddock.runtimes.toolchain import Missing, Toolchain
-from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox import spec as plan
 from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Place
@@ -306,10 +306,10 @@ class RuntimeEngine:
         try:
             self._compiled.keep(name, made)
             if not self._compiled.take(name, target, owner=owner):
-                trees.copy(made, target, owner=owner)
+                safe_copy.copy(made, target, owner=owner)
         except FileNotFoundError:
             return NO_OUTPUT
-        except trees.TreeError as error:
+        except safe_copy.TreeError as error:
             return f"Compile succeeded but its output is refused: {error}"
         except OSError as error:  # what it closed to its own user, or what is deeper down than paths reach
             return f"Compile succeeded but its output cannot be taken over: {error.strerror}"

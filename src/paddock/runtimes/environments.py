@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.model.settings import RuntimeSettings, Tier
-from paddock.runtimes.job import ProgramJob
+from paddock.model.sandbox import Tier
 from paddock.runtimes.recipe import Recipe
+from paddock.runtimes.task import ProgramJob
 from paddock.runtimes.toolchain import (
     Missing,
     Search,
@@ -33,6 +33,7 @@ from paddock.runtimes.toolchain import (
     reachable,
     use,
 )
+from paddock.settings.schema import RuntimeSettings
 
 _NAMED = "runtimes.python.environment"
 _GRANT = "runtimes.workspace_environment"

@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from paddock.ends import to_the_end
+from paddock.cancellation import to_the_end
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.settings import Protection, Tier
+from paddock.model.sandbox import Tier
 from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.cgroup import Group
@@ -30,6 +30,7 @@ from paddock.sandbox.child.messages import Order
 from paddock.sandbox.fork_server import Place, Warden, Zygote
 from paddock.sandbox.job import GRACE_S, Job, Streams
 from paddock.sandbox.state_paths import File
+from paddock.settings.schema import Protection
 
 _IDLE = 16
 """Wardens without a job that are kept; the first fork costs a millisecond."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.settings import Tier
+from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
 from paddock.sandbox.child.messages import Ceilings, Order

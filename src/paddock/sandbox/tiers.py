@@ -15,13 +15,13 @@ from paddock.files import passing_directory
 from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.sandbox import Examination, Layer, TierReport
-from paddock.model.settings import TIERS, Protection, Tier
+from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
 from paddock.sandbox.sandbox import Sandbox
 from paddock.sandbox.state_paths import File
+from paddock.settings.schema import Protection
 
 _SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.model.base import Json
-from paddock.model.command import SdkCommand
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import loads
 from paddock.model.outcome import Status
 from paddock.model.program import signal_name
+from paddock.settings.commands import SdkCommand
 
 if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessResult

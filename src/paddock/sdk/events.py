@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from paddock.ends import to_the_end
+from paddock.cancellation import to_the_end
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome, RawResult

@@ -21,7 +21,7 @@ from paddock.model.request import (
     ToolRun,
     Work,
 )
-from paddock.store.scripts import read
+from paddock.saved_scripts import read
 
 ENDED = {
     Status.OK,

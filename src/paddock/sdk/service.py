@@ -26,16 +26,16 @@ from paddock.model.errors import (
 )
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.model.settings import Settings
 from paddock.redaction.known import KnownSecrets
 from paddock.sdk.requests import options_of
+from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.output.artifacts import Artifacts
     from paddock.sdk.commands import Commands
+    from paddock.sdk.notes import Signals
     from paddock.sdk.webhooks import Webhooks
-    from paddock.store.artifacts import Artifacts
-    from paddock.store.signals import Signals
-    from paddock.store.vault import Vault
+    from paddock.secrets.vault import Vault
 
 _SCOPE = "global"
 
@@ -124,13 +124,13 @@ class Services:
 
     @cached_property
     def _vault(self) -> "Vault":
-        from paddock.store.vault import open_vault
+        from paddock.secrets.vault import open_vault
 
         return open_vault(self._settings.vault)
 
     @cached_property
     def _signals(self) -> "Signals":
-        from paddock.store.signals import Signals
+        from paddock.sdk.notes import Signals
 
         return Signals(self._settings.sdk.signals)
 
@@ -210,7 +210,7 @@ class Services:
     async def _output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
         """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; rules as for people."""
         from paddock.model.artifact import OutputQuery  # its models take 7 ms to build
-        from paddock.store.query import query
+        from paddock.output.query import query
 
         wishes = options_of(options, "output.query")
         given = {_ASKED.get(name, name): value for name, value in wishes.items()}
@@ -310,7 +310,7 @@ class Services:
         return self._signals.search(_text("cir.search", "text", text), options_of(options, "cir.search"))
 
     def _verify(self) -> Json:
-        from paddock.store.ledger_verify import verify
+        from paddock.audit.verify import verify
 
         return verify(self._settings.audit.directory).model_dump(mode="json")
 

@@ -23,7 +23,7 @@ from paddock.model.outcome import Status
 from paddock.redaction.known import KnownSecrets
 
 if TYPE_CHECKING:
-    from paddock.store.vault import Vault
+    from paddock.secrets.vault import Vault
 
 Event = Literal["script.finished", "sequence.finished", "signal.captured", "notification"]
 SCOPE = "webhooks"

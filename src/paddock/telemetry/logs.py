@@ -6,9 +6,9 @@ import sys
 from pathlib import PurePath
 from traceback import extract_tb
 
-from paddock.model.settings import LogSettings
-from paddock.store.audit import timestamp
-from paddock.telemetry.watched import Facts
+from paddock.audit.sink import timestamp
+from paddock.settings.schema import LogSettings
+from paddock.telemetry.observed_sink import Facts
 
 REQUESTS = logging.getLogger("paddock.requests")
 """Says at level `info` how each request ended."""

@@ -13,10 +13,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from paddock.model.errors import ArtifactError
-from paddock.telemetry.watched import Facts, Sources, call_of
+from paddock.telemetry.observed_sink import Facts, Sources, call_of
 
 if TYPE_CHECKING:
-    from paddock.store.artifacts import Artifacts
+    from paddock.output.artifacts import Artifacts
 
 SERVERS = 64
 """Servers that have labels of their own; calls of further ones, and of those that do not exist, are `other`."""

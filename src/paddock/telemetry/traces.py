@@ -26,9 +26,9 @@ from opentelemetry.sdk.trace.export import (
 from opentelemetry.trace import SpanKind, StatusCode
 
 from paddock._version import __version__
-from paddock.model.settings import TelemetrySettings
-from paddock.store.audit import Field
-from paddock.telemetry.watched import Facts, Told, call_of
+from paddock.audit.sink import Field
+from paddock.settings.schema import TelemetrySettings
+from paddock.telemetry.observed_sink import Facts, Told, call_of
 
 FLUSH_S = 2.0
 """How long the end of a session waits for spans to leave."""

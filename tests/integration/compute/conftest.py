@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from paddock.surfaces.compute import compute
+from paddock.rendering.computation import compute
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from paddock.surfaces.compute import compute, read, refused
+from paddock.rendering.computation import compute, read, refused
 
 
 def error(code, message):

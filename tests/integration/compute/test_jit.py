@@ -2,7 +2,7 @@
 
 import json
 
-from paddock.surfaces.compute import compute
+from paddock.rendering.computation import compute
 
 
 def of_body(guest, body):

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.model.errors import LedgerError
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.model.settings import AuditSettings, Settings
-from paddock.surfaces.compute import compute
-from paddock.wiring.session import open_session
+from paddock.rendering.computation import compute
+from paddock.settings.schema import AuditSettings, Settings
 
 SECRET = "neither the source nor the input"
 NAMES = {"tool": "code.sandbox.js.run", "span": "tools.js.run"}

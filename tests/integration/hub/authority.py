@@ -32,10 +32,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paddock.hub.authorize import Visit
+from paddock.hub.auth.code_flow import Visit
 from paddock.hub.config import HttpServer
-from paddock.logins import KeptLogins
-from paddock.model.settings import Settings
+from paddock.secrets.stored_logins import KeptLogins
+from paddock.settings.schema import Settings
 
 Twist = Callable[[Request], Awaitable[Response | None] | Response | None]
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from paddock.hub.config import HttpServer
-from paddock.hub.unreached import build_client, find_proxy
+from paddock.hub.connect_errors import build_client, find_proxy
 from paddock.model.errors import ServerUnavailable
 
 from .conftest import failure, text

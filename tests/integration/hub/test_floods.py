@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.hub import unasked
+from paddock.hub import unsolicited
 from paddock.hub.config import HttpServer, StdioServer
 from paddock.model.errors import ServerUnavailable
 
@@ -23,8 +23,8 @@ VALUES = "it holds more than 30000 values; ask for less at once, or raise `serve
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(unasked, "MESSAGES", 500)
-    monkeypatch.setattr(unasked, "PER_SECOND", 0)
+    monkeypatch.setattr(unsolicited, "MESSAGES", 500)
+    monkeypatch.setattr(unsolicited, "PER_SECOND", 0)
     monkeypatch.setattr("paddock.hub.connection.STDERR_BYTES", 1_000_000)
     monkeypatch.setattr("paddock.hub.connection.STDERR_PER_SECOND", 0)
 
@@ -42,8 +42,8 @@ def test_a_server_that_floods_is_cut_off_and_started_anew_for_the_next_call(hub,
 
 
 def test_a_server_whose_requests_we_cannot_answer_is_cut_off(hub, monkeypatch):
-    monkeypatch.setattr(unasked, "MESSAGES", 1_000_000)
-    monkeypatch.setattr(unasked, "ROOM_S", 0.1)
+    monkeypatch.setattr(unsolicited, "MESSAGES", 1_000_000)
+    monkeypatch.setattr(unsolicited, "ROOM_S", 0.1)
 
     async def main():
         async with hub(FLOOD) as h:

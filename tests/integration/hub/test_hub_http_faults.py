@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from paddock.hub import connection, web
+from paddock.hub import connection, http
 from paddock.hub.config import HttpServer
 from paddock.hub.lifecycle import State
 from paddock.model.errors import ServerRejected, ServerTimeout, ServerUnavailable
@@ -321,7 +321,7 @@ def test_the_end_of_a_session_waits_for_no_answer(hub):
 
 
 def test_the_rest_of_a_stream_is_not_asked_for_without_a_pause(hub, monkeypatch):
-    monkeypatch.setattr(web, "_APART_S", 0.05)
+    monkeypatch.setattr(http, "_APART_S", 0.05)
     event = b"id: 7\nretry: 0\ndata:\n\n"
     ending = SSE + f"{len(event):x}\r\n".encode() + event + b"\r\n0\r\n\r\n"
 

@@ -11,12 +11,12 @@ from mcp_types import JSONRPCNotification
 from paddock.hub.admission import Admission
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import StdioServer
-from paddock.hub.lane import Lane
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess, start_process
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
-from paddock.hub.wire import PipeWriter
+from paddock.hub.stdio import PipeWriter
+from paddock.hub.stdio_rpc import Lane
 from paddock.model.errors import (
     ServerRejected,
     ServerTimeout,

@@ -14,12 +14,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 from tests.integration.mcp.npm import Modules
 
-from paddock.hub.authorize import Visit, log_in, log_out
+from paddock.hub.auth.code_flow import Visit, log_in, log_out
+from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.config import HttpServer
-from paddock.hub.login import Login, LoginFailed
 from paddock.hub.pool import Hub
-from paddock.logins import KeptLogins
 from paddock.model.errors import ServerUnauthorized
+from paddock.secrets.stored_logins import KeptLogins
 
 from .authority import World, agree, kept, server_of
 

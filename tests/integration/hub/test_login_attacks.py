@@ -11,14 +11,14 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from paddock.hub import outside
-from paddock.hub.authorize import Visit, log_in
-from paddock.hub.credentials import OAuth
-from paddock.hub.login import Login, LoginFailed
-from paddock.hub.oauth import refreshed
+from paddock.hub.auth import guarded_http
+from paddock.hub.auth.client_config import OAuth
+from paddock.hub.auth.code_flow import Visit, log_in
+from paddock.hub.auth.sdk_flow import refreshed
+from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.pool import Hub
-from paddock.logins import KeptLogins
 from paddock.model.errors import ServerError, ServerRejected
+from paddock.secrets.stored_logins import KeptLogins
 
 from .authority import World, agree, server_of
 from .authority import world as another_world
@@ -160,9 +160,9 @@ def test_an_answer_of_another_issuer_is_refused(world: World, logins: KeptLogins
 
 
 def test_giant_documents_are_refused(world: World, logins: KeptLogins) -> None:
-    world.outer.twists[METADATA] = lambda _: Response(b"{" + b" " * (outside.ANSWER_BYTES + 1))
+    world.outer.twists[METADATA] = lambda _: Response(b"{" + b" " * (guarded_http.ANSWER_BYTES + 1))
     assert refused(world, logins) == (
-        f"the answer of {world.issuer}{METADATA.removeprefix('/')} is larger than {outside.ANSWER_BYTES} bytes"
+        f"the answer of {world.issuer}{METADATA.removeprefix('/')} is larger than {guarded_http.ANSWER_BYTES} bytes"
     )
 
 
@@ -174,7 +174,7 @@ def test_an_authorization_server_that_never_answers(
         return Response()
 
     def with_little_time_for_the_next(_: Request) -> None:
-        monkeypatch.setattr(outside, "_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(guarded_http, "_TIMEOUT_S", 0.2)
 
     world.inner.twists[RESOURCE] = with_little_time_for_the_next
     world.outer.twists[METADATA] = never

@@ -13,13 +13,13 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from paddock.hub.authorize import keep, log_in_machine
+from paddock.hub.auth.client_config import OAuth
+from paddock.hub.auth.code_flow import keep, log_in_machine
+from paddock.hub.auth.tokens import LoginFailed
 from paddock.hub.config import HttpServer
-from paddock.hub.credentials import OAuth
-from paddock.hub.login import LoginFailed
 from paddock.hub.pool import Hub
-from paddock.logins import KeptLogins
 from paddock.model.errors import ServerUnauthorized
+from paddock.secrets.stored_logins import KeptLogins
 
 from .authority import World, server_of
 

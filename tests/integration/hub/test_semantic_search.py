@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from paddock import BlockingPaddock
-from paddock.hub.sentence_model import DIMENSIONS, SentenceModel
-from paddock.hub.vector_cache import VectorCache
+from paddock.catalog.sentence_model import DIMENSIONS, SentenceModel
+from paddock.catalog.vector_cache import VectorCache
 from paddock.model.errors import ConfigurationError, UnknownServer
-from paddock.model.settings import AuditSettings, ServerSettings, Settings
+from paddock.settings.schema import AuditSettings, ServerSettings, Settings
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"

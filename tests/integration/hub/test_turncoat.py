@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, ServerSettings, Settings
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, ServerSettings, Settings
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
 PADDOCK = str(Path(sys.executable).with_name("paddock"))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import describe
+from paddock.hub.typescript import describe
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = json.loads((ROOT / "benchmarks/discovery/tools.json").read_text())["servers"]

@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from paddock.surfaces.mcp import answer_schemas
+from paddock.mcp_server import output_schemas
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
@@ -43,13 +43,13 @@ MODERN: dict[str, Any] = {
 
 SCHEMAS = MappingProxyType(
     {
-        "execute_code": answer_schemas.OUTCOME,
-        "search_tools": answer_schemas.FOUND_TOOLS,
-        "describe_tools": answer_schemas.DESCRIBED_TOOLS,
-        "provision_server": answer_schemas.SERVERS,
-        "run_program": answer_schemas.PROGRAM,
-        "query_output": answer_schemas.STORED,
-        "compute": answer_schemas.COMPUTED,
+        "execute_code": output_schemas.OUTCOME,
+        "search_tools": output_schemas.FOUND_TOOLS,
+        "describe_tools": output_schemas.DESCRIBED_TOOLS,
+        "provision_server": output_schemas.SERVERS,
+        "run_program": output_schemas.PROGRAM,
+        "query_output": output_schemas.STORED,
+        "compute": output_schemas.COMPUTED,
     }
 )
 """The schema of the data of each native tool that declares one."""

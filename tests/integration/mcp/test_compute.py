@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from paddock.surfaces.compute import one_line
+from paddock.rendering.computation import one_line
 
 from .conftest import Place
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from tests.processes import descendants, running_workers
 
-from paddock.surfaces.mcp.http import SESSIONS
+from paddock.mcp_server.http.app import SESSIONS
 
 from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, watched
 from .test_lines import SPIN

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.tools.authoring import create
+from paddock.script_tools.authoring import create
 
 from . import npm
 from .conftest import PADDOCK, TOKEN, Place

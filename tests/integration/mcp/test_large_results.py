@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp.media import MOST_BLOCKS
+from paddock.mcp_server.media import MOST_BLOCKS
 
 from .conftest import ERAS, Place
 

@@ -8,7 +8,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
 
-from paddock.store.scripts import MOST_BYTES
+from paddock.saved_scripts import MOST_BYTES
 
 from .conftest import ERAS, MODERN, Place
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from paddock.model.schema import Schema
+from paddock.schema.check import Schema
 
 from .conftest import ERAS, SCHEMAS, Place
 

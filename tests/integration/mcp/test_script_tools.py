@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.tools.authoring import create
+from paddock.script_tools.authoring import create
 
 from .conftest import ERAS, Lines, Place
 

@@ -152,9 +152,7 @@ def test_spans_on_standard_error_are_lines_of_json(place: Place) -> None:
 
 def test_without_its_packages_the_error_says_what_to_install(place: Place) -> None:
     place.settings('[telemetry]\ntraces = "otlp"\n')
-    code = (
-        "import sys; sys.modules['opentelemetry.sdk'] = None; from paddock.surfaces.cli import main; main()"
-    )
+    code = "import sys; sys.modules['opentelemetry.sdk'] = None; from paddock.cli import main; main()"
     (place.workspace / "program.js").write_text("console.log('ran')")
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "./program.js"],
@@ -184,7 +182,7 @@ def test_where_nothing_is_configured_nothing_of_it_is_loaded(place: Place) -> No
     (place.workspace / "program.js").write_text("await servers.odd.echo({text: 'x'})")
     code = (
         "import atexit, json, sys; atexit.register(lambda: json.dump(sorted(sys.modules), sys.stderr));"
-        "from paddock.surfaces.cli import main; main()"
+        "from paddock.cli import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "./program.js"],

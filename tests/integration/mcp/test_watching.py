@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx2
 
-from paddock.surfaces.mcp.announce import CLIENTS
-from paddock.tools.authoring import create
+from paddock.mcp_server.list_changes import CLIENTS
+from paddock.script_tools.authoring import create
 
 from .conftest import AUTHORIZED, Lines, Place
 from .test_http import shaken_hands

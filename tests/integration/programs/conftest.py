@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from paddock.app.session import Session, open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.settings import ArtifactSettings, AuditSettings, RuntimeSettings, Settings, Tier
+from paddock.model.sandbox import Tier
 from paddock.sandbox.child.lockdown import JOB_USER
 from paddock.sandbox.sandbox import Sandbox
-from paddock.wiring.session import Session, open_session
+from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 PATIENT_MS = 120_000
 """Time for programs that are to end by themselves, however busy the machine is."""

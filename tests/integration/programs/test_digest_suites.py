@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.model.digest import Digest, Failure, digest
+from paddock.output.digest.digest import Digest, Failure, digest
 
 PYTEST = """\
 import json

@@ -13,11 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from paddock.gate import Gate
+from paddock.app.gate import Gate
+from paddock.app.session import open_session
 from paddock.model.errors import LedgerError
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun
-from paddock.model.settings import (
+from paddock.settings.schema import (
     ArtifactSettings,
     AuditSettings,
     GuestSettings,
@@ -25,7 +26,6 @@ from paddock.model.settings import (
     SandboxSettings,
     Settings,
 )
-from paddock.wiring.session import open_session
 
 MOST = 30
 """More than a program needs."""

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from paddock.cli.root import command
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.sandbox import tiers
 from paddock.sandbox.child import namespaces
 from paddock.sandbox.sandbox import Sandbox
-from paddock.surfaces.cli.root import command
 
 RISK = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 

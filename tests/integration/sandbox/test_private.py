@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.processes import installation, own_files
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
-from paddock.model.settings import Settings, Tier
+from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.sandbox import Sandbox
-from paddock.wiring.processes import installation, own_files
+from paddock.settings.schema import Settings
 
 from .conftest import ROOT
 

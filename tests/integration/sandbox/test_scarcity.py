@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.session import open_session
 from paddock.javascript import launch
 from paddock.model.errors import EngineError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import AuditSettings, GuestSettings, Settings
 from paddock.sandbox import interpreter
 from paddock.sandbox.sandbox import Sandbox, Streams
-from paddock.wiring.session import open_session
+from paddock.settings.schema import AuditSettings, GuestSettings, Settings
 
 from .conftest import PATIENCE_S, has_ended, patiently, wardens
 

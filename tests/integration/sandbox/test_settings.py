@@ -7,13 +7,13 @@ import re
 
 import pytest
 
+from paddock.app.processes import Processes
 from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
-from paddock.model.settings import SandboxSettings
 from paddock.sandbox import spec
 from paddock.sandbox.sandbox import Sandbox
-from paddock.wiring.processes import Processes
+from paddock.settings.schema import SandboxSettings
 
 from .conftest import ROOT
 

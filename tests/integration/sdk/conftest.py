@@ -15,9 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from paddock.app.session import open_session
+from paddock.audit.read import read
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.rules import PolicySettings
-from paddock.model.settings import (
+from paddock.sdk import webhooks
+from paddock.secrets.vault import FileVault
+from paddock.settings.rules import PolicySettings
+from paddock.settings.schema import (
     ArtifactSettings,
     AuditSettings,
     GuestSettings,
@@ -26,10 +30,6 @@ from paddock.model.settings import (
     ToolSettings,
     VaultSettings,
 )
-from paddock.sdk import webhooks
-from paddock.store.ledger_read import read
-from paddock.store.vault import FileVault
-from paddock.wiring.session import open_session
 
 
 class Desk:

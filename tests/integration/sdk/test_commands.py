@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from paddock.model.command import SdkCommand
 from paddock.model.outcome import Status
-from paddock.model.rules import Rule
+from paddock.settings.commands import SdkCommand
+from paddock.settings.rules import Rule
 
 SECRET = "s3cr3t-v4lue"
 ECHO = SdkCommand(name="notes.echo", command=("printf", "<%s>", "{text}", "{more:list?}"))

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.number_table import NUMBERS, TABLE, digits_in
 
-from paddock.model.command import SdkCommand
 from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
 from paddock.redaction.known import KnownSecrets
+from paddock.rendering import render
 from paddock.sdk.webhooks import Webhooks
-from paddock.surfaces import render
+from paddock.settings.commands import SdkCommand
 
 TEXT = json.dumps(TABLE)
 """The table as a text in a program."""

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.rules import Rule
+from paddock.settings.rules import Rule
 
 
 def test_stored_output_is_read_again_by_terms_by_lines_and_from_a_cursor(desk):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from paddock.audit import chain
+from paddock.audit import ledger as ledger_module
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Status
-from paddock.store import ledger as ledger_module
-from paddock.store import ledger_chain
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_a_disk_that_fills_during_a_call_ends_the_calls_and_then_the_run(desk, m
     def heard(line):
         lines.append(line.text)
         if line.text == "full":
-            monkeypatch.setattr(ledger_chain.Chain, "put", full)
+            monkeypatch.setattr(chain.Chain, "put", full)
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")

@@ -8,7 +8,7 @@ import pytest
 
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.model.rules import Rule
+from paddock.settings.rules import Rule
 
 SECRET = "s3cr3t-v4lue"
 

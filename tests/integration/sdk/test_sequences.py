@@ -7,9 +7,9 @@ import pytest
 
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.model.rules import Rule
-from paddock.model.settings import LimitSettings
-from paddock.store.query import Reading, read_bytes
+from paddock.output.query import Reading, read_bytes
+from paddock.settings.rules import Rule
+from paddock.settings.schema import LimitSettings
 
 SECRET = "s3cr3t-v4lue"
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from paddock.model.outcome import SandboxFacts
-from paddock.model.settings import RuntimeSettings
 from paddock.sandbox.sandbox import Sandbox
+from paddock.settings.schema import RuntimeSettings
 
 WRITES = """
 import os

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from paddock.model.command import SdkCommand
-from paddock.model.rules import Rule
 from paddock.sdk import events, webhooks
+from paddock.settings.commands import SdkCommand
+from paddock.settings.rules import Rule
 
 SECRET = "a-secret-of-some-length"
 KEY = SECRET.encode()

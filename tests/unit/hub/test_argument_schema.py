@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.hub.argument_schema import compile_arguments
-from paddock.hub.unfold import unfold
+from paddock.schema.inline_refs import unfold
 
 Y = {"y": {"type": "integer"}}
 WRONG_Y = '`y` must be a whole number, not the text "a"'

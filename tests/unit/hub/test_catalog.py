@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 
-from paddock.hub.catalog import Catalog, Listing, Unknown
+from paddock.catalog.catalog import Catalog, Listing, Unknown
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import Described
+from paddock.hub.typescript import Described
 from paddock.model.errors import ConfigurationError, ServerUnavailable, UnknownServer
 
 

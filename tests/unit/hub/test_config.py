@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.hub.auth.client_config import OAuth
 from paddock.hub.config import (
     HttpServer,
     Lifecycle,
@@ -15,7 +16,6 @@ from paddock.hub.config import (
     is_paddock,
     load_servers,
 )
-from paddock.hub.credentials import OAuth
 
 
 def load(tmp_path, document, environ=None):

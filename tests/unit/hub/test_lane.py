@@ -9,9 +9,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
-from paddock.hub.failure import TRACE, Trace
-from paddock.hub.lane import Lane, written
-from paddock.hub.wire import parse
+from paddock.hub.call_errors import TRACE, Trace
+from paddock.hub.stdio import parse
+from paddock.hub.stdio_rpc import Lane, written
 
 FIRST = 1 << 30
 

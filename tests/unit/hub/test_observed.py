@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
+from paddock.catalog.inferred_types import LESSONS, Observed, merge, type_of
 from paddock.hub.config import StdioServer
-from paddock.hub.observed import LESSONS, Observed, merge, type_of
 from paddock.hub.result import ToolInfo, ToolResult
 
 SERVER = StdioServer("git", "git")

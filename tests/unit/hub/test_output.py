@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
-from paddock.hub.lane import Lane
 from paddock.hub.output import ServerOutput
+from paddock.hub.stdio_rpc import Lane
 
 FIRST = 1 << 30
 

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import httpx2
 import pytest
 
-from paddock.hub.login import LoginFailed
-from paddock.hub.outside import Outside, _alike
+from paddock.hub.auth.guarded_http import Outside, _alike
+from paddock.hub.auth.tokens import LoginFailed
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.config import load_servers
-from paddock.hub.provision import (
+from paddock.app.servers import Servers
+from paddock.catalog.provisioning import (
     Change,
     Match,
     Offer,
@@ -21,11 +21,12 @@ from paddock.hub.provision import (
     provision,
     read_trust,
 )
+from paddock.catalog.search import Hit
+from paddock.hub.catalog_tool import CatalogTool
+from paddock.hub.config import load_servers
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool, Hit
 from paddock.model.errors import ConfigurationError
-from paddock.model.settings import ServerSettings, Settings
-from paddock.wiring.servers import Servers
+from paddock.settings.schema import ServerSettings, Settings
 
 OFFER = Offer(
     "npm", "@good/git", "1.2.0", "Git repositories", {"command": "npx", "args": ["-y", "@good/git@1.2.0"]}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.queries import (
+from paddock.catalog.queries import (
     MAX_PIECES,
     MAX_QUERY_CHARS,
     default_limit,

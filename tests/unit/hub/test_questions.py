@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.hub.elicitation import _held, form
 from paddock.hub.person import Form, Unanswerable
-from paddock.hub.questions import _held, form
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

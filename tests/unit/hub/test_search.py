@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.queries import words
+from paddock.catalog.queries import words
+from paddock.catalog.search import Hit, Index, confidence, keyword_score, keyword_search
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool, Hit, Index, confidence, keyword_score, keyword_search
 
 
 def tool(server, name, description="", parameters=None):

@@ -8,21 +8,22 @@ from threading import Event
 import numpy as np
 import pytest
 
-from paddock.hub import meaning as meaning_module
-from paddock.hub.catalog import Catalog
-from paddock.hub.meaning import Meaning
-from paddock.hub.queries import words
-from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool, Index
-from paddock.hub.semantic import (
+from paddock.catalog import semantic_choice as meaning_module
+from paddock.catalog.catalog import Catalog
+from paddock.catalog.queries import words
+from paddock.catalog.search import Index
+from paddock.catalog.semantic import (
     MAX_DESCRIPTION_CHARS,
     MAX_TOOLS_PER_SERVER,
     Semantics,
     Stopped,
     mix_scores,
 )
-from paddock.hub.sentence_model import DIMENSIONS, scale_to_unit
-from paddock.hub.vector_cache import VectorCache
+from paddock.catalog.semantic_choice import Meaning
+from paddock.catalog.sentence_model import DIMENSIONS, scale_to_unit
+from paddock.catalog.vector_cache import VectorCache
+from paddock.hub.catalog_tool import CatalogTool
+from paddock.hub.result import ToolInfo
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import take_repairs
 
@@ -225,7 +226,7 @@ def test_a_cache_gives_back_what_it_was_given(tmp_path):
 
 
 def test_the_oldest_vectors_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr("paddock.hub.vector_cache.MAX_VECTORS", 2)
+    monkeypatch.setattr("paddock.catalog.vector_cache.MAX_VECTORS", 2)
     for key, vector in VECTORS.items():
         VectorCache(tmp_path).add({key: vector})
     assert list(kept(tmp_path)) == list(VECTORS)[1:]
@@ -323,7 +324,7 @@ def test_a_model_that_cannot_be_loaded_is_said_and_words_rank(tmp_path, monkeypa
     def refuse(*_):
         raise ConfigurationError("the model is broken")
 
-    monkeypatch.setattr("paddock.hub.semantic.SentenceModel.__init__", refuse)
+    monkeypatch.setattr("paddock.catalog.semantic.SentenceModel.__init__", refuse)
     assert found(Meaning("auto", tmp_path)) == ([], ["ranked by words alone: the model is broken"])
     with pytest.raises(ConfigurationError, match=r"^the model is broken$"):
         found(Meaning("on", tmp_path))
@@ -336,7 +337,7 @@ def test_who_waits_no_longer_is_told_that_words_ranked(tmp_path, monkeypatch):
         go_on.wait()
         raise ConfigurationError("too late")
 
-    monkeypatch.setattr("paddock.hub.semantic.SentenceModel.__init__", wait)
+    monkeypatch.setattr("paddock.catalog.semantic.SentenceModel.__init__", wait)
 
     async def main():
         meaning = Meaning("auto", tmp_path)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.search import CatalogTool
-from paddock.hub.signatures import Described, describe, signature
+from paddock.hub.typescript import Described, describe, signature
 
 ISSUES = {
     "type": "object",

@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from paddock.hub import unasked
-from paddock.hub.unasked import Allowance, CountedReader, CountedWriter, Unasked
+from paddock.hub import unsolicited
+from paddock.hub.unsolicited import Allowance, CountedReader, CountedWriter, Unasked
 
 FLOOD = "it sent more than 10 messages, or KiB of them, that answer no call, faster than 2 a second; correct the server"
 
@@ -71,10 +71,10 @@ def between(ends: Callable[[], Ends], use: Use) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unasked, "MESSAGES", 10)
-    monkeypatch.setattr(unasked, "PER_SECOND", 2)
-    monkeypatch.setattr(unasked, "OPEN_REQUESTS", 3)
-    monkeypatch.setattr(unasked, "ROOM_S", 0.0)
+    monkeypatch.setattr(unsolicited, "MESSAGES", 10)
+    monkeypatch.setattr(unsolicited, "PER_SECOND", 2)
+    monkeypatch.setattr(unsolicited, "OPEN_REQUESTS", 3)
+    monkeypatch.setattr(unsolicited, "ROOM_S", 0.0)
 
 
 def test_an_allowance_is_granted_anew_up_to_its_most() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from paddock.hub.unfold import NODES, unfold
+from paddock.schema.inline_refs import NODES, unfold
 
 
 def size(tree):

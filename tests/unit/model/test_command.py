@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from paddock.model.command import SdkCommand, template
+from paddock.settings.commands import SdkCommand, template
 
 
 def command(*argv, **fields):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from paddock.model.capture import Ends
 from paddock.model.program import Captured
-from paddock.model.text import CUT, Gist, gist, lines_of
+from paddock.output.text import CUT, Gist, gist, lines_of
 
 
 def captured(text: str, kept: int = 1_000_000) -> Captured:

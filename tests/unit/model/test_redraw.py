@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.redraw import SCREEN, last_frame, last_frames, later_frames, unfinished_frame
-from paddock.model.text import Lines
+from paddock.output.redraw import SCREEN, last_frame, last_frames, later_frames, unfinished_frame
+from paddock.output.text import Lines
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
 LAST = f"300/300 {'#' * 30}"

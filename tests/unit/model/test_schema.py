@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from paddock.model.numbers import ExactFloat
-from paddock.model.schema import Schema
+from paddock.schema.check import Schema
 
 TOOL = Schema(
     {

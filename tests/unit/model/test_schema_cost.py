@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.schema import CostlyValueError, Schema
-from paddock.model.schema_cost import Cost, CostlySchemaError, cost
+from paddock.schema.check import CostlyValueError, Schema
+from paddock.schema.cost import Cost, CostlySchemaError, cost
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.schema import Schema
-from paddock.model.schema_dialect import anchors, is_known_dialect, normalize
+from paddock.schema.check import Schema
+from paddock.schema.dialect import anchors, is_known_dialect, normalize
 
 P = {"type": "object", "properties": {"id": {"type": "integer"}}}
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from paddock.model import schema as subject
-from paddock.model.schema import CostlyValueError, Schema
-from paddock.model.schema_cost import CostlySchemaError, cost
-from paddock.model.schema_patterns import SIZES_KIB, largest
+from paddock.schema import check as subject
+from paddock.schema.check import CostlyValueError, Schema
+from paddock.schema.cost import CostlySchemaError, cost
+from paddock.schema.pattern_cost import SIZES_KIB, largest
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.model.schema import Schema
+from paddock.schema.check import Schema
 
 Json = dict[str, object]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from paddock.model.keys import assembled, built_in, leaves
-from paddock.model.profiles import LimitSettings
-from paddock.model.rules import Rule
-from paddock.model.settings import AuditSettings, Settings
+from paddock.settings.keys import assembled, built_in, leaves
+from paddock.settings.profiles import LimitSettings
+from paddock.settings.rules import Rule
+from paddock.settings.schema import AuditSettings, Settings
 
 
 def test_the_defaults_of_the_profiles() -> None:

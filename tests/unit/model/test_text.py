@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from paddock.model.artifact import Excerpt
 from paddock.model.capture import Ends
-from paddock.model.text import (
+from paddock.output.text import (
     CUT,
     Lines,
     Windows,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.settings import RedactionSettings
-from paddock.policy.asking import act, details, plain, question, repeatable, sha256
+from paddock.policy.questions import act, details, plain, question, repeatable, sha256
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
+from paddock.settings.schema import RedactionSettings
 
 ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
 NOTHING = Outgoing(RedactionSettings(), KnownSecrets())

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
-from paddock.model.profiles import LimitSettings
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.rules import PolicySettings, Rule
-from paddock.model.settings import GrantSettings, Settings
 from paddock.policy.decision import answered, decide
 from paddock.policy.guests import JIT_REFUSED
 from paddock.runtimes.recipe import executables
+from paddock.settings.profiles import LimitSettings
+from paddock.settings.rules import PolicySettings, Rule
+from paddock.settings.schema import GrantSettings, Settings
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 

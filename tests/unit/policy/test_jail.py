@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.policy.jail import JailError, resolve
+from paddock.policy.workdir import JailError, resolve
 
 
 def refusal(workspace: Path, cwd: str) -> str:

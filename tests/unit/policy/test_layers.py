@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.command import SdkCommand
 from paddock.model.errors import ConfigurationError
-from paddock.model.keys import leaves
-from paddock.model.rules import Rule
-from paddock.model.settings import RedactionPattern, Repository, Settings
-from paddock.policy.layers import JOINED, ORDER, Layer, LayerName, merge, narrows
+from paddock.settings.commands import SdkCommand
+from paddock.settings.keys import leaves
+from paddock.settings.merge import JOINED, ORDER, Layer, LayerName, merge, narrows
+from paddock.settings.rules import Rule
+from paddock.settings.schema import RedactionPattern, Repository, Settings
 
 OWNER = "/home/u/.config/paddock/paddock.toml"
 DEFAULTS = leaves(Settings())

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
-from paddock.model.profiles import LimitSettings
 from paddock.model.program import (
     RUNTIMES,
     OutputWishes,
@@ -18,11 +17,12 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.rules import PolicySettings, Rule
-from paddock.model.settings import RuntimeSettings, Settings
 from paddock.policy.decision import decide, refuse
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
+from paddock.settings.profiles import LimitSettings
+from paddock.settings.rules import PolicySettings, Rule
+from paddock.settings.schema import RuntimeSettings, Settings
 
 WORKSPACE = Path("/w")
 

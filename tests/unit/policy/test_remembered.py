@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.model.rules import Rule
-from paddock.model.settings import GrantSettings, PolicySettings, Settings
 from paddock.policy.decision import Policy, decide
 from paddock.runtimes.recipe import executables
+from paddock.settings.rules import Rule
+from paddock.settings.schema import GrantSettings, PolicySettings, Settings
 
 SETTINGS = Settings(
     grants=GrantSettings(servers=("git",)),

@@ -6,10 +6,13 @@ import pytest
 
 from paddock.model.limits import GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
-from paddock.model.profiles import LimitSettings
 from paddock.model.program import ProgramGrants, ProgramLimits, ProgramTerms
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.model.settings import (
+from paddock.model.tool import ToolTerms
+from paddock.policy.decision import MOST_DEEP, decide, refuse
+from paddock.runtimes.recipe import executables
+from paddock.settings.profiles import LimitSettings
+from paddock.settings.schema import (
     GrantSettings,
     RuntimeSettings,
     SdkSettings,
@@ -17,9 +20,6 @@ from paddock.model.settings import (
     Settings,
     ToolSettings,
 )
-from paddock.model.tool import ToolTerms
-from paddock.policy.decision import MOST_DEEP, decide, refuse
-from paddock.runtimes.recipe import executables
 
 Work = GuestRun | RuntimeRun | SdkCall | ServerCall | ToolRun
 

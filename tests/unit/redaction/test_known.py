@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.settings import RedactionSettings
 from paddock.redaction.known import VAULT_MARK, KnownSecrets
 from paddock.redaction.outgoing import Outgoing
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import StreamRedactor
+from paddock.settings.schema import RedactionSettings
 
 MARK = VAULT_MARK
 

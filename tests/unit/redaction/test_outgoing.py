@@ -5,11 +5,11 @@ import json
 import pytest
 
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, PlannedCall, Status
-from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
 from paddock.redaction.scanner import finish
+from paddock.settings.schema import RedactionPattern, RedactionSettings
 
 PATTERNS = (
     RedactionPattern(pattern=r"\b\d{16}\b", name="card"),

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from paddock.model.settings import RedactionSettings
 from paddock.redaction.redactor import Removal
 from paddock.redaction.rules import load_rules
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.values import find_entropy
+from paddock.settings.schema import RedactionSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 SCANNER = Scanner(RedactionSettings())

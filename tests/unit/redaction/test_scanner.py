@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.settings import RedactionSettings
 from paddock.redaction import scanner, values
 from paddock.redaction.redactor import Removal
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner
+from paddock.settings.schema import RedactionSettings
 
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0"
 TOKEN = "ghp_" + "a1" * 18

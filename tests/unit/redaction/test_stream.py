@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction import scanner
 from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import LONGEST, OVERLAP, WITHHELD, StreamRedactor
+from paddock.settings.schema import RedactionPattern, RedactionSettings
 
 GITHUB = "ghp_" + "aB3" * 12
 AWS = "AKIA" + "IOSFODNN7ABCDEFG"

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from paddock.runtimes import cache as caches
-from paddock.runtimes import trees
+from paddock.runtimes import safe_copy
 from paddock.runtimes.cache import Cache, key
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.sandbox.child import scratch
@@ -61,12 +61,12 @@ def test_root_lends_what_belongs_to_nobody_who_runs_programs(tmp_path: Path, as_
             (target / "program").stat(),
         )
         assert (folder.st_mode & 0o7777, folder.st_uid) == (0o700, 1234)
-        assert (inner.st_mode & 0o7777, inner.st_uid, inner.st_nlink) == (0o444, trees.KEEPER, number + 2)
-        assert (facts.st_mode & 0o7777, facts.st_uid) == (0o555, trees.KEEPER)
+        assert (inner.st_mode & 0o7777, inner.st_uid, inner.st_nlink) == (0o444, safe_copy.KEEPER, number + 2)
+        assert (facts.st_mode & 0o7777, facts.st_uid) == (0o555, safe_copy.KEEPER)
         assert (target / "program").samefile(kept / "program")
-    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "own", owner=trees.KEEPER)
+    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "own", owner=safe_copy.KEEPER)
     own = (tmp_path / "own" / "program").stat()
-    assert (own.st_mode & 0o7777, own.st_uid, own.st_nlink) == (0o700, trees.KEEPER, 1)
+    assert (own.st_mode & 0o7777, own.st_uid, own.st_nlink) == (0o700, safe_copy.KEEPER, 1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
@@ -89,15 +89,15 @@ def test_contents_are_read_for_damage_once_and_again_when_the_file_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[bool] = []
-    lend = trees.lend
+    lend = safe_copy.lend
 
-    def watched(*places: Path, owner: int | None, checked: bool) -> trees.Copied:
+    def watched(*places: Path, owner: int | None, checked: bool) -> safe_copy.Copied:
         looked.append(checked)
         return lend(*places, owner=owner, checked=checked)
 
     Cache(tmp_path / "cache", 1000).keep("a", program(tmp_path / "made"))
     cache = Cache(tmp_path / "cache", 1000)
-    monkeypatch.setattr(trees, "lend", watched)
+    monkeypatch.setattr(safe_copy, "lend", watched)
     for number in range(3):
         assert cache.take("a", tmp_path / f"program{number}", owner=os.getuid())
     assert looked == [True, False, False]
@@ -240,7 +240,7 @@ def test_everything_that_makes_a_program_is_in_its_key() -> None:
 def test_a_tree_is_copied_without_special_bits(tmp_path: Path) -> None:
     (tmp_path / "classes" / "deep").mkdir(parents=True)
     (tmp_path / "classes" / "deep" / "A.class").write_bytes(b"abc")
-    assert trees.copy(tmp_path / "classes", tmp_path / "copy").size > 0
+    assert safe_copy.copy(tmp_path / "classes", tmp_path / "copy").size > 0
     assert (tmp_path / "copy" / "deep" / "A.class").read_bytes() == b"abc"
 
 
@@ -257,23 +257,23 @@ def test_no_link_pipe_or_second_name_is_copied(tmp_path: Path) -> None:
         (folder := tmp_path / f"made{number}").mkdir()
         make(folder / "program")
         for source in (folder, folder / "program"):
-            with pytest.raises(trees.TreeError, match="program is not a plain file"):
-                trees.copy(source, tmp_path / f"copy{number}{source.name}")
+            with pytest.raises(safe_copy.TreeError, match="program is not a plain file"):
+                safe_copy.copy(source, tmp_path / f"copy{number}{source.name}")
 
 
 def test_too_much_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
-        file.truncate(trees.MOST_BYTES + 1)
-    with pytest.raises(trees.TreeError, match="it is over 268435456 bytes"):
-        trees.copy(sparse, tmp_path / "copy")
+        file.truncate(safe_copy.MOST_BYTES + 1)
+    with pytest.raises(safe_copy.TreeError, match="it is over 268435456 bytes"):
+        safe_copy.copy(sparse, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(safe_copy, "MOST_ENTRIES", 2)
     (tmp_path / "many").mkdir()
     for number in range(2):
         (tmp_path / "many" / str(number)).touch()
-    with pytest.raises(trees.TreeError):
-        trees.copy(tmp_path / "many", tmp_path / "copies")
+    with pytest.raises(safe_copy.TreeError):
+        safe_copy.copy(tmp_path / "many", tmp_path / "copies")
 
 
 def nested(folder: Path, depth: int) -> Path:
@@ -290,9 +290,9 @@ def nested(folder: Path, depth: int) -> Path:
 
 
 def test_folders_in_folders_are_copied_up_to_a_depth(tmp_path: Path) -> None:
-    assert trees.copy(nested(tmp_path / "made", 100), tmp_path / "copy").size > 0
-    with pytest.raises(trees.TreeError, match=r"^it has folders in more than 100 folders$"):
-        trees.copy(nested(tmp_path / "deep", 101), tmp_path / "other")
+    assert safe_copy.copy(nested(tmp_path / "made", 100), tmp_path / "copy").size > 0
+    with pytest.raises(safe_copy.TreeError, match=r"^it has folders in more than 100 folders$"):
+        safe_copy.copy(nested(tmp_path / "deep", 101), tmp_path / "other")
 
 
 def test_what_is_deep_in_the_cache_keeps_nobody_from_making_room(
@@ -316,8 +316,8 @@ def test_what_is_deep_in_the_cache_keeps_nobody_from_making_room(
 @pytest.mark.parametrize("name", [b"a\nb\x1b[31m", b"\xff"])
 def test_odd_names_are_told_as_text_that_can_be_shown(tmp_path: Path, name: bytes) -> None:
     os.mkfifo(os.fsencode(tmp_path) + b"/" + name)
-    with pytest.raises(trees.TreeError) as caught:
-        trees.copy(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
+    with pytest.raises(safe_copy.TreeError) as caught:
+        safe_copy.copy(tmp_path, tmp_path.with_name(f"{tmp_path.name}-copy"))
     assert str(caught.value) == f"{os.fsdecode(name)!a} is not a plain file"
 
 
@@ -334,7 +334,7 @@ def test_as_much_as_is_allowed_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
     made = tmp_path / "made"
     program(made)
     size = made.stat().st_size + len(b"binary")
-    monkeypatch.setattr(trees, "MOST_BYTES", size)
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 2)
-    assert trees.copy(made, tmp_path / "copy").size == size
+    monkeypatch.setattr(safe_copy, "MOST_BYTES", size)
+    monkeypatch.setattr(safe_copy, "MOST_ENTRIES", 2)
+    assert safe_copy.copy(made, tmp_path / "copy").size == size
     assert (tmp_path / "copy" / "program").read_bytes() == b"binary"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.model.program import Access, ProgramGrants, ProgramTerms
 from paddock.model.request import RuntimeRun
 from paddock.runtimes.closed_files import closed_file
-from paddock.runtimes.job import ProgramJob
+from paddock.runtimes.task import ProgramJob
 
 USER = 65531
 ME = os.geteuid()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.runtimes import found as room
-from paddock.runtimes.found import Toolchains
+from paddock.runtimes import toolchain_cache as room
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.toolchain import Missing
+from paddock.runtimes.toolchain_cache import Toolchains
 
 
 @pytest.fixture

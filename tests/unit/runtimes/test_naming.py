@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes.naming import Naming
+from paddock.runtimes.path_rewrite import Naming
 
 FOLDER = Path("/tmp/paddock-0123456789abcdef/1")
 PLACE = f"{FOLDER}/code.py".encode()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes import turns as module
-from paddock.runtimes.turns import QueueFullError, Turns
+from paddock.runtimes import admission_queue as module
+from paddock.runtimes.admission_queue import QueueFullError, Turns
 
 FULL = "Concurrency limit reached (1/1 active jobs): "
 RETRY = ". Nothing started; it is safe to retry."

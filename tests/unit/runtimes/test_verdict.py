@@ -8,8 +8,8 @@ import pytest
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured, Phase, ProgramEnd
+from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.verdict import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 
 LIMITS = ProcessLimits(timeout_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"

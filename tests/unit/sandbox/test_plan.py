@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.runtimes import trees
+from paddock.runtimes import safe_copy
 from paddock.sandbox import spec
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import Ceilings, Order
@@ -261,7 +261,7 @@ def test_what_a_jail_is_given_below_its_own_directories_comes_once(folder):
 @pytest.mark.usefixtures("as_root")
 def test_whom_a_job_becomes(folder):
     default = lockdown.JOB_USER
-    assert default not in {0, lockdown.UNPRIVILEGED, trees.KEEPER}
+    assert default not in {0, lockdown.UNPRIVILEGED, safe_copy.KEEPER}
     for grants, found in (
         (ProcessGrants(), default),
         (ProcessGrants(workspace=folder), default),

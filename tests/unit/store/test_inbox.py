@@ -18,11 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paddock.app.pending_approvals import LONGEST, Inbox
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import new_id
 from paddock.own_files import take_repairs
-from paddock.store.inbox import LONGEST, Inbox
 
 NOBODY = 65534
 SOME_ID = "01JD3W0ZV6N4YQ1R2X5T7B8C9D"
@@ -310,7 +310,7 @@ def test_what_a_process_that_ended_left_is_swept(inbox: Inbox, directory: Path) 
     """A question whose process was killed, its answer, and what was not finished; what waits stays."""
     dead = question()
     source = (
-        "import os, signal, sys; from pathlib import Path; from paddock.store.inbox import Inbox; "
+        "import os, signal, sys; from pathlib import Path; from paddock.app.pending_approvals import Inbox; "
         "from paddock.model.approval import Question\n"
         "with Inbox(Path(sys.argv[1])).kept(Question.model_validate_json(sys.argv[2])):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"

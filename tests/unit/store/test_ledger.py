@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit import line_format
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import Head, failed, this_boot
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store import ledger_format
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import Head, failed, this_boot
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
@@ -123,7 +123,7 @@ def test_text_that_looks_like_a_claim_claims_nothing(directory: Path) -> None:
 
 
 def test_a_claim_is_found_behind_many_records(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.store.ledger_claims._CHUNK", 700)
+    monkeypatch.setattr("paddock.audit.claims._CHUNK", 700)
     requests = [new_id() for _ in range(20)]
     with Ledger(directory) as ledger:
         for request in requests:
@@ -178,10 +178,10 @@ def test_a_planted_special_file_is_refused(directory: Path, write: Callable[...,
 def test_a_lock_that_is_never_given_back_is_an_error(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_format, "_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(line_format, "_LOCK_WAIT_S", 0.05)
     with Ledger(directory) as ledger:
         holder = os.open(directory / "head", os.O_RDONLY)
-        ledger_format.hold(holder, ledger_format.fcntl.LOCK_EX, directory)
+        line_format.hold(holder, line_format.fcntl.LOCK_EX, directory)
         with pytest.raises(LedgerError) as caught:
             ledger.append("decided", "r", {})
         os.close(holder)
@@ -195,7 +195,7 @@ def test_a_lock_that_is_never_given_back_is_an_error(
 
 def test_a_forked_ledger_is_refused(directory: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from paddock.store.ledger import Ledger\n"
+        "import os, sys; from pathlib import Path; from paddock.audit.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "if os.fork() == 0:\n"
         "    try: ledger.append('decided', 'r', {})\n"
@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_no_trace_and_no_run(directory: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path
-from paddock.store.ledger import Ledger
+from paddock.audit.ledger import Ledger
 from paddock.model.errors import LedgerError
 ledger = Ledger(Path(sys.argv[1]), clock=lambda: 1_772_366_400.0)
 ledger.append("decided", "r", {})
@@ -249,7 +249,7 @@ ledger.close()
 HOLDING = """
 import os, sys, threading
 from pathlib import Path
-from paddock.store.ledger import Ledger
+from paddock.audit.ledger import Ledger
 
 def held():
     return len(os.listdir("/proc/self/fd")), threading.active_count()

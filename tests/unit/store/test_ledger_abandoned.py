@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.ledger import Ledger
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
 
 Told = tuple[str, str, str | None, object]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.chain import Chain
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import new_entry
 from paddock.model.errors import LedgerError
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_chain import Chain
-from paddock.store.ledger_format import new_entry
 
 DAY_ONE = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 DAY_S = 86_400

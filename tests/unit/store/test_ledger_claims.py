@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.claims import BROUGHT, ClaimSearch
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import published_head
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 from paddock.model import ids
 from paddock.model.errors import LedgerError
 from paddock.model.ids import mint_id, new_id, spend_id
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_claims import BROUGHT, ClaimSearch
-from paddock.store.ledger_format import published_head
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
 
 
 def is_claimed(ledger: Ledger, request: str) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_follow import Follower
+from paddock.audit.follow import Follower
+from paddock.audit.ledger import Ledger
 
 NOON = 1_772_366_400.0
 DAY = 86_400

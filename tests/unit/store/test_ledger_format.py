@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.store import ledger_format, ledger_read
-from paddock.store.ledger_format import LINE_BYTES, Line, lines, lines_backwards
-from paddock.store.ledger_read import read
+from paddock.audit import line_format
+from paddock.audit import read as ledger_read
+from paddock.audit.line_format import LINE_BYTES, Line, lines, lines_backwards
+from paddock.audit.read import read
 
 
 def both_ways(content: bytes) -> tuple[list[Line], list[Line]]:
@@ -32,7 +33,7 @@ def test_lines_are_the_same_both_ways(pieces: list[bytes], rest: bytes, chunk: i
     ends = [sum(len(piece) + 1 for piece in pieces[: number + 1]) for number in range(len(pieces))]
     whole = [Line(piece, end, whole=True) for piece, end in zip(pieces, ends, strict=True)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ledger_format, "_CHUNK", chunk)
+        patched.setattr(line_format, "_CHUNK", chunk)
         forwards, backwards = both_ways(content + rest)
     assert forwards == [*whole, *([Line(rest, len(content) + 4, whole=False)] if rest else [])]
     assert backwards == whole[::-1]
@@ -59,7 +60,7 @@ def test_since_opens_no_older_files(
 
     def noting(where: Path, name: str) -> int | None:
         opened.append(name)
-        return ledger_format.open_regular(where, name)
+        return line_format.open_regular(where, name)
 
     monkeypatch.setattr(ledger_read, "open_regular", noting)
     assert [record.seq for record in read(directory, since=datetime(2026, 3, 2, tzinfo=UTC))] == [3, 2]

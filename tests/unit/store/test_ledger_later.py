@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.audit import ledger as ledger_module
+from paddock.audit.ledger import Ledger
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store import ledger as ledger_module
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
@@ -133,7 +133,7 @@ import resource, sys
 from pathlib import Path
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store import ledger as module
+from paddock.audit import ledger as module
 module.SYNC_INTERVAL_S = float(sys.argv[2])
 ledger = module.Ledger(Path(sys.argv[1]), clock=lambda: 1_772_366_400.0)
 ledger.append("decided", "before", {})

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import Head
+from paddock.audit.read import read
+from paddock.audit.verify import Finding, verify
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import Head
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import Finding, verify
 
 FIRST, SECOND = "2026-03-01.ndjson", "2026-03-02.ndjson"
 NOON = 1_772_366_400.0

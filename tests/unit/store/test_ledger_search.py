@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paddock.audit import index as ledger_index
+from paddock.audit.index import NAME
+from paddock.audit.ledger import Ledger
+from paddock.audit.read import read
+from paddock.audit.search import Wanted, find
+from paddock.audit.sink import AuditRecord
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.store import ledger_index
-from paddock.store.audit import AuditRecord
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_index import NAME
-from paddock.store.ledger_read import read
-from paddock.store.ledger_search import Wanted, find
 
 NOON = 1_772_366_400.0
 """2026-03-01, 12:00 UTC."""
@@ -344,7 +344,7 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
     write(60)
     found = find(directory, Wanted(event="decided"), limit=50)
     seqs = [next(found).seq for _ in range(3)]
-    monkeypatch.setattr("paddock.store.ledger_search._MOST", 1)
+    monkeypatch.setattr("paddock.audit.search._MOST", 1)
     some = find(directory, Wanted(event="decided"))
     (directory / NAME).unlink()
     (directory / NAME).mkdir()

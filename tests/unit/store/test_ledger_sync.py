@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit import ledger as ledgers
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import Head
+from paddock.audit.verify import verify
 from paddock.model.errors import LedgerError
-from paddock.store import ledger as ledgers
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import Head
-from paddock.store.ledger_verify import verify
 
 BEFORE_MIDNIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 

@@ -11,10 +11,10 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import Head, this_boot
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import verify
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import Head, this_boot
+from paddock.audit.read import read
+from paddock.audit.verify import verify
 
 FIRST, SECOND, THIRD = (f"2026-03-0{day}.ndjson" for day in (1, 2, 3))
 DAY = 86_400

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit import verify as ledger_verify
+from paddock.audit.ledger import Ledger
+from paddock.audit.line_format import GENESIS, LINE_BYTES, Head, encode_record, new_entry
+from paddock.audit.read import read
+from paddock.audit.verify import Finding, Report, verify
 from paddock.model.errors import LedgerError
-from paddock.store import ledger_verify
-from paddock.store.ledger import Ledger
-from paddock.store.ledger_format import GENESIS, LINE_BYTES, Head, encode_record, new_entry
-from paddock.store.ledger_read import read
-from paddock.store.ledger_verify import Finding, Report, verify
 
 FIRST, SECOND, THIRD = (f"2026-03-0{day}.ndjson" for day in (1, 2, 3))
 DAY = 86_400

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.store.objects import Folder
+from paddock.output.backends import Folder
 
 ALONE = """
 import sys, threading
@@ -20,9 +20,9 @@ def refused(*_):
 
 sys.modules["obstore"] = None
 threading.Thread.start = refused
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
+from paddock.output.artifacts import Artifacts
 
 artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Scanner(RedactionSettings()))
 print(sorted(map(str, artifacts.list())), artifacts.size())

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from paddock.model.artifact import Handle, OutputQuery, RunFacts
 from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import MIB
-from paddock.model.settings import ArtifactSettings, RedactionSettings
-from paddock.model.text import Lines
+from paddock.output import query as queries
+from paddock.output.artifacts import Artifacts, Swept
+from paddock.output.query import Reading, query, read_bytes
+from paddock.output.text import Lines
 from paddock.redaction.scanner import Scanner
-from paddock.store import query as queries
-from paddock.store.artifacts import Artifacts, Swept
-from paddock.store.query import Reading, query, read_bytes
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 HOME = Path("/home/u/repo")
 

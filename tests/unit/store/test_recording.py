@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.errors import ArtifactError
 from paddock.model.process import Captured
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output import recorder as recordings
+from paddock.output.artifacts import Artifacts
+from paddock.output.recorder import Track
 from paddock.redaction.scanner import Scanner
-from paddock.store import recording as recordings
-from paddock.store.artifacts import Artifacts
-from paddock.store.recording import Track
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 FACTS = RunFacts(workspace="/w/repo", runtime="node")
 
@@ -157,9 +157,9 @@ GROWTH = """
 import asyncio, resource, sys
 from pathlib import Path
 from paddock.model.artifact import RunFacts
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
+from paddock.output.artifacts import Artifacts
 
 settings = ArtifactSettings(directory=Path(sys.argv[1]), max_bytes=2**40)
 artifacts = Artifacts(settings, Scanner(RedactionSettings()))
@@ -187,9 +187,9 @@ def test_a_quarter_of_a_gibibyte_costs_less_than_twenty_mebibytes(tmp_path: Path
 CRASH = """
 import os, sys
 from pathlib import Path
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
+from paddock.output.artifacts import Artifacts
 
 artifacts = Artifacts(ArtifactSettings(directory=Path(sys.argv[1])), Scanner(RedactionSettings()))
 recording = artifacts.record()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.errors import SdkError, SignalError
-from paddock.store.signals import Signals
+from paddock.sdk.notes import Signals
 
 
 @pytest.fixture

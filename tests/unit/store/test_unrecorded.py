@@ -2,10 +2,10 @@
 
 import pytest
 
+from paddock.audit.best_effort import Lenient, Unopened
+from paddock.audit.memory import MemoryAudit
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
-from paddock.store.memory import MemoryAudit
-from paddock.store.unrecorded import Lenient, Unopened
 
 FULL = LedgerUnusable("the disk is full")
 

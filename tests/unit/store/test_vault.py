@@ -8,8 +8,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from paddock.model.errors import VaultError
-from paddock.model.settings import VaultSettings
-from paddock.store.vault import FileVault, KeyringVault, open_vault
+from paddock.secrets.vault import FileVault, KeyringVault, open_vault
+from paddock.settings.schema import VaultSettings
 
 SECRET = "s3cr3t-v4lue-é"
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 def test_a_vault_that_is_full_keeps_what_it_has(tmp_path, monkeypatch):
     vault = FileVault(tmp_path)
     vault.set("s", "n", SECRET)
-    monkeypatch.setattr("paddock.store.vault.FILE_BYTES", 1000)
+    monkeypatch.setattr("paddock.secrets.vault.FILE_BYTES", 1000)
     with pytest.raises(VaultError) as caught:
         vault.set("s", "m", "x" * 1000)
     assert str(caught.value) == "the vault is full; delete what is no longer needed"

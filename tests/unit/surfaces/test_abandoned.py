@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp.abandoned import AbandonedSessions
+from paddock.mcp_server.http.abandoned import AbandonedSessions
 
 HEADERS = [(b"mcp-session-id", b"s"), (b"content-length", b"7"), (b"host", b"h")]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.app.pending_approvals import Inbox
+from paddock.cli.root import command
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
-from paddock.store.inbox import Inbox
-from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture

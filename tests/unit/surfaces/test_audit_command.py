@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.audit.ledger import Ledger
+from paddock.cli.root import command
 from paddock.model.ids import new_id
-from paddock.store.ledger import Ledger
-from paddock.surfaces.cli.root import command
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def test_an_index_that_takes_long_is_shown_to_be_on_its_way(
     with Ledger(directory) as ledger:
         for number in range(20):
             ledger.append("decided", new_id(), {"status": "denied", "name": f"n{number}"})
-    monkeypatch.setattr("paddock.store.ledger_index._BATCH", 500)
+    monkeypatch.setattr("paddock.audit.index._BATCH", 500)
     quick = audit("tail", "--status", "denied", "--json")
     assert (len(json.loads(quick.stdout)), quick.stderr) == (20, "")
     (directory / "index.sqlite").unlink()
-    monkeypatch.setattr("paddock.surfaces.cli.audit._SLOW_BYTES", 1000)
+    monkeypatch.setattr("paddock.cli.audit._SLOW_BYTES", 1000)
     slow = audit("tail", "--status", "denied", "--json")
     assert (slow.stdout, slow.stderr.strip()) == (quick.stdout, "indexing the record")
 

@@ -13,14 +13,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.cli import table
+from paddock.cli.root import command
 from paddock.hub.config import HttpServer, ServersConfig, StdioServer
 from paddock.hub.result import ToolInfo
 from paddock.model.errors import ServerError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.model.settings import Settings
-from paddock.surfaces.cli import table
-from paddock.surfaces.cli.root import command
+from paddock.settings.schema import Settings
 
 TOOL = ToolInfo("log", "Show the log.\nMore.", {"type": "object"}, None, {})
 
@@ -244,7 +244,7 @@ def test_a_table_in_a_pipe_spells_out_what_would_move_the_cursor_of_the_terminal
 
 def loaded_by(*args: str) -> set[str]:
     code = (
-        f"import sys\nsys.argv[1:] = {list(args)!r}\nfrom paddock.surfaces.cli import main\n"
+        f"import sys\nsys.argv[1:] = {list(args)!r}\nfrom paddock.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print('\\n'.join(sys.modules), file=sys.stderr)"
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paddock.model.errors import LedgerError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
-from paddock.surfaces.compute import Asked, Envelope, InvalidInput, envelope, one_line, read, refused
+from paddock.rendering.computation import Asked, Envelope, InvalidInput, envelope, one_line, read, refused
 
 TEXTS = st.text(st.characters(exclude_categories=()))
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from paddock.cli.root import command
 from paddock.model.errors import NO_MORE_PROCESSES
-from paddock.surfaces.cli.root import command
 
 FAULTS = [
     (

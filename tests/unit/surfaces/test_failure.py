@@ -4,7 +4,7 @@ import tempfile
 
 import pytest
 
-from paddock.surfaces.cli.failure import refused
+from paddock.cli.failure import refused
 
 
 def test_where_nothing_can_be_written_to_people_are_told_to_name_a_place(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.client.arguments import read_object, read_value
 from paddock.model.numbers import ExactFloat, dumps, loads
-from paddock.surfaces.library.given import read_object, read_value
 
 JSON = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
 

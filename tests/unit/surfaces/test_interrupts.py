@@ -10,12 +10,12 @@ import time
 import pytest
 from pydantic_core import SchemaError
 
-from paddock import forced_ends
-from paddock.surfaces.cli import interrupts
+from paddock import forced_exit
+from paddock.cli import interrupts
 
 SWALLOWED = """
 import signal
-from paddock.surfaces.cli import interrupts
+from paddock.cli import interrupts
 interrupts.lose_none()
 class Swallows:
     def __del__(self): raise {0}
@@ -51,7 +51,7 @@ def test_the_second_signal_ends_the_process_unless_it_is_the_first_one_again(
 ABANDONS = """
 import os, signal, sys, time
 from paddock import forced_ends
-from paddock.surfaces.cli import interrupts
+from paddock.cli import interrupts
 interrupts.SAME_S = {same_s}
 def fails(): raise OSError
 def acts(): {acts}
@@ -95,7 +95,7 @@ def test_a_signal_that_comes_twice_does_not_cut_short_what_comes_before(
 
     try:
         monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        with forced_ends.do_before(act):
+        with forced_exit.do_before(act):
             interrupts.end_at_next(signal.SIGUSR1)
             for now[0] in (101.0, 101.0, 101.4):
                 signal.raise_signal(signal.SIGUSR1)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from paddock.cli.root import command
 from paddock.hub.config import load_servers
-from paddock.surfaces.cli.root import command
 
 SERVERS = """{
   "mcpServers": {
@@ -158,7 +158,7 @@ def test_servers_are_in_the_new_place_before_the_old_one_is_emptied(
         path.write_bytes(data)
         path.chmod(mode)
 
-    monkeypatch.setattr("paddock.surfaces.clients.files.replace_file", crash)
+    monkeypatch.setattr("paddock.cli.clients.files.replace_file", crash)
     done = run("claude-code", "--move-servers")
     assert (done.exit_code, done.output) == (
         1,

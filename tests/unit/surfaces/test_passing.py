@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.surfaces.cli.passing import Passing
+from paddock.cli.stream_output import Passing
 
 
 class _Terminal(io.StringIO):

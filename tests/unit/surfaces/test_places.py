@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.surfaces.mcp.places import SessionPlaces
+from paddock.mcp_server.http.session_limits import SessionPlaces
 
 OPENS: list[tuple[bytes, bytes]] = [(b"content-length", b"7"), (b"host", b"h")]
 

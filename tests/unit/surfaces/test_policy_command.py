@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.surfaces.cli.root import command
+from paddock.cli.root import command
 
 RULES = """
 [runtimes]

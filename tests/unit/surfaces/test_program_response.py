@@ -6,7 +6,7 @@ from paddock.model.capture import Ends
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import Captured, OutputWishes, ProgramEnd
 from paddock.model.request import RuntimeRun
-from paddock.surfaces.program_response import program_response, put_back
+from paddock.rendering.program_response import program_response, put_back
 
 OURS = {
     "usage": {

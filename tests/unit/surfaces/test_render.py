@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status
-from paddock.surfaces.render import as_json, error_text, output_text, value_text
-from paddock.surfaces.terminal_text import encodable, escape_but_colour
+from paddock.rendering.render import as_json, error_text, output_text, value_text
+from paddock.rendering.terminal import encodable, escape_but_colour
 
 
 def failed(status: Status = Status.FAILED, **error: object) -> Outcome:

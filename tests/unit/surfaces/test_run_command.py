@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.flows.sequence import listed as sequences_listed
+from paddock.cli.root import command
 from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.model.settings import Settings
-from paddock.store.scripts import MOST_BYTES, listed
-from paddock.surfaces.cli.root import command
+from paddock.saved_scripts import MOST_BYTES, listed
+from paddock.sequences.sequence import listed as sequences_listed
+from paddock.settings.schema import Settings
 
 OK = Outcome(id="1", status=Status.OK)
 Execute = Callable[..., Awaitable[Outcome]]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.cli.streams import terminal_stream, with_controls, write_escaped
-from paddock.surfaces.terminal_text import escape, escape_but_colour, escape_line, escape_piece
+from paddock.cli.streams import terminal_stream, with_controls, write_escaped
+from paddock.rendering.terminal import escape, escape_but_colour, escape_line, escape_piece
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 HARMFUL = re.compile(

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from paddock.audit.memory import MemoryAudit
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
-from paddock.model.settings import ArtifactSettings, RedactionSettings
+from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
-from paddock.store.artifacts import Artifacts
-from paddock.store.memory import MemoryAudit
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.telemetry.metrics import SERVERS, Metrics
-from paddock.telemetry.watched import Sources, Watched, call_of
+from paddock.telemetry.observed_sink import Sources, Watched, call_of
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from paddock.cli.clients import jsonc
+from paddock.cli.clients.table import CLIENTS, Client, Scope
+from paddock.cli.root import command
 from paddock.sandbox.child.protected_paths import PROTECTED
-from paddock.surfaces.cli.root import command
-from paddock.surfaces.clients import jsonc
-from paddock.surfaces.clients.table import CLIENTS, Client, Scope
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [(client, scope) for client, about in CLIENTS.items() for scope in about.scopes]
@@ -26,8 +26,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("paddock.surfaces.clients.entry.sys.executable", "/opt/paddock/bin/python")
-    monkeypatch.setattr("paddock.surfaces.clients.entry.shutil.which", lambda _: "/opt/paddock/bin/paddock")
+    monkeypatch.setattr("paddock.cli.clients.entry.sys.executable", "/opt/paddock/bin/python")
+    monkeypatch.setattr("paddock.cli.clients.entry.shutil.which", lambda _: "/opt/paddock/bin/paddock")
     return tmp_path / "home"
 
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.cli.root import command
-from paddock.surfaces.clients.entry import (
+from paddock.cli.clients.entry import (
     Command,
     build_docker_command,
     build_entry,
@@ -22,6 +21,7 @@ from paddock.surfaces.clients.entry import (
     read_command,
     update_command,
 )
+from paddock.cli.root import command
 
 PROGRAM = "/opt/paddock/bin/paddock"
 
@@ -33,8 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("paddock.surfaces.clients.entry.sys.executable", "/opt/paddock/bin/python")
-    monkeypatch.setattr("paddock.surfaces.clients.entry.shutil.which", lambda _: PROGRAM)
+    monkeypatch.setattr("paddock.cli.clients.entry.sys.executable", "/opt/paddock/bin/python")
+    monkeypatch.setattr("paddock.cli.clients.entry.shutil.which", lambda _: PROGRAM)
     return tmp_path
 
 

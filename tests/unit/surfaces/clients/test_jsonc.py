@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.surfaces.clients.jsonc import MAX_DEPTH, JsoncError, parse, remove_member, set_member
+from paddock.cli.clients.jsonc import MAX_DEPTH, JsoncError, parse, remove_member, set_member
 
 NAMES = st.sampled_from(["a", "b", "mcpServers", "paddock", 'ü"\\', "// no comment", "/* nor this */", ""])
 BLANKS = st.sampled_from(["", " ", "\n", "\n  ", "\t", "\r\n", " // c, } \n", "/* ], \n } */", " /* // */ "])

@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from paddock.mcp_server import output_schemas
+from paddock.mcp_server.query_reply import fitted
+from paddock.mcp_server.replies import answer
+from paddock.mcp_server.toolbox import refusal
+from paddock.mcp_server.tools import compute
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import Value
 from paddock.model.capture import Ends
-from paddock.model.digest import Digest
 from paddock.model.outcome import (
     CallRecord,
     ConsoleLine,
@@ -27,15 +31,12 @@ from paddock.model.outcome import (
 )
 from paddock.model.program import OutputMode, OutputWishes, ProgramEnd
 from paddock.model.request import RuntimeRun
-from paddock.surfaces.compute import Envelope, InvalidInput, envelope, refused
-from paddock.surfaces.mcp import answer_schemas, compute
-from paddock.surfaces.mcp.found import fitted
-from paddock.surfaces.mcp.reply import answer
-from paddock.surfaces.mcp.tools import refusal
-from paddock.surfaces.program_response import program_response
+from paddock.output.digest.digest import Digest
+from paddock.rendering.computation import Envelope, InvalidInput, envelope, refused
+from paddock.rendering.program_response import program_response
 
 NAMES = ("OUTCOME", "PROGRAM", "STORED", "FOUND_TOOLS", "DESCRIBED_TOOLS", "SERVERS", "COMPUTED")
-SCHEMAS = MappingProxyType({name: getattr(answer_schemas, name) for name in NAMES})
+SCHEMAS = MappingProxyType({name: getattr(output_schemas, name) for name in NAMES})
 
 words = st.text(max_size=30)
 numbers = st.integers(0, 2**70)
@@ -120,9 +121,9 @@ def test_a_refusal_fits_every_tool(name: str, status: Status) -> None:
 @given(outcome=outcomes, cap=st.integers(0, 300), single=st.booleans())
 def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single: bool) -> None:
     shown = answer(outcome, cap, single=single).structured
-    assert problems(answer_schemas.OUTCOME, shown) == []
+    assert problems(output_schemas.OUTCOME, shown) == []
     kept = {**shown, "artifactHandle": "runtime-w-1-0123456789abcdef"}
-    assert problems(answer_schemas.OUTCOME, kept) == []
+    assert problems(output_schemas.OUTCOME, kept) == []
 
 
 def captured(text: str) -> Any:
@@ -170,11 +171,11 @@ def test_whatever_became_of_a_program_in_a_language_fits(
     outcome: Outcome, mode: OutputMode, facts: dict[str, Any]
 ) -> None:
     work = RuntimeRun(runtime="python", code="1", output=OutputWishes(mode=mode, query_terms=("boom",)))
-    assert problems(answer_schemas.PROGRAM, program_response(outcome.model_copy(update=facts), work)) == []
+    assert problems(output_schemas.PROGRAM, program_response(outcome.model_copy(update=facts), work)) == []
 
 
 def test_the_schema_of_a_program_names_all_members_of_the_models() -> None:
-    properties = answer_schemas.PROGRAM["properties"]
+    properties = output_schemas.PROGRAM["properties"]
     wire = {field.alias for field in Digest.model_fields.values()}
     assert set(properties["digest"]["properties"]) == wire
     assert set(properties["usage"]["properties"]) == set(Usage.model_fields)
@@ -209,8 +210,8 @@ found = examples(
 @given(found, st.integers(400, 2000))
 def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
     shown = fitted(query, cap) if query.excerpts else query
-    assert problems(answer_schemas.STORED, {**shown.to_wire(), "truncated": True}) == []
-    assert set(answer_schemas.STORED["properties"]) >= {
+    assert problems(output_schemas.STORED, {**shown.to_wire(), "truncated": True}) == []
+    assert set(output_schemas.STORED["properties"]) >= {
         str(field.alias) for field in OutputFound.model_fields.values()
     }
 
@@ -219,4 +220,4 @@ def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
 def test_whatever_was_computed_fits(outcome: Outcome, cap: int) -> None:
     for done in (envelope(outcome), refused(InvalidInput("why")), Envelope(code="X", partial="y", hint="z")):
         shown = compute.render_envelope(done, cap).structured
-        assert problems(answer_schemas.COMPUTED, {**shown, "truncated": True, "artifactHandle": "x"}) == []
+        assert problems(output_schemas.COMPUTED, {**shown, "truncated": True, "artifactHandle": "x"}) == []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.schema import Schema
-from paddock.surfaces.mcp.arguments import NamedTwiceError, read_arguments, to_snake_case
+from paddock.mcp_server.arguments import NamedTwiceError, read_arguments, to_snake_case
+from paddock.schema.check import Schema
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

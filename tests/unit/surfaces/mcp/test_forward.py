@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from paddock.mcp_server.forwarded_results import result_of
 from paddock.model.outcome import Outcome, Status
-from paddock.surfaces.mcp.forward import result_of
 
 
 def meta(given: Any, cap: int = 1000) -> dict[str, Any]:

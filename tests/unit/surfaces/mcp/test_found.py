@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.mcp_server.query_reply import fitted, text_of
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
-from paddock.model.text import CUT, excerpt
-from paddock.surfaces.mcp.found import fitted, text_of
+from paddock.output.text import CUT, excerpt
 
 
 def found(*excerpts: Excerpt, **more: object) -> OutputFound:

@@ -5,11 +5,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from paddock.app.pending_approvals import Inbox
+from paddock.mcp_server.pending_calls import FETCHING, Held, Work, fetched_run
+from paddock.mcp_server.toolbox import Answer, Caller, text_block
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
-from paddock.store.inbox import Inbox
-from paddock.surfaces.mcp.held import FETCHING, Held, Work, fetched_run
-from paddock.surfaces.mcp.tools import Answer, Caller, text_block
 
 
 def question(run: str) -> Question:

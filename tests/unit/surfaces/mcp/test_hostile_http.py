@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.store.inbox import Inbox
-from paddock.surfaces.mcp.announce import Announcer
-from paddock.surfaces.mcp.asking import Rounds
-from paddock.surfaces.mcp.held import FETCHING, Held
-from paddock.surfaces.mcp.http import application
-from paddock.surfaces.mcp.offers import Offers
-from paddock.surfaces.mcp.requests import Requests
-from paddock.surfaces.mcp.server import protocol_server
-from paddock.surfaces.mcp.tools import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+from paddock.app.pending_approvals import Inbox
+from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.http.app import application
+from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
 
 if TYPE_CHECKING:
-    from paddock.surfaces.mcp.abandoned import App
+    from paddock.mcp_server.http.abandoned import App
 
 Header = tuple[bytes, bytes]
 PATIENCE_S = 60

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.mcp_server.http.hosts import HostNames
 from paddock.model.errors import ConfigurationError
-from paddock.surfaces.mcp.hosts import HostNames
 
 NAMES = HostNames.of(
     ("127.0.0.1", "localhost"),

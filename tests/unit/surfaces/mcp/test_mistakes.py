@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
+from paddock.mcp_server.argument_errors import invalid, invalid_compat
 from paddock.model.base import PositiveInt, Value
-from paddock.surfaces.mcp.mistakes import invalid, invalid_compat
 
 
 class Limits(Value):

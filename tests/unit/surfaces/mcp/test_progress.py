@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from mcp_types import LoggingLevel
 
+from paddock.mcp_server.log import messages
+from paddock.mcp_server.progress import LONGEST, OutputLines, as_progress, streamed
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.surfaces.mcp.log import messages
-from paddock.surfaces.mcp.progress import LONGEST, OutputLines, as_progress, streamed
 
 
 def test_lines_come_whole_however_they_are_cut() -> None:

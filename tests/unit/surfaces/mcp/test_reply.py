@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.mcp_server.replies import answer, happened
 from paddock.model.numbers import ExactFloat
 from paddock.model.outcome import (
     CallRecord,
@@ -17,7 +18,6 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.surfaces.mcp.reply import answer, happened
 
 CALLS = (
     CallRecord(server="github", tool="a", status=Status.OK, ms=1),

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from paddock.surfaces.mcp import requests
-from paddock.surfaces.mcp.requests import Requests
+from paddock.mcp_server import requests
+from paddock.mcp_server.requests import Requests
 
 HOLES = """
 from pathlib import Path
-from paddock.surfaces.mcp.requests import return_free_memory
+from paddock.mcp_server.requests import return_free_memory
 
 def anonymous():
     return int(Path("/proc/self/status").read_text().partition("RssAnon:")[2].split()[0])

@@ -18,7 +18,7 @@ function catalogue(fixed, get, method, values) {
   }
   freeze(toJSON);
   // What JavaScript itself looks up on an object to await it or to write it as text is no name: tools that are called so are
-  // declared as `call("then", ...)` (hub/signatures.py).
+  // declared as `call("then", ...)` (hub/typescript.py).
   function found(property) {
     if (typeof property !== "string" || property === "then") return undefined;
     return property === "toJSON" ? toJSON : (fixed[property] ?? get(property));

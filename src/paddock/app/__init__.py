@@ -1,0 +1,1 @@
+"""The application: the gate, sessions, approvals, and the adapters between engines and record."""

@@ -1,0 +1,255 @@
+"""The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from paddock.app.approvals import CODES
+from paddock.app.visible_tools import METHODS, NotOffered, Offered, meant
+from paddock.hub.result import blame
+from paddock.javascript.job import HostReply, OnReply
+from paddock.model.base import Json
+from paddock.model.errors import (
+    ConfigurationError,
+    LedgerError,
+    ScriptNotFound,
+    SdkError,
+    ServerError,
+    ToolNotFound,
+)
+from paddock.model.limits import Calls
+from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
+from paddock.model.places import in_workspace, without_places
+from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
+from paddock.policy.rehearsal import Plan
+from paddock.redaction.outgoing import OnCall
+from paddock.sdk.requests import ENDED, FindTool, child, shown
+
+# Without its record nothing may run; the program's own end will tell the person.
+_UNRECORDED = HostReply(
+    Status.ERROR, error={"name": "Error", "message": "the call cannot be recorded, so it was not made"}
+)
+
+OnResult = Callable[[RawResult], None]
+"""Hears the result of a request that has run, before the record of its end is made."""
+
+
+_ASKED_S = 5.0
+"""Maximum time to ask a server for its tools, for a hint."""
+_LISTED_CHARS = 300
+"""Maximum length of a list of servers in an error."""
+_NAME_LENGTH = 256
+"""Who looks for a name like a longer one would take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCalls:
+    """What a program may ask for: each call is a child of its own request `parent`."""
+
+    carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
+    """The gate's one path."""
+    find_tool: FindTool
+    parent: ExecutionRequest
+    calls: Calls
+    on_call: OnCall | None = None
+    """Hears of each call that has ended."""
+    plan: Plan = field(default_factory=Plan)
+    offered: Offered | None = None
+    """What it may call; None where nobody is to know."""
+    resolve_alias: Callable[[str, str], str] = lambda _server, tool: tool
+    """Returns the tool that a name means, as far as its server is known by then; calls are reported by it."""
+    warned: set[str] = field(default_factory=set[str])
+    """Warnings about tools that the program has heard; each comes once."""
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: dict[str, Json],
+        on_reply: OnReply,
+        *,
+        raw: bool,
+        encoded: Places = (),
+    ) -> None:
+        """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
+        request = self._request(
+            ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
+        )
+        started = perf_counter()
+        replied = False
+
+        def reply(result: RawResult) -> None:
+            nonlocal replied
+            replied = True
+            called = self.resolve_alias(server, tool)  # by now the server has listed its tools
+            told = result if raw else self._with_servers(result, request)
+            answer = self._warning(result, _reply(told, server, called, raw=raw))
+            seconds = perf_counter() - started
+            on_reply(answer)
+            self._report(server, called, answer.status, seconds)
+
+        try:
+            result = await self.carry_out(request, reply)
+        except LedgerError:
+            if not replied:
+                on_reply(_UNRECORDED)
+                self._report(server, tool, _UNRECORDED.status, perf_counter() - started)
+            return
+        for planned in result.planned:
+            self.plan.add(planned)
+        if not replied:  # nothing has run
+            reply(result)
+
+    def _with_servers(self, result: RawResult, request: ExecutionRequest) -> RawResult:
+        """Return the result of a call; that of an unknown server with the servers that the program may call.
+
+        The hint, which its caller gets, lists all of them.
+        """
+        error = result.error
+        if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
+            return result
+        names = ", ".join(self.offered.list_servers(request))[:_LISTED_CHARS]
+        return result.but(error=error.but(message=f"{error.message}; known: {names}.")) if names else result
+
+    def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
+        """Return the reply with what is to be said of the tool, unless the program has heard it."""
+        if not result.console:
+            return reply
+        text = "\n".join(line.text for line in result.console)
+        work = self.parent.work
+        if text in self.warned or (isinstance(work, GuestRun) and work.raw_results):
+            return reply
+        self.warned.add(text)
+        return reply._replace(warning=text)
+
+    async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
+        """Call a method of the SDK. What is wrong with the call is told, never raised."""
+        if self.offered is not None and name in METHODS:
+            on_reply(await self._names(self.offered, name, arguments))
+            return
+        started = perf_counter()
+        answer = await self._sdk(name, arguments)
+        seconds = perf_counter() - started
+        on_reply(answer)
+        self._report("paddock", name, answer.status, seconds)
+
+    async def meant(self, names: list[str]) -> str:
+        """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
+
+        Empty where it may call no such tool. A server that is not running is started to be asked, for some seconds.
+        """
+        if self.offered is None or not names:
+            return ""
+        request = self._request(ServerCall(server="", tool="*"))
+        try:
+            async with asyncio.timeout(_ASKED_S):
+                return await meant(self.offered, names, request)
+        except (TimeoutError, SdkError, ServerError, ConfigurationError, LedgerError):
+            return ""
+
+    def _request(self, work: ServerCall) -> ExecutionRequest:
+        return ExecutionRequest(
+            parent=self.parent.id,
+            root=self.parent.root or self.parent.id,
+            actor=self.parent.actor,
+            surface="guest",
+            workspace=self.parent.workspace,
+            work=work,
+            calls=self.calls,
+        )
+
+    async def _names(self, offered: Offered, method: str, arguments: list[Json]) -> HostReply:
+        """Return what there is to call."""
+        server = arguments[0] if arguments else ""
+        if not isinstance(server, str) or len(server) > _NAME_LENGTH:  # as of a call
+            return _misused(
+                f"The name of a server has at most {_NAME_LENGTH} characters; look into one that there is"
+            )
+        try:
+            names = await offered.answer(method, server, self._request(ServerCall(server=server, tool="*")))
+        except NotOffered as refusal:
+            status, text = Status.DENIED, str(refusal)
+        except ServerError as error:
+            status, text = blame(error), str(error)
+        except ConfigurationError as error:
+            status, text = Status.ERROR, without_places(str(error), self.parent.workspace)
+        except LedgerError:
+            return _UNRECORDED
+        else:
+            return HostReply(Status.OK, value=names)
+        error = {"name": "ToolError", "message": text, "retryable": status is Status.UNAVAILABLE}
+        return HostReply(status, error=error | {"server": server})
+
+    def _report(self, server: str, tool: str, status: Status, seconds: float) -> None:
+        """Report a call that has ended to `on_call`."""
+        if self.on_call is not None:
+            ms = round(seconds * 1000, 3)
+            self.on_call(CallRecord(server=server, tool=tool, status=status, ms=ms))
+
+    async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
+        try:
+            request = child(name, arguments, self.parent, self.calls, self.find_tool)
+            outcome = await self.carry_out(request, _ignore)
+        except LedgerError:
+            return _UNRECORDED
+        except (ScriptNotFound, ToolNotFound) as problem:
+            # Where was searched is for people: it names directories of the host.
+            return _misused(str(problem).partition("\n")[0])
+        except SdkError as problem:
+            return _misused(in_workspace(str(problem), self.parent.workspace))
+        except ConfigurationError as problem:
+            return _misused(without_places(str(problem), self.parent.workspace))
+        for planned in outcome.planned:
+            self.plan.add(planned)
+        if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
+            return HostReply(Status.OK, value=shown(request.work, outcome))
+        name = outcome.error.name if outcome.error else "Error"
+        error = _told(outcome, name) | {"status": outcome.status.value}
+        if outcome.has_value:  # what a computation has emitted
+            error["partial"] = outcome.value
+        if outcome.artifact is not None:
+            error["artifact"] = outcome.artifact
+        return HostReply(outcome.status, error=error)
+
+
+def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply:
+    """Return what a program hears of a call of a tool."""
+    if result.status is Status.OK:
+        return HostReply(Status.OK, value=result.value)
+    error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    if not raw:
+        error |= _answered(result.error)
+    if result.has_value:
+        error["content"] = result.value
+    return HostReply(result.status, error=error)
+
+
+def _ignore(_: RawResult) -> None:
+    """Wait for the outcome."""
+
+
+def _misused(message: str) -> HostReply:
+    status = Status.INVALID
+    error = {"name": "TypeError", "message": message, "status": status.value, "retryable": False}
+    return HostReply(status, error=error)
+
+
+def _told(outcome: RawResult, name: str) -> dict[str, Json]:
+    """Return the error that a program sees of a call that brought no result."""
+    message = outcome.error.message if outcome.error else outcome.status.value
+    told: dict[str, Json] = {
+        "name": name,
+        "message": message,
+        "retryable": outcome.status is Status.UNAVAILABLE,
+    }
+    if outcome.error is not None and outcome.error.name in CODES:
+        told["code"] = CODES[outcome.error.name]
+    return told
+
+
+def _answered(error: ErrorInfo | None) -> dict[str, Json]:
+    """Return code and data of the error that a server answered with."""
+    if error is None or error.code is None:
+        return {}
+    return {"code": error.code} | ({} if error.data is None else {"data": error.data})

@@ -1,0 +1,112 @@
+"""The process sandbox of a session, made at its first use."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path, user_config_path, user_data_path, user_state_path
+
+from paddock.settings.schema import SandboxSettings, Settings
+
+if TYPE_CHECKING:
+    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.state_paths import File
+
+
+def own_directories(settings: Settings) -> list[Path]:
+    """Return where Paddock keeps what no program may see or change, but for what a program is granted by itself."""
+    named = [
+        settings.audit.directory,
+        settings.artifacts.directory,
+        settings.approvals.directory,
+        settings.vault.directory,
+        settings.servers.state,
+        settings.sdk.temporals,
+    ]
+    return [
+        *(where("paddock") for where in (user_config_path, user_state_path, user_cache_path, user_data_path)),
+        *named,
+    ]
+
+
+def installation() -> list[Path]:
+    """Return where Paddock itself is, and what it imports: whoever changes that runs as the user, and not confined."""
+    package = Path(__file__).parents[1]
+    beside = package.parent
+    packages = beside if beside.name in {"site-packages", "dist-packages"} else package
+    environment = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    return [*environment, packages, Path(os.__file__).parent, Path(os.path.realpath(sys.executable)).parent]
+
+
+def own_files(settings: Settings) -> "tuple[File, ...]":
+    """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
+    from paddock.sandbox import state_paths
+
+    named = [
+        state_paths.File("sdk.webhooks", str(settings.sdk.webhooks)),
+        state_paths.File("sdk.signals", str(settings.sdk.signals)),
+        state_paths.File("servers.trust", str(settings.servers.trust), readable=True),
+        state_paths.File("servers.registry", str(settings.servers.registry), readable=True),
+    ]
+    if settings.servers.config is not None:
+        named.append(state_paths.File("servers.config", str(settings.servers.config), readable=True))
+    if (source := settings.servers.registry_source) and "://" not in source:
+        place = os.path.expanduser(source)  # one without a home is refused where it is read
+        named.append(state_paths.File("servers.registry_source", place, readable=True))
+    own = state_paths.known(own_directories(settings))
+    return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
+
+
+class Processes:
+    """The process sandbox of a session: its tier is chosen and proved at the first use, which takes 0.2 s."""
+
+    def __init__(
+        self,
+        settings: SandboxSettings,
+        own: Sequence[Path],
+        files: "Callable[[], tuple[File, ...]]" = tuple,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep programs from Paddock's `own` directories and `files`; `prepare` comes before any of them."""
+        self._settings = settings
+        self._own = own
+        self._files = files
+        self._prepare = prepare
+        self._sandbox: Sandbox | None = None
+        self._choosing = asyncio.Lock()
+
+    async def sandbox(self) -> "Sandbox":
+        """Return the one sandbox of the session.
+
+        Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
+        the configured user is not there. The next call tries again.
+        """
+        from paddock.sandbox import spec, state_paths, tiers
+
+        self._prepare()
+        async with self._choosing:
+            if self._sandbox is None:
+                self._sandbox = await tiers.choose(
+                    self._settings.minimum_tier,
+                    job_user=spec.configured_user(self._settings.job_user),
+                    spares=self._settings.spares,
+                    protected_paths=self._settings.protected_paths,
+                    own=state_paths.known(self._own),
+                    installed=state_paths.known(installation()),
+                    files=self._files(),
+                )
+        return self._sandbox
+
+    async def tier(self) -> str:
+        """Return the proved tier of the session. Raises what `sandbox` raises."""
+        return (await self.sandbox()).tier
+
+    async def close(self) -> None:
+        """End every process that was started."""
+        async with self._choosing:
+            if self._sandbox is not None:
+                await self._sandbox.close()
+                self._sandbox = None

@@ -1,0 +1,198 @@
+"""The gate's side of programs in language runtimes: what the moment must allow, the engine, and what may be told.
+
+admit    the working directory is there and inside; a turn among the jobs that run
+run      engine -> RawResult, its streams without secrets
+"""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from paddock.model.canonical import in_order
+from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.policy.decision import refuse
+from paddock.policy.workdir import JailError, resolve
+from paddock.runtimes.admission_queue import QueueFullError, Turns
+from paddock.runtimes.task import ProgramJob, Sinks
+from paddock.settings.schema import RuntimeSettings
+
+if TYPE_CHECKING:
+    from paddock.model.artifact import RunFacts
+    from paddock.output.artifacts import Artifacts
+    from paddock.output.recorder import OnOutput
+
+
+BUSY = "Busy"
+"""Name of the error of a program that did not get its turn."""
+_WITHDRAWN = ErrorInfo(
+    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
+)
+
+
+class Engine(Protocol):
+    """What the gate needs of the engine of programs."""
+
+    def executables(self, runtime: Runtime) -> Executables:
+        """Return what can run the programs of a runtime."""
+        ...
+
+    async def run(self, job: ProgramJob, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+        """Return what became of a program; setting `stop`, or cancelling the task, ends it first."""
+        ...
+
+
+class Programs:
+    """Admits and runs programs. Engine and artifacts are asked for at the first use: most requests need neither."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        engine: Callable[[], Engine],
+        artifacts: "Callable[[], Artifacts]",
+        hide: Callable[[str], str],
+    ) -> None:
+        """Keep texts of requests as `hide` returns them."""
+        self._make_engine = engine
+        self._artifacts = artifacts
+        self._hide = hide
+        self._turns = Turns(settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return self._make_engine()
+
+    @property
+    def waiting(self) -> int:
+        """How many programs wait for their turn."""
+        return self._turns.waiting
+
+    def executables(self, runtime: Runtime) -> Executables:
+        """Return what can run the programs of a runtime."""
+        return self._engine.executables(runtime)
+
+    def admit(
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        stop: asyncio.Event | None = None,
+    ) -> "Admission":
+        """Return what is entered to run a program that was allowed; cancelled by `stop` while it waits."""
+        return Admission(self._turns, request, work, decision, stop)
+
+    async def run(
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
+        """Return what became of a program that was admitted; `on_output` sees its output as it comes.
+
+        Nothing leaves here that holds a secret. Raises EngineError when nothing ran.
+        """
+        terms = decision.program
+        assert terms is not None
+        try:
+            job = ProgramJob(work, terms, request.workspace, resolve(request.workspace, work.cwd))
+        except JailError as error:  # it has gone since the program was admitted
+            fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
+            return RawResult(status=Status.INVALID, error=fault)
+        recording = self._artifacts().record(
+            persist=work.output.persist,
+            kept_bytes=terms.limits.stdout_bytes,
+            kept_stderr_bytes=terms.limits.stderr_bytes,
+            on_output=on_output,
+        )
+        # Its turn comes when this task waits for the program.
+        asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
+        try:
+            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
+            if (program := result.program) is None:
+                return result
+            handle = await recording.finish(self._facts(request, work, decision, result, program))
+        finally:
+            await recording.discard()
+        streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
+        kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
+        return result.but(program=program.but(**streams, **kept), redactions=recording.redactions)
+
+    def _facts(
+        self,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        result: RawResult,
+        program: ProgramEnd,
+    ) -> "RunFacts":
+        """Return what the manifest of stored output says: names and numbers, no contents."""
+        from paddock.model.artifact import RunFacts  # its models take 7 ms to build, for programs alone
+
+        code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
+        args = in_order({"runtime": work.runtime, "args": work.args, "phase": program.phase})
+        return RunFacts(
+            workspace=str(request.workspace),
+            runtime=work.runtime,
+            request=request.id,
+            status=result.status.value,
+            phase=program.phase,
+            args_hash=hashlib.sha256(args).hexdigest(),
+            exit_code=program.exit_code,
+            signal=None if program.signal is None else signal_name(program.signal),
+            duration_ms=result.usage.wall_ms,
+            policy_audit_hash=decision.audit_hash,
+            relative_cwd=self._hide(work.cwd),
+            output_mode=work.output.mode,
+            command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
+        )
+
+
+class Admission:
+    """A program's place among those that run, an asynchronous context manager."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        stop: asyncio.Event | None,
+    ) -> None:
+        self._turns = turns
+        self._request = request
+        self._work = work
+        self._decision = decision
+        self._stop = stop
+        self._is_in = False
+
+    async def __aenter__(self) -> Decision | RawResult:
+        """Return the decision that holds now: what was allowed may be refused by the moment.
+
+        Return the result instead when the program did not get its turn, or was stopped while it waited.
+        """
+        try:
+            resolve(self._request.workspace, self._work.cwd)
+        except JailError as error:
+            return refuse(self._request, self._decision, "runtimes.cwd", str(error))
+        try:
+            self._is_in = await self._turns.enter(self._request.actor, self._stop, size=_size(self._work))
+        except QueueFullError as error:
+            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
+            return RawResult(status=Status.UNAVAILABLE, error=fault)
+        return self._decision if self._is_in else RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_in:
+            self._turns.leave()
+
+
+def _size(work: RuntimeRun) -> int:
+    """Return the bytes that a program holds in memory while it waits, at most."""
+    texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
+    return texts + len(work.stdin or b"")

@@ -1,0 +1,234 @@
+"""The gate's side of script tools: their directories, the languages that run them, and their engine.
+
+Everything here is made at the first use: most requests are of another kind.
+"""
+
+import asyncio
+import hashlib
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.files import read_bounded
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError, ToolNotFound
+from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.request import ExecutionRequest, ToolRun
+from paddock.settings.schema import ToolSettings
+
+if TYPE_CHECKING:
+    from paddock.model.process import ProcessGrants
+    from paddock.runtimes.steps import Steps
+    from paddock.runtimes.toolchain_cache import Toolchains
+    from paddock.sandbox.sandbox import Sandbox
+    from paddock.script_tools.engine import Command, NoCommand, ToolEngine
+    from paddock.script_tools.library import Tool, ToolLibrary
+    from paddock.script_tools.prompts.service import Prompting, Run
+
+_NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
+
+
+def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
+    """Return the tool directories of a workspace; nothing is read yet.
+
+    Raises ConfigurationError for a folder of the settings that is no path.
+    """
+    from paddock.script_tools.library import ToolLibrary
+
+    return ToolLibrary(workspace, [workspace / _placed(folder) for folder in settings.folders])
+
+
+def _placed(folder: str) -> Path:
+    if "\0" in folder:
+        raise ConfigurationError("tools.folders: a path holds a NUL character")
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:
+        home = Path(folder).parts[0]
+        raise ConfigurationError(f"tools.folders: {home} is nobody's home on this machine") from None
+
+
+def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
+    """Return the tool of an id, or of `prompt/id`.
+
+    Raises ToolNotFound, which says where was looked, or ConfigurationError for one that cannot be used.
+    """
+    from paddock.script_tools.library import Broken
+
+    found = library.find(name, prompt=prompt)
+    if found is None:
+        raise ToolNotFound(name, [str(folder) for folder in library.folders])
+    if isinstance(found, Broken):
+        raise ConfigurationError(f"{found.directory}: {found.problem}")
+    return found
+
+
+def tool_run(
+    library: "ToolLibrary",
+    name: str,
+    inputs: Mapping[str, Json],
+    *,
+    prompt: str = "",
+    env: Mapping[str, str] | None = None,
+) -> ToolRun:
+    """Return the work of running a tool, with what it declares. Raises what `find_tool` raises."""
+    tool = find_tool(library, name, prompt=prompt)
+    return ToolRun(
+        tool=tool.id,
+        prompt=tool.prompt or prompt,
+        inputs=dict(inputs),
+        env=dict(env or {}),
+        timeout_ms=tool.manifest.timeout,
+        access=tool.manifest.workspace,
+        network=tool.manifest.network,
+        script_sha256=tool.script_sha256,
+    )
+
+
+class Scripts:
+    """Runs the script tools of one workspace."""
+
+    def __init__(
+        self, settings: ToolSettings, workspace: Path, sandbox: "Callable[[], Awaitable[Sandbox]]"
+    ) -> None:
+        self._settings = settings
+        self._workspace = workspace
+        self._sandbox = sandbox
+
+    @cached_property
+    def library(self) -> "ToolLibrary":
+        """The tool directories."""
+        return open_library(self._settings, self._workspace)
+
+    @cached_property
+    def _engine(self) -> "ToolEngine":
+        from paddock.script_tools.engine import ToolEngine
+
+        return ToolEngine(
+            self._sandbox,
+            Languages(os.environ, self._workspace),
+            os.environ,
+            strict_nulls=self._settings.strict_nulls,
+            most=self._settings.max_jobs,
+        )
+
+    def work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
+        """Return the work of running a tool. Raises what `find_tool` raises."""
+        return tool_run(self.library, name, inputs)
+
+    def prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
+        """Return what answers calls of prompts; `run` runs a tool through the gate."""
+        from paddock.script_tools.prompts.service import Prompting
+
+        return Prompting(self.library, run, clock)
+
+    async def run(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
+        """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
+        from paddock.script_tools.engine import ToolJob
+
+        assert decision.tool is not None
+        try:
+            tool = find_tool(self.library, work.tool, prompt=work.prompt)
+        except (ToolNotFound, ConfigurationError) as problem:
+            error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
+        declared, terms = tool.manifest, decision.tool
+        # The request said what the tool declares, and policy judged that: no more than either may hold.
+        narrowed = {
+            "access": min(terms.access, declared.workspace, key=ACCESSES.index),
+            "network": min(terms.network, declared.network, key=NETWORKS.index),
+        }
+        terms = terms.model_copy(update=narrowed)
+        job = ToolJob(tool, work, request.workspace.absolute(), terms)
+        return await self._engine.run(job)
+
+
+class Languages:
+    """How scripts of every language are run on this machine, for the engine of tools."""
+
+    def __init__(self, environ: Mapping[str, str], workspace: Path) -> None:
+        self._environ = environ
+        self._workspace = workspace
+
+    @cached_property
+    def _toolchains(self) -> "Toolchains":
+        from paddock.runtimes.toolchain_cache import Toolchains
+
+        return Toolchains(self._environ)
+
+    def of(self, script: Path) -> str | None:
+        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        from paddock.runtimes.recipe import recipes
+
+        suffix = script.suffix.lower()
+        if suffix in _NODE_SUFFIXES:
+            return _NODE_SUFFIXES[suffix]
+        return next(
+            (name for name, recipe in recipes().items() if suffix in map(str.lower, recipe.extensions)), None
+        )
+
+    async def command(
+        self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
+    ) -> "Command | NoCommand":
+        """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it.
+
+        Raises Unreadable.
+        """
+        from paddock.runtimes.recipe import recipes
+        from paddock.runtimes.steps import steps
+        from paddock.runtimes.toolchain import Missing
+        from paddock.script_tools.engine import Command, NoCommand, Unreadable
+
+        name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
+        recipe = recipes().get(name)
+        if recipe is None:
+            return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(recipes())}")
+        user = sandbox.user(grants)
+        found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
+        if isinstance(found, Missing):
+            stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
+            return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
+        try:
+            source = await asyncio.to_thread(_source, script)
+        except OSError as problem:
+            raise Unreadable(problem.strerror) from None
+        planned = steps(found, source)
+
+        def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
+            return _start(planned, script, scratch, memory_bytes)
+
+        copied = planned.source != source or planned.compile is not None
+        files = {planned.file_name: planned.source, **planned.files} if copied else {}
+        sha256 = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()
+        return Command(start=start, sha256=sha256, files=files, readable=found.prefixes)
+
+
+def _start(
+    planned: "Steps", script: Path, scratch: Path, memory_bytes: int
+) -> tuple[list[str], dict[str, str]]:
+    """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
+    from paddock.runtimes.steps import Job
+
+    copied = scratch / planned.file_name
+    job = Job(
+        source=str(copied if copied.exists() else script),
+        output=f"{scratch}/{planned.output_name}",
+        scratch=str(scratch),
+        memory_bytes=memory_bytes,
+    )
+    run, environment = planned.run.filled_in(job)
+    if planned.compile is None:
+        return run, environment
+    # One process for both: what the compiler says goes to standard error, for standard output is the tool's answer.
+    compiling, variables = planned.compile.filled_in(job)
+    both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
+    return ["/bin/sh", "-c", both], variables | environment
+
+
+def _source(script: Path) -> str:
+    return read_bounded(script, SCRIPT_BYTES, within=script).decode("utf-8", "surrogateescape")

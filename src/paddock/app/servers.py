@@ -1,0 +1,240 @@
+"""The upstream servers of a session. Everything here is made at its first use."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from paddock.files import read_bounded
+from paddock.hub.result import ToolInfo, ToolResult
+from paddock.model.base import Json
+from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
+from paddock.model.request import Places
+from paddock.policy.environment import child_environment
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.catalog.catalog import Catalog
+    from paddock.catalog.inferred_types import Observed
+    from paddock.catalog.provisioning import Provisioning
+    from paddock.catalog.semantic_choice import Meaning
+    from paddock.hub.admission import Admission
+    from paddock.hub.catalog_tool import CatalogTool
+    from paddock.hub.config import ServersConfig
+    from paddock.hub.pins import Pins
+    from paddock.hub.pool import Hub, ServerStatus
+    from paddock.secrets.stored_logins import KeptLogins
+
+
+class Servers:
+    """The upstream servers of a session: their files are read at the first use, each starts at its first call.
+
+    They name commands that run as the user. A program that may write to the workspace can change them until they are
+    put back at the program's end, so what counts is what they were before the first one began (`hold`).
+    """
+
+    def __init__(
+        self, settings: Settings, workspace: Path, learn: Callable[[str], None] | None = None
+    ) -> None:
+        """Let `learn` hear of every secret of a login."""
+        self._all, self._learn = settings, learn
+        self._settings = settings.servers
+        own = settings.servers.config
+        self._workspace = workspace
+        self._files = (own,) if own else (workspace / OWN_SERVERS_FILE, workspace / SHARED_SERVERS_FILE)
+        self._memory = self._files[-1]
+        """What pins, logins and observed types go by: a server that moves to the other file keeps its own."""
+        self._held: dict[Path, bytes | OSError] = {}
+        self._hub: Hub | None = None
+        self.used = False
+
+    @cached_property
+    def config(self) -> "ServersConfig":
+        """What the servers files say; where both have a server, the first."""
+        # Only programs that use servers pay for it.
+        from paddock.hub.config import combine_configs, load_servers
+
+        self.used = True
+        base = None if self._settings.config else self._workspace
+        found = [
+            load_servers(file, os.environ, self._settings.questions, read=self._read, base=base)
+            for file in self._files
+        ]
+        return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
+
+    def hold(self) -> None:
+        """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""
+        if not self._held and "config" not in vars(self):
+            for file in self._files:
+                try:
+                    self._held[file] = read_bounded(file, SERVERS_FILE_BYTES)
+                except OSError as error:
+                    self._held[file] = error
+
+    def _read(self, file: Path, most: int) -> bytes:
+        held = self._held.get(file)
+        if isinstance(held, OSError):
+            raise held
+        return read_bounded(file, most) if held is None else held
+
+    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        return tuple(self.config.servers), self.config.warnings
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
+    ) -> ToolResult:
+        """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        hub = self._live()
+        own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
+        result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        if (definition := self.admission.definition(server, tool)) is not None:
+            self.observed.learn(self.config.servers[server], definition, result)
+            if unchecked := self.admission.unchecked_by(server, definition):
+                return result._replace(unchecked=unchecked)
+        return result
+
+    def unchecked(self, server: str, tool: str) -> str:
+        """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
+        return self.admission.unchecked(server, tool)
+
+    async def is_read_only(self, server: str, tool: str) -> bool:
+        """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
+        await self._live().listed(server)
+        return self.admission.reads_only(server, self.resolve_alias(server, tool))
+
+    def resolve_alias(self, server: str, tool: str) -> str:
+        """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
+        return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # as every alias has
+
+    def may_be_alias(self, server: str, tool: str) -> bool:
+        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        return "_" in tool and self.admission.may_be_alias(server, tool)
+
+    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
+        await self._live().listed(server)
+        self.admission.admit_bytes(server, tool, places)
+
+    async def offered(self, server: str) -> Mapping[str, bool]:
+        """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.
+
+        Those that are not what was pinned are left out: a call of them is refused.
+        """
+        await self._live().listed(server)
+        names = [shown.tool.name for shown in self.admission.shown(server) if not shown.changed]
+        return {name: self.admission.reads_only(server, name) for name in names}
+
+    async def tools(self, server: str) -> list[ToolInfo]:
+        """Ask a server for its tools, as they are now. Raises ServerError."""
+        return await self._live().tools(server)
+
+    @cached_property
+    def pins(self) -> "Pins":
+        """The definitions of tools that are pinned."""
+        from paddock.hub.pins import Pins
+
+        return Pins(self._settings.state, self._memory)
+
+    @cached_property
+    def admission(self) -> "Admission":
+        """What calls must satisfy."""
+        from paddock.hub.admission import Admission
+
+        return Admission(self.config.servers, self.pins)
+
+    @cached_property
+    def logins(self) -> "KeptLogins":
+        """The logins at servers."""
+        from paddock.secrets.stored_logins import KeptLogins
+
+        return KeptLogins(self._all, self._memory, self._learn)
+
+    @cached_property
+    def observed(self) -> "Observed":
+        """The types of results so far."""
+        from paddock.catalog.inferred_types import Observed
+
+        return Observed(self._settings.state, self._memory)
+
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """All tools of all servers, to be searched and described; servers start when it is first asked."""
+        from paddock.catalog.catalog import Catalog
+
+        hub = self._live()
+
+        async def ask(server: str) -> "Sequence[CatalogTool]":
+            await hub.tools(server)
+            return self.admission.shown(server)
+
+        return Catalog(
+            tuple(self.config.servers),
+            ask,
+            version=hub.changes,
+            notes=hub.left_out,
+            observed=self.observed.type_of,
+            unchecked=self.admission.unchecked,
+            meaning=self.meaning,
+        )
+
+    @cached_property
+    def meaning(self) -> "Meaning":
+        """How a search ranks tools by their meaning."""
+        from paddock.catalog.semantic_choice import Meaning
+
+        return Meaning(self._settings.semantic_search, user_cache_path("paddock") / "vectors")
+
+    @cached_property
+    def provisioning(self) -> "Provisioning":
+        """What further servers can be had, and which are enabled."""
+        from paddock.catalog.provisioning import Provisioning
+
+        return Provisioning(self._files, self._settings.registry, self._settings.trust)
+
+    async def refresh(self) -> int:
+        """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
+        from paddock.catalog.registry import refresh  # its HTTP client takes a while to load
+
+        return await refresh(self._settings.registry_source, self._settings.registry)
+
+    def told(self, server: str, tool: str) -> tuple[str, str]:
+        """Return the names of a call that may be told; empty where no file and no listing has them."""
+        if "config" not in vars(self) or server not in self.config.servers:
+            return "", ""
+        return server, tool if self.admission.definition(server, tool) is not None else ""
+
+    @property
+    def live(self) -> int:
+        """How many servers run."""
+        return sum(each.live for each in self._hub.status().values()) if self._hub is not None else 0
+
+    def status(self) -> dict[str, "ServerStatus"]:
+        """Return the facts of every configured server; starts nothing."""
+        return self._live().status()
+
+    async def close(self) -> None:
+        """End every server that was started, and what is still computed of their tools."""
+        if "meaning" in vars(self):
+            await self.meaning.close()
+        if self._hub is not None:
+            await self._hub.close()
+
+    def _live(self) -> "Hub":
+        if self._hub is None:
+            from paddock.hub.pool import Hub
+
+            self._hub = Hub(
+                self.config.servers,
+                environment=child_environment(os.environ),
+                admission=self.admission,
+                absent=self.config.absent,
+                logins=self.logins,
+                max_live=self._settings.max_live,
+                idle_timeout_ms=self._settings.idle_timeout_ms,
+                answer_values=self._settings.answer_values,
+            )
+        return self._hub

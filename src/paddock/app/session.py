@@ -1,0 +1,202 @@
+"""Make a session out of settings: here the gate, the engines and the mechanisms meet."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from paddock.app.gate import Engines, Gate
+from paddock.app.processes import Processes, own_directories, own_files
+from paddock.app.runtime_service import Programs
+from paddock.app.script_tool_service import Scripts
+from paddock.app.sequences import Flowing
+from paddock.app.servers import Servers
+from paddock.app.stored_output import Output
+from paddock.audit.best_effort import Unopened
+from paddock.audit.ledger import Ledger
+from paddock.cancellation import to_the_end
+from paddock.forced_exit import do_before
+from paddock.javascript import parse_cache
+from paddock.javascript.engine import GuestEngine
+from paddock.javascript.launch import Launcher
+from paddock.javascript.parse import Intake
+from paddock.javascript.pool import Pool
+from paddock.model.errors import ConfigurationError, LedgerUnusable
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
+from paddock.sdk.events import Events
+from paddock.sdk.service import Facts, Services
+from paddock.settings.schema import AuditSettings, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.app.approvals import Asker
+    from paddock.runtimes.engine import RuntimeEngine
+    from paddock.sdk.commands import Commands
+    from paddock.telemetry.instrument import Watch
+    from paddock.telemetry.metrics import Metrics
+
+
+class Session:
+    """One gate with everything behind it, for one workspace."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        servers: Servers,
+        processes: Processes,
+        output: Output,
+        scripts: Scripts,
+        *,
+        events: Events,
+        outgoing: Outgoing,
+        flowing: Flowing,
+        metrics: "Metrics | None" = None,
+    ) -> None:
+        self.gate = gate
+        self.events = events
+        self.outgoing = outgoing
+        self.servers = servers
+        self.processes = processes
+        self.output = output
+        self.scripts = scripts
+        self.flowing = flowing
+        self.metrics = metrics
+        """What counts requests; None unless the settings want that."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far, with patterns that were used, and with telling webhooks."""
+        of_files = self.servers.config.warnings if self.servers.used else ()
+        return (*of_files, *self.outgoing.warnings, *self.events.warnings)
+
+
+def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+    from paddock.runtimes.cache import Cache
+    from paddock.runtimes.engine import RuntimeEngine
+
+    compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
+    return RuntimeEngine(processes.sandbox, os.environ, compiled, settings.runtimes)
+
+
+def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
+    from paddock.sdk.commands import Commands
+
+    return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+
+
+def _watch(
+    settings: Settings,
+    servers: Servers,
+    guest: GuestEngine,
+    programs: Programs,
+    output: Output,
+    *,
+    metrics: "Metrics | None",
+) -> "Watch | None":
+    watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
+    if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
+        return None
+    from paddock.telemetry.instrument import Watch
+    from paddock.telemetry.observed_sink import Sources
+
+    def waiting() -> int:
+        return guest.waiting + programs.waiting
+
+    sources = Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts)
+    return Watch(settings, sources, metrics)
+
+
+def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
+    try:
+        return Ledger(settings.directory, sync=settings.sync)
+    except LedgerUnusable as why:
+        if settings.required == "all":
+            raise
+        return Unopened(why)
+
+
+def _check_name(workspace: Path) -> None:
+    try:
+        str(workspace).encode()
+    except UnicodeEncodeError:
+        told = f"{workspace}: the path of a workspace must be UTF-8; rename the directory, or work in another one"
+        raise ConfigurationError(told) from None
+
+
+async def _close(
+    processes: Processes, servers: Servers, pool: Pool, intake: Intake, watch: "Watch | None"
+) -> None:
+    await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
+    if watch is not None:
+        await watch.close()
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings,
+    workspace: Path,
+    *,
+    launcher: Launcher | None = None,
+    asker: "Asker | None" = None,
+    metrics: "Metrics | None" = None,
+    compatible: bool = False,
+) -> AsyncGenerator[Session]:
+    """Open a session; leaving it ends every process it started and makes the record durable.
+
+    `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
+    a request brings nobody along who does. `metrics` of another session count this one too. `compatible` keeps the
+    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot
+    be opened: without a record nothing runs, but for what `audit.required` lets run.
+    """
+    _check_name(workspace)
+    with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
+        launcher = launcher or Launcher()
+        pool = Pool(launcher, spares=settings.guest.spare_workers)
+        intake = Intake(launcher, parse_cache.Answers(parse_cache.directory()))
+        secrets = KnownSecrets()
+        servers = Servers(settings, workspace, secrets.learn)
+        own, files = own_directories(settings), partial(own_files, settings)
+        processes = Processes(settings.sandbox, own, files, servers.hold)
+        outgoing = Outgoing(settings.redaction, secrets, compatible=compatible)
+        watch: Watch | None = None
+        try:
+            guest = GuestEngine(pool, intake, settings.guest.max_workers)
+            output = Output(settings, outgoing.output)
+            engine = partial(_engine, settings, processes)
+            programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
+            scripts = Scripts(settings.tools, workspace, processes.sandbox)
+            flowing = Flowing(settings, scripts, outgoing, output.results)
+            facts = Facts(
+                output.artifacts,
+                servers.configured,
+                processes.tier,
+                lambda: flowing.flows,
+                lambda: flowing.temporals,
+                partial(_commands, settings, processes),
+                outgoing.json,
+            )
+            services = Services(settings, secrets, facts)
+            engines = Engines(guest, servers, programs, scripts, services, output.results)
+            watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
+            gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
+            flowing.execute = gate.execute
+            async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
+                gate.on_end = events.ended
+                parts = (gate, servers, processes, output, scripts)
+                yield Session(
+                    *parts,
+                    events=events,
+                    outgoing=outgoing,
+                    flowing=flowing,
+                    metrics=watch.metrics if watch else None,
+                )
+        finally:
+            await to_the_end(_close(processes, servers, pool, intake, watch))

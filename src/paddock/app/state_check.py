@@ -1,0 +1,123 @@
+"""Look at what Paddock keeps on this machine: is it this user's, and closed to others. Changes nothing."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from platformdirs import user_cache_path
+
+from paddock.files import LONGEST
+from paddock.javascript import parse_cache
+from paddock.model.base import Value
+from paddock.own_files import Finding, NotOursError, judge_directory, judge_file, read_trusted
+from paddock.settings.schema import Settings
+
+_MAX_ENTRIES = 1000
+"""Files and directories of one place that are looked at."""
+
+
+class PlaceReport(Value):
+    """One of the places where Paddock keeps its own files."""
+
+    name: str
+    path: str
+    state: Literal["absent", "private", "open", "refused"]
+    """`open`: its mode is set at the next use. `refused`: it is not used until somebody acts."""
+    detail: str = ""
+    """The first thing that is wrong with it."""
+    fix: str = ""
+
+
+class _Directory(NamedTuple):
+    name: str
+    path: Path
+    depth: int
+    """How far down its files are looked at; 0 for the directory alone."""
+
+
+def look_at_places(settings: Settings) -> list[PlaceReport]:
+    """Return a report for each place of the settings, and for the caches."""
+    directories = (
+        _Directory("ledger", settings.audit.directory, 1),
+        _Directory("vault", settings.vault.directory, 2),
+        _Directory("approvals", settings.approvals.directory, 1),
+        _Directory("artifacts", settings.artifacts.directory, 0),
+        _Directory("schedules", settings.sdk.temporals, 0),
+        _Directory("compiled programs", user_cache_path("paddock") / "programs", 0),
+        _Directory("parsed programs", parse_cache.directory(), 1),
+        _Directory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
+    )
+    found = [_report(each.name, each.path, _findings(each)) for each in directories]
+    found.append(_report("pins and logins", settings.servers.state, _memories(settings.servers.state)))
+    for name, path in (("signals", settings.sdk.signals), ("webhooks", settings.sdk.webhooks)):
+        found.append(_report(name, path, _of_file(path)))
+    found.append(_obeyed("trusted servers", settings.servers.trust))
+    return [*found, _obeyed("registry", settings.servers.registry)]
+
+
+def _report(name: str, path: Path, findings: Iterator[tuple[str, Finding]]) -> PlaceReport:
+    try:
+        worst = sorted(islice(findings, _MAX_ENTRIES), key=lambda each: each[1].mode is not None)
+    except FileNotFoundError:
+        return PlaceReport(name=name, path=str(path), state="absent", detail=str(path))
+    except OSError as error:
+        told = f"{error.filename or path}: {error.strerror}"
+        return PlaceReport(name=name, path=str(path), state="refused", detail=told)
+    if not worst:
+        return PlaceReport(name=name, path=str(path), state="private", detail=str(path))
+    where, finding = worst[0]
+    return PlaceReport(
+        name=name,
+        path=str(path),
+        state="refused" if finding.mode is None else "open",
+        detail=f"{where}: it {finding.why}",
+        fix=finding.remedy,
+    )
+
+
+def _findings(place: _Directory) -> Iterator[tuple[str, Finding]]:
+    """Yield what is wrong with a directory, and with what is in it. Raises OSError."""
+    path = str(place.path)
+    if (finding := judge_directory(os.lstat(path), path)) is not None:
+        yield path, finding
+        return
+    if not place.depth:
+        return
+    with os.scandir(path) as entries:
+        for entry in islice(entries, _MAX_ENTRIES):
+            if place.depth > 1 and entry.is_dir(follow_symlinks=False):
+                yield from _findings(_Directory(place.name, Path(entry.path), place.depth - 1))
+            elif (finding := judge_file(entry.stat(follow_symlinks=False), entry.path)) is not None:
+                yield entry.path, finding
+
+
+def _memories(path: Path) -> Iterator[tuple[str, Finding]]:
+    """Yield what is wrong with what is known of servers: a directory that others may read, and private ones in it."""
+    if (finding := judge_directory(os.lstat(path), path, private=False)) is not None:
+        yield str(path), finding
+        return
+    with os.scandir(path) as entries:
+        for entry in islice(entries, _MAX_ENTRIES):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _findings(_Directory("", Path(entry.path), 1))
+
+
+def _of_file(path: Path) -> Iterator[tuple[str, Finding]]:
+    if (finding := judge_file(os.lstat(path), path)) is not None:
+        yield str(path), finding
+
+
+def _obeyed(name: str, path: Path) -> PlaceReport:
+    """Report on a file that a person may write, and link, and that Paddock obeys."""
+    try:
+        read_trusted(path, LONGEST)
+    except FileNotFoundError:
+        return PlaceReport(name=name, path=str(path), state="absent", detail=str(path))
+    except NotOursError as error:
+        told = f"{path}: it {error.why}"
+        return PlaceReport(name=name, path=str(path), state="refused", detail=told, fix=error.remedy)
+    except OSError as error:
+        return PlaceReport(name=name, path=str(path), state="refused", detail=f"{path}: {error.strerror}")
+    return PlaceReport(name=name, path=str(path), state="private", detail=str(path))

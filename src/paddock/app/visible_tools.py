@@ -1,0 +1,132 @@
+"""What a program may call of servers, for those that look before they call: `Object.keys(servers)`, `"x" in servers.y`.
+
+Each name is judged as a call of it would be, so a list tells nothing that policy withholds. Nothing runs for it but a
+server that has to be asked, which is on the record first, and only where policy lets the program call some tool of it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from paddock.model.base import Json
+from paddock.model.errors import SdkError
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.policy.decision import Policy
+from paddock.settings.schema import Settings
+
+METHODS = frozenset({"servers.list", "servers.tools"})
+"""What programs ask by looking, in the words of the glue."""
+
+
+class Servers(Protocol):
+    """What is asked of the hub."""
+
+    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        ...
+
+    async def offered(self, server: str) -> Mapping[str, bool]:
+        """Return the tools of a server by name, and which of them only read. Raises ServerError."""
+        ...
+
+
+class NotOffered(SdkError):
+    """Policy lets the program call nothing of the server that it looks into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What policy lets requests call."""
+
+    policy: Policy
+    servers: Servers
+    note: Callable[[ExecutionRequest, bool], None]
+    """Puts on the record that a program looks into a server, and whether it may."""
+    globs: tuple[str, ...]
+    """Tools in the rules of policy: what may be called where not every tool may."""
+
+    @classmethod
+    def under(
+        cls,
+        settings: Settings,
+        policy: Policy,
+        servers: Servers,
+        note: Callable[[ExecutionRequest, bool], None],
+    ) -> Self:
+        """Return what the policy of these settings lets requests call."""
+        named = (rule.tool.rpartition("/")[2] for rule in settings.policy.rule if rule.tool)
+        return cls(policy, servers, note, tuple(dict.fromkeys(named)))
+
+    async def answer(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
+        """Return the names of servers, or of the tools of `server`, for a program that makes calls like `request`.
+
+        Raises NotOffered, ServerError, ConfigurationError and LedgerError.
+        """
+        if method == "servers.list":
+            return [*self.list_servers(request)]
+        refusal = self._refusal(request, server)
+        self.note(request, not refusal)
+        if refusal:
+            raise NotOffered(refusal)
+        tools = await self.servers.offered(server)
+        return [tool for tool, reads in tools.items() if not self._why(request, server, tool, reads=reads)]
+
+    def list_servers(self, request: ExecutionRequest) -> list[str]:
+        """Return the names of the servers of which a request may call a tool. Raises ConfigurationError."""
+        return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
+
+    def _refusal(self, request: ExecutionRequest, server: str) -> str:
+        """Return why no tool of a server may be called; empty where one may. A glob stands for what it matches."""
+        reasons = [self._why(request, server, tool) for tool in ("*", *self.globs)]
+        return "" if "" in reasons else reasons[0]
+
+    def _why(self, request: ExecutionRequest, server: str, tool: str, *, reads: bool | None = None) -> str:
+        """Return why a tool may not be called; empty where it may, be it after a person was asked."""
+        work = ServerCall(server=server, tool=tool, read_only=reads)
+        decision = self.policy.decide(request.model_copy(update={"work": work}))
+        return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
+
+
+_ROOTS = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
+"""Names under which other worlds, or nobody, have tools."""
+_PREFIX = re.compile(r"^mcp__?")
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+
+
+async def meant(offered: Offered, names: Sequence[str], request: ExecutionRequest) -> str:
+    """Return how a program calls the tool that it reached for as `g.search`, `tools.g.search` or `mcp__g__search`.
+
+    Empty where there is no such tool for it. Raises as `Offered.answer`.
+    """
+    servers = [str(each) for each in await offered.answer("servers.list", "", request)]
+    paths = [(names, False), *([(names[1:], True)] if names[0] in _ROOTS else [])]
+    for path, bare in paths:
+        for server, tool in _readings(path, servers, bare=bare):
+            for name in await offered.answer("servers.tools", server, request):
+                if _plain(str(name)) == _plain(tool):
+                    return f"servers{_member(server)}{_member(str(name))}(...)"
+    return ""
+
+
+def _readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
+    """Yield the servers and tools that names may stand for: two names, one that joins both, or a tool's (`bare`)."""
+    for server in servers if path else ():
+        if len(path) > 1 and _plain(path[0]) == _plain(server):
+            yield server, path[1]
+        joined, own = _plain(_PREFIX.sub("", path[0])), _plain(server)
+        for mark in ("__", "_"):
+            if joined.startswith(own + mark):
+                yield server, joined.removeprefix(own + mark)
+    if bare and len(path) == 1 and len(servers) == 1:
+        yield servers[0], path[0]
+
+
+def _plain(name: str) -> str:
+    """Return a name as one compares it with what a program could write."""
+    return re.sub(r"\W", "_", name).lower()
+
+
+def _member(name: str) -> str:
+    return f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

@@ -1,0 +1,1 @@
+"""The audit ledger: a hash chain on disk, and the protocol of every audit sink."""

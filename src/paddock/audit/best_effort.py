@@ -1,0 +1,81 @@
+"""What stands in for a ledger that cannot be written, where the settings let computations run without it."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+from paddock.audit.sink import AuditRecord, AuditSink, Field
+from paddock.model.errors import LedgerUnusable
+
+_log = logging.getLogger("paddock.audit")
+
+
+class Unopened:
+    """An `AuditSink` whose ledger could not be opened: every call raises why."""
+
+    def __init__(self, why: LedgerUnusable) -> None:
+        self._why = why
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Raise LedgerUnusable."""
+        raise self._why
+
+    def append(
+        self,
+        event: str,
+        request: str,
+        fields: Mapping[str, Field],
+        *,
+        parent: str | None = None,
+    ) -> str:
+        """Raise LedgerUnusable."""
+        raise self._why
+
+    append_soon = append
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Raise LedgerUnusable."""
+        raise self._why
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def abandon(self) -> None:
+        """Do nothing."""
+
+
+class Lenient:
+    """Writes to a sink, and goes on without a record when its ledger cannot be written: then the id is empty.
+
+    A claim that was made before is no such case: what runs at most once still does.
+    """
+
+    def __init__(self, sink: AuditSink) -> None:
+        self._sink = sink
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Write the `started` record of a request, if possible; see `AuditSink.claim`."""
+        return self._tried(lambda: self._sink.claim(request, fields, parent=parent))
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Write one record, if possible; see `AuditSink.append`."""
+        return self._tried(lambda: self._sink.append(event, request, fields, parent=parent))
+
+    append_soon = append
+
+    def _tried(self, write: Callable[[], str]) -> str:
+        try:
+            return write()
+        except LedgerUnusable as why:
+            _log.warning("not recorded: %s", why)
+            return ""

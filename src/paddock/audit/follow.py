@@ -1,0 +1,66 @@
+"""Following the ledger: records as they are written, over the change of the day."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from paddock.audit.line_format import DamagedError, dated_files, failed, lines, open_regular, parse_record
+from paddock.audit.sink import AuditRecord
+
+
+class Follower:
+    """Gives the records that are written from now on, each once."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin at the present end of the ledger, which need not be there yet. Raises LedgerError."""
+        self._directory = directory
+        self._file, self._offset = "", 0
+        for name in self._names():
+            self._file, self._offset = name, self._size(name)
+
+    def new_records(self) -> Iterator[AuditRecord]:
+        """Yield the intact records that were written since the last call. Raises LedgerError.
+
+        A line that is not finished yet is read again by the next call.
+        """
+        later = [name for name in self._names() if name > self._file]
+        # Nothing is written to a file any more once there is a later one.
+        yield from self._rest()
+        for name in later:
+            self._file, self._offset = name, 0
+            yield from self._rest()
+
+    def _rest(self) -> Iterator[AuditRecord]:
+        size = self._size(self._file) if self._file else 0
+        self._offset = min(self._offset, size)  # a write that did not fit was taken back
+        if size == self._offset or (fd := open_regular(self._directory, self._file)) is None:
+            return
+        try:
+            for line in lines(fd, self._offset, size):
+                if not line.whole:
+                    return
+                self._offset = line.end
+                try:
+                    yield parse_record(line.data)
+                except DamagedError:
+                    continue
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error
+        finally:
+            os.close(fd)
+
+    def _names(self) -> list[str]:
+        try:
+            return dated_files(self._directory)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error
+
+    def _size(self, name: str) -> int:
+        try:
+            return (self._directory / name).lstat().st_size
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error

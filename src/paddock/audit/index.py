@@ -1,0 +1,388 @@
+"""An index beside the ledger, with which a few records among millions are found at once. It is never the truth.
+
+    ledger    YYYY-MM-DD.ndjson ----.      what is shown is read there, at the place that the index names, and is shown
+                   |                |      only if it is an intact record that was asked for
+                   v                |
+    index     index.sqlite: place -> facts that can be asked for, id -> places
+
+Writers know nothing of it: whoever asks brings it up to date first, which takes a fraction of a second for what a busy
+day adds in an hour. A place is the day of a file and an offset in it, so places sort as the chain runs.
+
+The index is made anew when it is missing, damaged, of another schema, or disagrees with the files: one of them is gone,
+shorter or another one, was changed without growing, or no longer holds the last line that was read of it. Nothing in
+the directory but plain files of this user is opened; what else has one of the index's names is removed. In a directory
+that others may write, or that cannot be written, there is no index. One process at a time uses it: the lock is the
+directory, and it is held for as long as a question takes.
+
+Whoever can write the directory can make the index hide records, as they could remove them from the ledger. `verify`
+reads the ledger alone.
+"""
+
+import fcntl
+import os
+import sqlite3
+import stat
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import date, datetime
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import orjson
+
+from paddock.audit.line_format import dated_files, lines, open_regular
+from paddock.files import is_ours
+from paddock.model.ids import sort_key
+
+NAME = "index.sqlite"
+
+T = TypeVar("T")
+OnProgress = Callable[[int, int], None]
+"""Hears how many bytes of the ledger have been read into the index, of how many that must be."""
+
+VERSION = 1
+"""Of what the tables mean; another one is made anew."""
+_PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF")
+"""One process at a time: no file is shared. After a power failure the index is an older one."""
+_SCHEMA = (
+    # `last` is the end of the last line that was read, up to `_TAIL` bytes of it; `read` is where it ends.
+    "CREATE TABLE file (day INTEGER PRIMARY KEY, inode INT, size INT, changed INT, read INT, last BLOB) STRICT",
+    """CREATE TABLE facts (
+        id INTEGER PRIMARY KEY, event TEXT, actor TEXT, status TEXT, server TEXT, tool TEXT,
+        UNIQUE (event, actor, status, server, tool)
+    ) STRICT""",
+    "CREATE TABLE record (place INTEGER PRIMARY KEY, facts INT NOT NULL, ms INT NOT NULL) STRICT",
+    "CREATE INDEX record_facts ON record (facts, ms)",
+    "CREATE TABLE name (key INT, place INT, PRIMARY KEY (key, place)) STRICT, WITHOUT ROWID",
+)
+_MATCHING = """
+    facts IN (
+        SELECT id FROM facts WHERE (:event IS NULL OR event = :event) AND (:actor IS NULL OR actor = :actor)
+        AND (:status IS NULL OR status = :status) AND (:server IS NULL OR server = :server)
+        AND (:tool IS NULL OR tool = :tool OR server <> '' AND :tool IN (server || '/' || tool, server || '.' || tool))
+    ) AND ms >= :since AND place > :above AND place < :below
+    ORDER BY place DESC LIMIT :count
+"""
+_NAMED = f"""
+    SELECT place FROM record NOT INDEXED WHERE place IN (SELECT place FROM name WHERE key = :key) AND {_MATCHING}
+"""  # noqa: S608 - of constants, as are those below
+_NEAR = f"""
+    SELECT place FROM (
+        SELECT * FROM record NOT INDEXED WHERE place > :above AND place < :below ORDER BY place DESC LIMIT 50000
+    ) WHERE {_MATCHING}
+"""  # noqa: S608
+"""Among the next records; what is frequent is found there, and would be much to sort out of all."""
+_ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"  # noqa: S608
+_FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm", f"{NAME}-journal")
+_TAIL = 80
+"""Bytes that tell a line from others: its hash."""
+_OFFSET_BITS = 40
+_BATCH = 16 * 1024 * 1024
+"""Bytes of the ledger that are read within one transaction."""
+_CACHED_FACTS = 10_000
+_LOCK_WAIT_S = 5.0
+_ALWAYS = 2**53
+"""Milliseconds of a record whose time cannot be read: it is later than whatever is asked for."""
+
+FACTS = ("event", "actor", "status", "server", "tool")
+Facts = tuple[str, str, str, str, str]
+
+
+class NoIndexError(Exception):
+    """There is no index here; the ledger answers without it."""
+
+
+class Place(NamedTuple):
+    """Where the line of a record begins."""
+
+    file: str
+    offset: int
+
+
+class _Read(NamedTuple):
+    """How far a file has been read into the index."""
+
+    inode: int
+    size: int
+    changed: int
+    read: int
+    last: bytes
+
+
+def facts_of(members: dict[str, object]) -> Facts:
+    """Return what can be asked for of a record, out of its event and fields; empty where there is none."""
+    name = _text(members.get("name"))
+    kind = members.get("kind")
+    server, _, tool = name.partition("/") if kind == "server" else ("", "", name if kind == "tool" else "")
+    event, actor, status = (_text(members.get(key)) for key in ("event", "actor", "status"))
+    return event, actor, status, server, tool
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgress | None = None) -> T:
+    """Return the answer of a ledger's index, which is brought up to date before; nobody else uses it meanwhile.
+
+    `on_progress` hears how far that is, between batches. Raises NoIndexError where there can be none, OSError for a
+    ledger that cannot be read.
+    """
+    directory = Path(os.path.realpath(directory))
+    if not is_ours(directory):
+        raise NoIndexError
+    with _locked(directory):
+        try:
+            return _asked(directory, question, on_progress)
+        except _BROKEN:
+            _remove(directory)
+        try:
+            return _asked(directory, question, on_progress)
+        except _BROKEN as error:
+            raise NoIndexError from error
+
+
+class Index:
+    """The index of one ledger, while it is opened."""
+
+    def __init__(self, directory: Path, database: sqlite3.Connection) -> None:
+        self._directory = directory
+        self._database = database
+        self._facts: dict[Facts, int] = {}
+
+    def places(
+        self,
+        wanted: Mapping[str, str],
+        since: str,
+        name: str,
+        *,
+        count: int,
+        after: int | None,
+        newest_first: bool,
+    ) -> list[int]:
+        """Return up to `count` places of records behind the place `after`, in order; see `place_of`.
+
+        `wanted` are values by the name of a fact, `since` is a record's `ts`, `name` is an id of the record, of its
+        request or of its parent.
+        """
+        values = {
+            **dict.fromkeys(FACTS),
+            **wanted,
+            "key": _key(name),
+            "since": _milliseconds(since) if since else -_ALWAYS,
+            "above": -1 if after is None or newest_first else after,
+            "below": after if after is not None and newest_first else 2**63 - 1,
+            "count": count,
+        }
+        found: list[int] = []
+        for query in (_NAMED,) if name else (_NEAR, _ANYWHERE):
+            rows = self._database.execute(query if newest_first else query.replace(" DESC", " ASC"), values)
+            found = [place for (place,) in rows]
+            if len(found) == count:
+                break
+        return found
+
+    def catch_up(self, on_progress: OnProgress | None) -> None:
+        """Read what the ledger has more than the index. Raises _OutdatedError where the index disagrees with it."""
+        known = {
+            day: _Read(*rest) for day, *rest in self._database.execute("SELECT * FROM file ORDER BY day")
+        }
+        files: dict[int, str] = {}
+        sizes: dict[int, int] = {}
+        for name in dated_files(self._directory):
+            with suppress(ValueError):  # 2026-02-30
+                day = date.fromisoformat(name[:10]).toordinal()
+                facts = (self._directory / name).lstat()
+                if known.get(day, _UNREAD)[:3] != (facts.st_ino, facts.st_size, facts.st_mtime_ns):
+                    files[day], sizes[day] = name, facts.st_size
+                elif day in known:
+                    files[day] = ""
+        if known.keys() - files.keys():
+            raise _OutdatedError
+        done, total = 0, sum(size - known.get(day, _UNREAD).read for day, size in sizes.items())
+        for day in sorted(sizes):
+            fd = open_regular(self._directory, files[day])
+            if fd is None:
+                continue
+            try:
+                for read in self._read_file(day, fd, known.get(day)):
+                    done += read
+                    if on_progress is not None:
+                        on_progress(done, total)
+            finally:
+                os.close(fd)
+
+    def _read_file(self, day: int, fd: int, known: _Read | None) -> Iterator[int]:
+        """Read the rest of a file into the index, and yield how many bytes each batch has taken."""
+        facts = os.fstat(fd)
+        read = known.read if known else 0
+        if known and (
+            known.inode != facts.st_ino
+            or known.size >= facts.st_size
+            or os.pread(fd, len(known.last), read - len(known.last)) != known.last
+        ):
+            raise _OutdatedError
+        size = min(facts.st_size, 1 << _OFFSET_BITS)
+        batch = _BATCH
+        while True:
+            end = min(size, read + batch)
+            with self._database:
+                reached = self._read_lines(day, fd, read, end)
+                last = os.pread(fd, min(_TAIL, reached), max(0, reached - _TAIL))
+                whole = end == size
+                seen = (facts.st_size, facts.st_mtime_ns) if whole else (reached, 0)
+                row = (day, facts.st_ino, *seen, reached, last)
+                self._database.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", row)
+            yield reached - read
+            batch = _BATCH if reached > read else 2 * batch  # one line may be longer
+            read = reached
+            if whole:
+                return
+
+    def _read_lines(self, day: int, fd: int, start: int, end: int) -> int:
+        """Read the lines between two offsets into the index, and return where the last whole one ends."""
+        records: list[tuple[int, int, int]] = []
+        names: set[tuple[int, int]] = set()
+        base = day << _OFFSET_BITS
+        for line in lines(fd, start, end):
+            if not line.whole:
+                break
+            try:
+                members = orjson.loads(line.data)
+                request, parent, id_, ts = (
+                    members["request"],
+                    members["parent"],
+                    members["id"],
+                    members["ts"],
+                )
+                facts = facts_of(members)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                start = line.end  # it is no record
+                continue
+            place, start = base + start, line.end
+            records.append((place, self._facts_id(facts), _milliseconds(ts)))
+            names.update((_key(each), place) for each in (id_, request, parent) if each)
+        self._database.executemany("INSERT INTO record VALUES (?, ?, ?)", records)
+        self._database.executemany("INSERT INTO name VALUES (?, ?)", sorted(names))
+        return start
+
+    def _facts_id(self, facts: Facts) -> int:
+        if (known := self._facts.get(facts)) is not None:
+            return known
+        if len(self._facts) >= _CACHED_FACTS:
+            self._facts.clear()
+        self._database.execute(
+            "INSERT OR IGNORE INTO facts (event, actor, status, server, tool) VALUES (?, ?, ?, ?, ?)", facts
+        )
+        query = "SELECT id FROM facts WHERE (event, actor, status, server, tool) = (?, ?, ?, ?, ?)"
+        (found,) = self._database.execute(query, facts).fetchone()
+        self._facts[facts] = found
+        return found
+
+
+def place_of(number: int) -> Place | None:
+    """Return the place that a number of the index stands for, None for one that stands for none."""
+    try:
+        day = date.fromordinal(number >> _OFFSET_BITS)
+    except (ValueError, OverflowError):
+        return None
+    return Place(f"{day:%Y-%m-%d}.ndjson", number & ((1 << _OFFSET_BITS) - 1))
+
+
+class _OutdatedError(Exception):
+    """The index is not one of this ledger."""
+
+
+_BROKEN = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
+"""What a damaged database raises: a text may be none, a number a text."""
+_UNREAD = _Read(0, -1, 0, 0, b"")
+
+
+def _asked(directory: Path, question: Callable[[Index], T], on_progress: OnProgress | None) -> T:
+    with closing(_connected(directory)) as database:
+        index = Index(directory, database)
+        index.catch_up(on_progress)
+        return question(index)
+
+
+def _connected(directory: Path) -> sqlite3.Connection:
+    """Open the database, with the tables in it. Raises _OutdatedError for another one, NoIndexError."""
+    for name in _FILES:
+        try:
+            facts = (directory / name).lstat()
+        except FileNotFoundError:
+            continue
+        ours = facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+        if not (ours and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1):
+            raise _OutdatedError
+    path = directory / NAME
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        raise NoIndexError from error
+    database = sqlite3.connect(path, timeout=0, isolation_level="IMMEDIATE")
+    try:
+        for pragma in _PRAGMAS:
+            database.execute(f"PRAGMA {pragma}")
+        _make_tables(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    """Make the tables of an empty database. Raises _OutdatedError when there are others."""
+    if not database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        with database:
+            for statement in _SCHEMA:
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {VERSION}")
+    query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
+    found = tuple(sql for (sql,) in database.execute(query))
+    if found != _SCHEMA or database.execute("PRAGMA user_version").fetchone() != (VERSION,):
+        raise _OutdatedError
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[None]:
+    """Hold the lock of the index. Raises NoIndexError when another process holds it for too long."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise NoIndexError from None
+                time.sleep(0.005)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _remove(directory: Path) -> None:
+    """Remove whatever has the index's names. Raises NoIndexError."""
+    for name in _FILES:
+        try:
+            (directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise NoIndexError from error
+
+
+def _key(name: str) -> int:
+    """Return the number for which a name is looked up; several may share it."""
+    key = sort_key(name)
+    return zlib.crc32(name.encode("utf-8", "surrogatepass")) if key is None else key
+
+
+def _milliseconds(ts: str) -> int:
+    """Return the time of a record, in milliseconds since the epoch."""
+    try:
+        return round(datetime.fromisoformat(ts).timestamp() * 1000)
+    except (ValueError, TypeError, OverflowError):
+        return _ALWAYS

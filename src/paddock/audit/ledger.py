@@ -1,0 +1,346 @@
+"""The audit ledger: hash-chained NDJSON, one dated file per UTC day, nothing runs without its record in it.
+
+What a writer promises:
+
+* `claim` and `append` return after the whole record is in the file, as one line by one write. The death of
+  this process, by whatever signal, loses no record whose call has returned.
+* What `append_soon` takes is written in the same write as the next record and before it, or by the thread below, at
+  most `SYNC_INTERVAL_S` later. The death of this process loses it, as the same death a moment earlier would have: its
+  request is then one that was under way. It stays first in line when it cannot be written, so whoever waits for another
+  record hears of that.
+* `abandon` records the end of every request under way, for a process that a signal ends at once.
+* With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
+  record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
+  was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
+  thread. So it does where no thread can be started. `close` syncs.
+* When another process writes at that moment, a call waits for it, for 5 s at most.
+* A request is claimed at most once, by any process on the same directory; after a power failure with
+  `sync="batch"`, a claim that was lost with its record may be made again.
+* When the disk is full, the directory not writable or a sync has failed, every call raises LedgerError.
+
+The directory is 0700 and its files 0600, on a local file system. How the chain survives crashes stands in
+`ledger_chain`; what a verifier can and cannot find, in `ledger_verify`.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from paddock.audit.chain import Chain
+from paddock.audit.claims import Claims, ClaimSearch
+from paddock.audit.line_format import Entry, failed, new_entry, published_head
+from paddock.audit.read import read
+from paddock.audit.sink import (
+    FIELD_CHARS,
+    FINISHED,
+    REPAIRED,
+    STARTED,
+    AuditRecord,
+    Field,
+    check_event,
+    check_fields,
+    check_ids,
+    claimed_before,
+    minted_at,
+)
+from paddock.model import ids
+from paddock.model.errors import LedgerError
+from paddock.model.outcome import Status
+from paddock.own_files import Repair, has_repairs, take_repairs
+
+SYNC_INTERVAL_S = 0.2
+_QUIET = 10
+"""After so many intervals without a record the thread that syncs sleeps. To wake it costs the next record as much as
+writing itself."""
+
+_T = TypeVar("_T")
+
+
+class Ledger:
+    """Keep the audit records of a directory; an `AuditSink` for any number of threads and processes."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        sync: Literal["batch", "always"] = "batch",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the ledger in `directory`, creating both; `clock` gives seconds since the epoch."""
+        self._directory = directory
+        self._always = sync == "always"
+        self._clock = clock
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._chain = Chain(directory, clock)
+        self._claims = Claims(directory)
+        self._pending: list[Entry] = []
+        self._under_way: dict[str, tuple[Mapping[str, Field], str | None]] = {}
+        """Fields and parent of the claims that have no `finished` record yet."""
+        self._closed = False
+        self._failure: OSError | None = None
+        self._unsynced = False
+        self._awake = threading.Event()
+        self._closing = threading.Event()
+        self._syncer: threading.Thread | None = None
+        try:
+            self._alone(self._begin)
+        except BaseException:
+            self._chain.close()
+            raise
+
+    def _begin(self) -> None:
+        self._claims.is_own("", self._chain.loads)
+        self._put_pending()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Write the `started` record of a request, at most once; see `AuditSink.claim`."""
+        entry = _checked(STARTED, request, parent, fields)
+        search: ClaimSearch | None = None
+        if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
+            search = ClaimSearch(self._directory, request, minted_at(request, self._clock()))
+            self._read_most(search)
+
+        def put() -> None:
+            self._put_claim(entry, request, search)
+            self._under_way[request] = fields, parent
+
+        self._alone(put)
+        return self._written(entry)
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Write one record; see `AuditSink.append`."""
+        check_event(event)
+        entry = _checked(event, request, parent, fields)
+
+        def put() -> None:
+            self._put([entry])
+            if event == FINISHED:
+                self._under_way.pop(request, None)
+
+        self._alone(put)
+        return self._written(entry)
+
+    def append_soon(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Take one record to write with the next one; see `AuditSink.append_soon`. With `sync="always"`, write it."""
+        if self._always:
+            return self.append(event, request, fields, parent=parent)
+        check_event(event)
+        entry = _checked(event, request, parent, fields, at=self._clock())
+        with self._mutex:
+            self._check_usable()
+            self._pending.append(entry)
+            if event == FINISHED:
+                self._under_way.pop(request, None)
+        self._sync_soon()
+        return entry.id
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Yield matching records; see `read`."""
+        if self._pending and not self._closed:
+            self._alone(self._put_pending)
+        return read(
+            self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
+        )
+
+    def flush(self) -> None:
+        """Return when every record taken so far is on the disk."""
+        try:
+            if self._pending:
+                self._alone(self._put_pending)
+        finally:
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            seq, fds = self._alone(self._chain.to_sync)
+            try:
+                for fd in fds:
+                    os.fsync(fd)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            self._alone(lambda: self._chain.mark_synced(seq))
+        except OSError as error:
+            # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
+            # success.
+            self._failure = error
+            raise failed(error, self._directory, "synced") from error
+
+    def close(self) -> None:
+        """Sync and close; a second call does nothing."""
+        with self._mutex:
+            if self._closed:
+                return
+        self._closing.set()
+        self._awake.set()
+        if self._syncer is not None:
+            self._syncer.join()
+        try:
+            self.flush()
+        finally:
+            with self._mutex:
+                self._closed = True
+                self._chain.close()
+
+    def abandon(self) -> None:
+        """Write that every request under way ended as cancelled, for a process that ends at once. Raises LedgerError.
+
+        Nothing is written after it: who comes later waits for the end of the process, and cannot contradict it.
+        """
+        self._mutex.acquire()
+        ended = {"status": Status.CANCELLED.value}
+        entries = [
+            _checked(FINISHED, request, parent, {**fields, **ended})
+            for request, (fields, parent) in reversed(self._under_way.items())  # calls before their programs
+        ]
+        self._locked(lambda: self._put(entries))
+
+    def _written(self, entry: Entry) -> str:
+        if self._always:
+            self.flush()
+        else:
+            self._sync_soon()
+        return entry.id
+
+    def _put_claim(self, entry: Entry, request: str, search: ClaimSearch | None) -> None:
+        minted = minted_at(request, self._chain.now)
+        if not self._claims.is_own(request, self._chain.loads):
+            search = search or ClaimSearch(self._directory, request, minted)
+            search.go_on(self._chain.head)
+            if search.found:
+                raise claimed_before(request)
+            self._claims.mark_brought()
+        ids.spend_id(request)
+        self._put([entry])
+
+    def _put(self, entries: list[Entry]) -> None:
+        self._chain.put([*self._due(), *entries])
+        self._pending.clear()
+
+    def _due(self) -> list[Entry]:
+        """Return what is to be written before the next record, repairs of this process included."""
+        if has_repairs():
+            self._pending += map(_repaired, take_repairs())
+        return self._pending
+
+    def _put_pending(self) -> None:
+        if self._due():
+            self._put([])
+
+    def _alone(self, work: Callable[[], _T]) -> _T:
+        """Return what `work` does while no other thread and no other process writes."""
+        with self._mutex:
+            return self._locked(work)
+
+    def _locked(self, work: Callable[[], _T]) -> _T:
+        self._check_usable()
+        try:
+            self._chain.lock()
+            try:
+                return work()
+            finally:
+                self._chain.unlock()
+        except OSError as error:
+            raise failed(error, self._directory, "written") from error
+
+    def _read_most(self, search: ClaimSearch) -> None:
+        try:
+            search.go_on(published_head(self._directory))
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise LedgerError(f"The audit ledger {self._directory} is closed. Open it again to write.")
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                f"The audit ledger {self._directory} was opened before a fork, and shares its lock with "
+                "the parent process. Open another one after the fork."
+            )
+        if self._failure is not None:
+            raise failed(self._failure, self._directory, "synced")
+
+    def _sync_soon(self) -> None:
+        self._unsynced = True
+        if self._syncer is None:
+            with self._mutex:
+                if self._closed:  # which has synced
+                    return
+                if self._syncer is None:
+                    self._syncer = self._begin_syncer()
+        if self._syncer is None:
+            self.flush()
+        elif not self._awake.is_set():
+            self._awake.set()
+
+    def _begin_syncer(self) -> threading.Thread | None:
+        """Return the thread that syncs; None where the user or the group of processes may have no more threads."""
+        syncer = threading.Thread(target=self._sync_in_batches, name="paddock-ledger", daemon=True)
+        try:
+            syncer.start()
+        except RuntimeError:
+            return None
+        return syncer
+
+    def _sync_in_batches(self) -> None:
+        quiet = 0
+        while self._failure is None and not self._closing.wait(SYNC_INTERVAL_S):
+            if self._unsynced:
+                quiet, self._unsynced = 0, False
+                try:
+                    self.flush()
+                except LedgerError:
+                    # There is nobody here to tell. A failed sync is raised by every later call; anything else
+                    # is retried.
+                    self._unsynced = True
+            elif (quiet := quiet + 1) >= _QUIET:
+                quiet = 0
+                self._sleep()
+
+    def _sleep(self) -> None:
+        self._awake.clear()
+        # Who writes, or closes, says so before he looks whether this thread is awake.
+        if not self._unsynced and not self._closing.is_set():
+            self._awake.wait()
+        self._awake.set()
+
+
+def _repaired(repair: Repair) -> Entry:
+    path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
+    modes: dict[str, Field] = {
+        "path": path,
+        "mode_before": f"{repair.was:04o}",
+        "mode_after": f"{repair.now:04o}",
+    }
+    return _checked(REPAIRED, "", None, modes, at=time.time())
+
+
+def _checked(
+    event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
+) -> Entry:
+    check_ids(request, parent)
+    check_fields(fields)
+    return new_entry(event, request, parent, fields, at)

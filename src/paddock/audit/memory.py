@@ -1,0 +1,86 @@
+"""An audit sink that keeps its records in a list: for tests, and where nothing shall be kept."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+
+from paddock.audit.line_format import GENESIS, encode_record, new_entry, parse_record
+from paddock.audit.sink import (
+    STARTED,
+    AuditRecord,
+    Field,
+    check_event,
+    check_fields,
+    check_ids,
+    claimed_before,
+    minted_at,
+    since_timestamp,
+    timestamp,
+)
+from paddock.model.errors import LedgerError
+
+
+class MemoryAudit:
+    """Keep audit records in `records`, in order; an `AuditSink` of one process."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.records: list[AuditRecord] = []
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._claimed: set[str] = set()
+        self._closed = False
+
+    def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
+        """Keep the `started` record of a request, at most once; see `AuditSink.claim`."""
+        minted_at(request, self._clock())
+        return self._keep(STARTED, request, parent, fields)
+
+    def append(
+        self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
+    ) -> str:
+        """Keep one record; see `AuditSink.append`."""
+        check_event(event)
+        return self._keep(event, request, parent, fields)
+
+    append_soon = append
+
+    def query(
+        self,
+        *,
+        event: str | None = None,
+        request: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[AuditRecord]:
+        """Yield matching records; see `AuditSink.query`."""
+        least = since_timestamp(since)
+        found = (
+            record
+            for record in (reversed(self.records) if newest_first else iter(self.records))
+            if record.ts >= least and event in (None, record.event) and request in (None, record.request)
+        )
+        return islice(found, limit)
+
+    def close(self) -> None:
+        """Take no more records; those kept stay readable."""
+        self._closed = True
+
+    def _keep(self, event: str, request: str, parent: str | None, fields: Mapping[str, Field]) -> str:
+        check_ids(request, parent)
+        check_fields(fields)
+        with self._mutex:
+            if self._closed:
+                raise LedgerError("The audit sink is closed. Open another one to write.")
+            if event == STARTED and request in self._claimed:
+                raise claimed_before(request)
+            prev = self.records[-1].hash if self.records else GENESIS
+            ts = timestamp(self._clock())
+            record = new_entry(event, request, parent, fields)
+            line, _ = encode_record(record, seq=len(self.records) + 1, ts=ts, prev=prev)
+            self.records.append(parse_record(line[:-1]))
+            if event == STARTED:
+                self._claimed.add(request)
+            return self.records[-1].id

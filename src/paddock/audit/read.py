@@ -1,0 +1,78 @@
+"""Reading the ledger: records by filter, either way round, without the writers' lock, line by line."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from paddock.audit.line_format import (
+    DamagedError,
+    dated_files,
+    failed,
+    lines,
+    lines_backwards,
+    open_regular,
+    parse_record,
+)
+from paddock.audit.sink import AuditRecord, since_timestamp
+
+
+def read(
+    directory: Path,
+    *,
+    event: str | None = None,
+    request: str | None = None,
+    since: datetime | None = None,
+    limit: int | None = None,
+    newest_first: bool = True,
+) -> Iterator[AuditRecord]:
+    """Yield the intact records that match every filter, lazily, at most `limit`.
+
+    Without a ledger there are none. A line that is no intact record is left out: nobody should take it for
+    what happened, and `verify` names it. The links between records are not checked here. `since` is inclusive
+    and skips files by their date; a `recovered` record stands in the file it repairs and may be younger than
+    that file's date, so `since` can miss it.
+
+    Raises LedgerError when the ledger cannot be read or `since` has no time zone.
+    """
+    least = since_timestamp(since)
+    found = (
+        record
+        for record in _records(directory, least[:10], _needles(event, request), newest_first=newest_first)
+        if record.ts >= least and event in (None, record.event) and request in (None, record.request)
+    )
+    return islice(found, None if limit is None else min(limit, sys.maxsize))
+
+
+def _records(
+    directory: Path, least_day: str, needles: list[bytes], *, newest_first: bool
+) -> Iterator[AuditRecord]:
+    try:
+        names = dated_files(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failed(error, directory, "read") from error
+    for name in reversed(names) if newest_first else names:
+        if name[:10] < least_day or (fd := open_regular(directory, name)) is None:
+            continue
+        try:
+            size = os.fstat(fd).st_size
+            for line in lines_backwards(fd, size) if newest_first else lines(fd, 0, size):
+                if line.whole and all(needle in line.data for needle in needles):
+                    try:
+                        record = parse_record(line.data)
+                    except DamagedError:
+                        continue
+                    yield record
+        finally:
+            os.close(fd)
+
+
+def _needles(event: str | None, request: str | None) -> list[bytes]:
+    """Return bytes that every wanted line holds, so that the others need not be parsed."""
+    wanted = {"event": event, "request": request}
+    return [f'"{name}":{json.dumps(value)}'.encode() for name, value in wanted.items() if value is not None]

@@ -1,0 +1,183 @@
+"""Finding records by what they say: through the index beside the ledger, or through all of it where there is none."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import dropwhile, groupby, islice
+from pathlib import Path
+
+from paddock.audit.index import FACTS, Index, NoIndexError, OnProgress, ask, facts_of, place_of
+from paddock.audit.line_format import (
+    LINE_BYTES,
+    DamagedError,
+    failed,
+    open_regular,
+    parse_record,
+)
+from paddock.audit.read import read
+from paddock.audit.sink import AuditRecord, since_timestamp
+from paddock.model.base import Value
+from paddock.model.errors import LedgerUnusable
+from paddock.model.outcome import Status
+
+STATUSES = (*(status.value for status in Status), "planned")
+"""Every status that a record has: how a request ended, or that it was a rehearsal."""
+_SHORT = 4096
+"""Bytes that most lines have fewer of."""
+_LEAST, _MOST = 20, 50_000
+"""Places that the index is asked for at once."""
+
+
+class Wanted(Value):
+    """Which records are wanted: those that match everything that is given."""
+
+    name: str | None = None
+    """Id of the record, of its request, or of its parent."""
+    event: str | None = None
+    request: str | None = None
+    actor: str | None = None
+    """Who asked: a user, the name of a client, a schedule."""
+    status: str | None = None
+    """How a request ended, or was decided: one of `STATUSES`."""
+    server: str | None = None
+    """Name of an upstream server that was called."""
+    tool: str | None = None
+    """Name of the server's tool, or of a script tool; also with its server, as `SERVER/TOOL` or `SERVER.TOOL`."""
+    since: datetime | None = None
+    """Earliest moment, with a time zone."""
+
+    def admits(self, record: AuditRecord) -> bool:
+        """Return whether a record is wanted."""
+        known: dict[str, str] = dict(
+            zip(FACTS, facts_of({**record.fields, "event": record.event}), strict=True)
+        )
+        given = self.facts()
+        tool = given.pop("tool", None)
+        server = known["server"]
+        tools = [known["tool"], *(f"{server}{sign}{known['tool']}" for sign in "/." if server)]
+        return (
+            all(known[fact] == value for fact, value in given.items())
+            and (tool is None or tool in tools)
+            and self.request in (None, record.request)
+            and self.name in (None, record.id, record.request, record.parent)
+            and record.ts >= since_timestamp(self.since)
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return the values that are given of what the index knows by name."""
+        given = {fact: getattr(self, fact) for fact in FACTS}
+        return {fact: value for fact, value in given.items() if value is not None}
+
+
+def find(
+    directory: Path,
+    wanted: Wanted,
+    *,
+    limit: int | None = None,
+    newest_first: bool = True,
+    on_progress: OnProgress | None = None,
+) -> Iterator[AuditRecord]:
+    """Yield the intact records that are wanted, lazily, at most `limit`.
+
+    Without a ledger there are none. `on_progress` hears how far the index is when it must be brought up to date. Raises
+    LedgerError when the ledger cannot be read or `since` has no time zone.
+    """
+    since_timestamp(wanted.since)
+    if not directory.is_dir() or wanted == Wanted():
+        return read(directory, limit=limit, newest_first=newest_first)
+    count = _MOST if limit is None else max(_LEAST, min(limit, _MOST))
+    indexed = _Indexed(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
+    return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
+
+
+class _Indexed:
+    """One search through the index."""
+
+    def __init__(
+        self,
+        directory: Path,
+        wanted: Wanted,
+        count: int,
+        *,
+        newest_first: bool,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._directory = directory
+        self._wanted = wanted
+        self._count = count
+        self._newest_first = newest_first
+        self._on_progress = on_progress
+        self._after: int | None = None
+
+    def records(self) -> Iterator[AuditRecord]:
+        """Yield what is wanted."""
+        last: AuditRecord | None = None
+        try:
+            while places := ask(self._directory, self._places, self._on_progress):
+                for record in _records_at(self._directory, places):
+                    if self._wanted.admits(record):
+                        last = record
+                        yield record
+                self._after = places[-1]
+        except NoIndexError:
+            yield from self._without_index(last)
+        except OSError as error:
+            raise failed(error, self._directory, "read") from error
+
+    def _places(self, index: Index) -> list[int]:
+        wanted = self._wanted
+        return index.places(
+            wanted.facts(),
+            since_timestamp(wanted.since),
+            wanted.name or wanted.request or "",
+            count=self._count,
+            after=self._after,
+            newest_first=self._newest_first,
+        )
+
+    def _without_index(self, last: AuditRecord | None) -> Iterator[AuditRecord]:
+        """Read the whole ledger for what is wanted, behind the record `last`."""
+        wanted = self._wanted
+        all_of_it = read(
+            self._directory,
+            event=wanted.event,
+            request=wanted.request,
+            since=wanted.since,
+            newest_first=self._newest_first,
+        )
+        if last is not None:
+            all_of_it = islice(dropwhile(lambda record: record.id != last.id, all_of_it), 1, None)
+        return filter(wanted.admits, all_of_it)
+
+
+def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
+    """Yield the intact records that begin at places of the index; what is there may be anything."""
+    for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
+        try:
+            fd = open_regular(directory, name)
+        except LedgerUnusable:  # it is gone
+            continue
+        if fd is None:
+            continue
+        try:
+            for place in group:
+                if (record := _record_at(fd, place.offset)) is not None:
+                    yield record
+        finally:
+            os.close(fd)
+
+
+def _record_at(fd: int, offset: int) -> AuditRecord | None:
+    start = max(0, offset - 1)
+    for size in (_SHORT, LINE_BYTES + 2):
+        data = os.pread(fd, size, start)
+        if offset and data[:1] != b"\n":
+            return None  # no line begins there
+        line, newline, _ = data[offset - start :].partition(b"\n")
+        if newline:
+            try:
+                return parse_record(line)
+            except DamagedError:
+                return None
+    return None

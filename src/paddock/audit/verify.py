@@ -1,0 +1,348 @@
+"""Checking the ledger: every line, every link, and the end against the head.
+
+What is found, without anything from outside of the directory: a changed byte in any line or in the head; a
+line deleted, inserted, copied or moved; records cut from the end; a file deleted, emptied or renamed, the
+first and the newest included; a deleted head. A change that was made before later records were written is
+found after them too. A file that was renamed is found by the dates of its records: none is later than its name, except
+for `recovered`, and one at least is of that day. Others may be earlier, because a clock can be set back.
+
+What is *not* found: nothing here is secret, so somebody who may write the directory and knows the format can
+compute the chain anew from any point and write a head that fits it; or delete everything; or put back an
+older copy of the whole directory while no ledger is open. Whoever must trust the ledger against such people
+keeps `last_seq` and `last_hash` of a report somewhere they cannot reach, and later compares: the record of
+that number must still have that hash. Two kinds of damage are no problem but a note, since they happen
+honestly and cannot be told from malice: the torn line of a writer that died (whatever its bytes say, they
+were never a record), and, when the machine has started anew since, the loss of records that had not been
+synced, the last fraction of a second before it stopped. Records behind the head are a note, too: their writer
+died before it could move the head; the next writer takes them in.
+
+Reading stops at the end that the files had at the start, so writers may go on. Memory is bounded whatever the
+files hold: one line of at most `LINE_BYTES`, and `FINDINGS` findings.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pydantic import computed_field
+
+from paddock.audit.line_format import (
+    DAY_S,
+    GENESIS,
+    HEAD,
+    HEAD_BYTES,
+    DamagedError,
+    Head,
+    Line,
+    dated_files,
+    failed,
+    hold,
+    lines,
+    open_regular,
+    parse_record,
+)
+from paddock.audit.sink import RECOVERED, AuditRecord, timestamp
+from paddock.model.base import Value
+from paddock.model.errors import LedgerError
+from paddock.own_files import judge_file
+
+CLOCK_S: Final = 60
+"""How far a record's date may be from the day of its file, in seconds: it may tell of the moment before midnight."""
+FINDINGS: Final = 1000
+"""Most problems, and most notes, that a report lists; the last one says when there are more."""
+
+
+class Finding(Value):
+    """One thing that is wrong, or was."""
+
+    file: str
+    """Name of the file within the ledger's directory."""
+    line: int | None = None
+    """1-based; None when it is about the whole file."""
+    seq: int | None = None
+    """Number of the record concerned, or of the first missing one; None when it cannot be told."""
+    message: str
+    """What is wrong, to be read after the place."""
+
+
+class Report(Value):
+    """What `verify` found."""
+
+    files: int
+    """Dated files read."""
+    records: int
+    """Intact records, wherever they stand."""
+    last_seq: int
+    """Number of the last record of the chain; 0 when there is none."""
+    last_hash: str
+    """Its hash: kept elsewhere, the anchor against a forged chain."""
+    problems: tuple[Finding, ...]
+    """Signs that somebody changed the ledger, or that its disk lost what it had promised to keep."""
+    notes: tuple[Finding, ...]
+    """Damage that a dying writer or a power failure leaves; see the module."""
+
+    @computed_field
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """A line that is no record, until the line after it has had its say."""
+
+    finding: Finding
+    line: Line
+
+
+class _Day:
+    """Compares the dates of a file's records with its name, give or take `CLOCK_S`."""
+
+    def __init__(self, name: str) -> None:
+        self.records = 0
+        """Records other than `recovered`, which stand in the file that they repair."""
+        self.has_own = False
+        self._after = False
+        try:
+            day = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+        except ValueError:  # 2026-02-30: no writer gives such a name, and no record is of that day
+            day = -2.0 * CLOCK_S
+        self._first = timestamp(max(0.0, day - CLOCK_S))
+        self._end = timestamp(max(0.0, day + DAY_S + CLOCK_S))
+
+    def is_first_after(self, record: AuditRecord) -> bool:
+        """Take a record; return whether it is the first that is later than the day of the file."""
+        if record.event == RECOVERED:
+            return False
+        self.records += 1
+        if record.ts < self._end:
+            self.has_own = self.has_own or record.ts >= self._first
+            return False
+        self._after, first = True, not self._after
+        return first
+
+
+def verify(directory: Path) -> Report:
+    """Check the ledger in `directory` and report everything that is wrong with it.
+
+    Raises LedgerError when there is no such directory or it cannot be read; whatever its files hold is a
+    finding.
+    """
+    try:
+        raw, sizes = _snapshot(directory)
+        newest = max((name for name, size in sizes.items() if size), default="")
+        walk = _Walk(raw, newest, instead=_instead_of_head(directory) if raw is None else "")
+        for name, size in sizes.items():
+            if (fd := open_regular(directory, name)) is None:
+                walk.problem(name, None, None, "is not a regular file")
+                continue
+            try:
+                walk.file(name, fd, size)
+            finally:
+                os.close(fd)
+        walk.end()
+    except OSError as error:
+        raise failed(error, directory, "read") from error
+    return Report(
+        files=len(sizes),
+        records=walk.records,
+        last_seq=walk.seq,
+        last_hash=walk.hash,
+        problems=tuple(walk.problems),
+        notes=tuple(walk.notes),
+    )
+
+
+def _snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
+    """Return the head's bytes, None when it is no file, and the files' sizes at one moment between writes."""
+    if not directory.is_dir():
+        raise LedgerError(
+            f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
+        )
+    if not (directory / HEAD).exists() or (fd := open_regular(directory, HEAD)) is None:
+        return None, _sizes(directory)
+    try:
+        hold(fd, fcntl.LOCK_SH, directory)
+        return os.pread(fd, HEAD_BYTES + 1, 0), _sizes(directory)
+    finally:
+        os.close(fd)
+
+
+def _instead_of_head(directory: Path) -> str:
+    """Return what is where the head should be, such as "is a pipe and no regular file"."""
+    path = directory / HEAD
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        facts = None
+    wrong = judge_file(facts, path) if facts and not stat.S_ISREG(facts.st_mode) else None
+    return wrong.why if wrong else "is missing"
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    return {name: (directory / name).lstat().st_size for name in dated_files(directory)}
+
+
+class _Walk:
+    """One pass over the chain: what it found, and the last record that is sure."""
+
+    def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
+        self.seq = 0
+        self.hash = GENESIS
+        self.records = 0
+        self.problems: list[Finding] = []
+        self.notes: list[Finding] = []
+        self._raw = raw
+        self._instead = instead
+        self._head = None if raw is None else Head.parse(raw)
+        self._newest = newest
+        self._bad: _Bad | None = None
+        self._bad_lines = 0
+
+    def problem(self, file: str, line: int | None, seq: int | None, message: str) -> None:
+        _add(self.problems, Finding(file=file, line=line, seq=seq, message=message))
+
+    def note(self, file: str, line: int | None, seq: int | None, message: str) -> None:
+        _add(self.notes, Finding(file=file, line=line, seq=seq, message=message))
+
+    def file(self, name: str, fd: int, size: int) -> None:
+        day = _Day(name)
+        for number, line in enumerate(lines(fd, 0, size), 1):
+            try:
+                record = parse_record(line.data, whole=line.whole)
+            except DamagedError as damage:
+                self._settle()
+                self._bad = _Bad(Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line)
+            else:
+                self.records += 1
+                self._record(name, number, record)
+                if day.is_first_after(record):
+                    self.problem(
+                        name, number, record.seq, f"is of {record.ts[:10]}, after the day of its file"
+                    )
+        if self._bad is not None and not self._bad.line.whole and name == self._newest:
+            self.note(
+                name,
+                self._bad.finding.line,
+                None,
+                "is torn: its writer died; the next one will account for it",
+            )
+            self._bad = None
+        self._settle()
+        if day.records and not day.has_own:
+            self.problem(name, None, None, "holds no record of its day: it was renamed")
+
+    def end(self) -> None:
+        """Compare the end of the chain with the head."""
+        if self._raw is None:
+            self.problem(
+                HEAD, None, None, f"{self._instead}, so records cut from the end would not be noticed"
+            )
+        elif self._head is None:
+            if self._raw or self._newest:
+                self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")
+        elif self._head.seq > self.seq:
+            self._gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+        elif self._head.seq == 0 and self._head.hash != GENESIS:
+            self.problem(HEAD, None, None, "names another hash than a chain starts with")
+        elif self._head.seq < self.seq:
+            self.note(
+                HEAD,
+                None,
+                self._head.seq,
+                f"stops before {_records(self._head.seq + 1, self.seq)}: a writer died",
+            )
+
+    def _settle(self) -> None:
+        """Report the pending bad line: nothing accounted for it."""
+        if self._bad is not None:
+            _add(self.problems, self._bad.finding)
+            self._bad_lines += 1
+            self._bad = None
+
+    def _record(self, name: str, number: int, record: AuditRecord) -> None:
+        recovery = record.fields if record.event == RECOVERED else {}
+        if recovery:
+            self._repair(name, number, record)
+        self._settle()
+        if record.seq <= self.seq:
+            self.problem(
+                name, number, record.seq, f"is a copy or out of order: it stands after record {self.seq}"
+            )
+            return
+        if record.seq > self.seq + 1:
+            self._gap(name, number, record.seq - 1, "before this one", synced=recovery.get("synced"))
+        elif record.prev != self.hash:
+            self.problem(
+                name, number, record.seq, f"does not continue the record before it, number {self.seq}"
+            )
+        elif recovery.get("reason") == "missing" and not self._excused(recovery.get("synced")):
+            self.problem(
+                name, number, record.seq, "found the records before it cut or changed when it was written"
+            )
+        if self._head is not None and record.seq == self._head.seq and record.hash != self._head.hash:
+            self.problem(HEAD, None, record.seq, f"names another hash than record {record.seq} has")
+        self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
+
+    def _repair(self, name: str, number: int, record: AuditRecord) -> None:
+        """Weigh what a writer says it found."""
+        if "torn_bytes" in record.fields:
+            torn = b"" if self._bad is None else self._bad.line.data
+            claimed = (record.fields["torn_bytes"], record.fields.get("torn_sha256"))
+            if self._bad is not None and claimed == (len(torn), hashlib.sha256(torn).hexdigest()):
+                self.note(
+                    name,
+                    self._bad.finding.line,
+                    None,
+                    f"is torn: its writer died; record {record.seq} accounts for it",
+                )
+                self._bad = None
+            else:
+                self.problem(
+                    name, number, record.seq, "accounts for a torn line that is not the one before it"
+                )
+        match record.fields.get("reason"):
+            case "head":
+                self.problem(
+                    name, number, record.seq, "found the head missing or damaged when it was written"
+                )
+            case "foreign":
+                self.problem(name, number, record.seq, "found foreign lines before it when it was written")
+            case _:
+                pass
+
+    def _excused(self, synced: object) -> bool:
+        """Return whether a power failure explains that records behind the last one here are missing."""
+        return isinstance(synced, int) and self.seq >= synced
+
+    def _gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
+        """Report that the records up to `last` are missing, unless bad lines stand for them."""
+        first = self.seq + 1
+        if self._excused(synced):
+            self.note(
+                name,
+                line,
+                first,
+                f"lost {_records(first, last)} {where} in a crash: they had not been synced",
+            )
+        elif last - self.seq > self._bad_lines:
+            self.problem(name, line, first, f"lacks {_records(first, last)} {where}")
+
+
+def _records(first: int, last: int) -> str:
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
+def _add(findings: list[Finding], finding: Finding) -> None:
+    if len(findings) < FINDINGS - 1:
+        findings.append(finding)
+    elif len(findings) == FINDINGS - 1:
+        findings.append(
+            finding.model_copy(update={"line": None, "seq": None, "message": "has more than is listed here"})
+        )

@@ -1,0 +1,1 @@
+"""The tools of all upstream servers: search, TypeScript signatures, and servers that can be provisioned."""

@@ -1,0 +1,485 @@
+"""Servers that could be had: what a registry offers, who is trusted, and what becomes of the servers file.
+
+The registry's list is a file in the format of the official registry. Nothing is trusted that the user's trust file
+does not name, and nothing is installed or started here: enabling a server is one entry in a servers file, with the
+version of the registry, after a person agreed.
+"""
+
+import json
+import re
+import shlex
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from paddock.catalog.search import Hit, confidence, keyword_score
+from paddock.files import LONGEST, Kept, keep_backup, read_bounded, replace_file
+from paddock.hub.config import is_paddock
+from paddock.model.base import Json, kind
+from paddock.model.errors import ConfigurationError
+from paddock.model.invisible import spell_invisible
+from paddock.own_files import NotOursError, read_trusted
+
+MISSING_INTENT = "Missing required parameter: intent"
+"""What whoever asks without saying what for is told."""
+NOTHING = "No matching servers found"
+GOOD_ENOUGH = 0.5
+"""Confidence from which a local tool keeps weaker ones out of the answer."""
+SURE = 0.9
+"""Least confidence with which an offer may be enabled."""
+_MATCHES = 20
+_OFFERS = 50_000
+_DESCRIPTION = 500
+_TRUST_BYTES = 1024 * 1024
+_SHOWN = 100
+"""Characters of an entry of a trust file that are repeated."""
+_TRUSTS_NOBODY = "it trusts nobody"
+_RIGHT_FILE = 'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]'
+_RIGHT_ENTRY = "write npm:NAME, pypi:NAME, remote:NAME or npm:@SCOPE/*"
+
+_PACKAGE = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAMES = {
+    "": _PLAIN_NAME,
+    "npm": re.compile(rf"(?:@[a-z0-9][a-z0-9._-]*/)?{_PLAIN_NAME.pattern}|@[a-z0-9][a-z0-9._-]*/\*"),
+    "pypi": _PLAIN_NAME,
+    "remote": re.compile(r"[!-)+-~]+(?:/\*)?"),
+}
+"""Names in a trust file, by source."""
+
+
+Source = Literal["npm", "pypi", "remote"]
+"""Where an offer comes from: a package registry, or a server over HTTP under its name in the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A server of the registry's list that Paddock can run or reach."""
+
+    source: Source
+    name: str
+    """Name of the package or of the remote server."""
+    version: str
+    """Version of the package, empty for a remote server."""
+    description: str
+    entry: Mapping[str, Json]
+    """What goes into a servers file. Variables the server wants stand in it as `${NAME}`."""
+    is_unique: bool = True
+    """Whether no other source in the list offers a server of this name."""
+
+    @property
+    def address(self) -> str:
+        """Name that belongs to this offer alone, such as `npm:@scope/name`."""
+        return f"{self.source}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An offer that suits an intent, and whether it may be enabled."""
+
+    offer: Offer
+    confidence: float
+    trusted: bool
+
+    @property
+    def allowed(self) -> bool:
+        """Whether both hold: the trust file names it, and the match is sure."""
+        return self.trusted and self.confidence >= SURE
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """What answers an intent: tools that are there, offers of the registry, or nothing."""
+
+    source: Literal["local", "registry", "none"]
+    tools: tuple[tuple[Hit, float], ...] = ()
+    matches: tuple[Match, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a server: its entry now, under its name, in which file, and where the file before it is kept."""
+
+    name: str
+    entry: Mapping[str, Json]
+    file: Path
+    backup: Path | None
+    """None for a new file, and when nothing was to be changed."""
+
+
+def load_registry(path: Path) -> tuple[Offer, ...]:
+    """Return the offers of a registry list that can be run as they are; none when there is no file.
+
+    Packages of npm and PyPI with a version, and remote servers over streamable HTTP. Whatever else is listed is passed
+    over. Raises ConfigurationError when the file is no such list.
+    """
+    listed = Kept(path, read=read_trusted).read().get("servers", [])
+    if not isinstance(listed, list):
+        raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
+    offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _offers(entry))
+    latest = {(offer.source, _normalized(offer.source, offer.name)): offer for offer in offers}
+    shared = Counter(_normalized("pypi", offer.name) for offer in latest.values())
+    return tuple(
+        replace(offer, is_unique=shared[_normalized("pypi", offer.name)] == 1) for offer in latest.values()
+    )
+
+
+class Trust(NamedTuple):
+    """What a trust file says."""
+
+    patterns: tuple[str, ...] = ()
+    """Its entries that are patterns."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the file or with its other entries, and the right form."""
+
+
+def read_trust(path: Path) -> Trust:
+    """Return what a trust file says, a JSON array of patterns (see `is_trusted`). A missing file trusts nobody.
+
+    An entry that is no pattern trusts nobody; with one that is no text, the whole file trusts nobody. Raises
+    ConfigurationError for what is no file, too large, another user's, or open to everybody.
+    """
+    try:
+        entries: object = json.loads(read_trusted(path, _TRUST_BYTES))
+    except FileNotFoundError:
+        return Trust()
+    except NotOursError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    except OSError as error:
+        return Trust(problems=(f"{path}: cannot be read: {error.strerror}; {_TRUSTS_NOBODY}",))
+    except (ValueError, RecursionError):
+        return Trust(problems=(f"{path}: this is not JSON; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+    if not isinstance(entries, list):
+        return Trust(problems=(f"{path}: this is not a JSON array; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+    patterns: list[str] = []
+    problems: list[str] = []
+    for number, entry in enumerate(cast("list[Json]", entries), 1):
+        if not isinstance(entry, str):
+            problem = f"{path}: entry {number} is {kind(entry)}, not a text; {_TRUSTS_NOBODY}; {_RIGHT_FILE}"
+            return Trust(problems=(problem,))
+        if fault := _explain_pattern(entry):
+            shown = json.dumps(entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}...")
+            problems.append(f"{path}: entry {number}, {shown}, trusts nobody: {fault}")
+        else:
+            patterns.append(entry)
+    return Trust(tuple(patterns), tuple(problems))
+
+
+def load_trust(path: Path) -> tuple[str, ...]:
+    """Return the patterns of a trust file; see `read_trust`."""
+    return read_trust(path).patterns
+
+
+def _explain_pattern(pattern: str) -> str:
+    """Return why a text is no pattern of a trust file, and the right form; "" for one that is."""
+    source, name, version = _parts(pattern)
+    form = _NAMES.get(source)
+    if form is None:
+        return (
+            f"{json.dumps(source[:_SHOWN])} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
+        )
+    if not form.fullmatch(name) or (version is not None and name.endswith("/*")):
+        return f"this is no server's name; {_RIGHT_ENTRY}"
+    if version is not None and not _VERSION.match(version):
+        return "what follows the name is no version; write NAME@VERSION, or NAME alone for every version"
+    return ""
+
+
+def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
+    """Return whether a trust file with these patterns trusts an offer.
+
+    A pattern is `[SOURCE:]NAME[@VERSION]` or `[SOURCE:]SCOPE/*`, where SOURCE is `npm`, `pypi` or `remote`. Without a
+    source, a name that begins with `@` is one of npm, and another name with a slash that of a remote server. Any other
+    name trusts the package only if it has that name alone in the list.
+    """
+    return any(_covers(pattern, offer) is None for pattern in patterns)
+
+
+def explain_distrust(offer: Offer, trust_file: Path) -> str:
+    """Return why the trust file does not trust an offer, and what to write into it."""
+    reasons = [why for pattern in load_trust(trust_file) if (why := _covers(pattern, offer))]
+    reason = f": {reasons[0]}" if reasons else ""
+    return (
+        f"{offer.name} is not trusted{reason}; to trust it, write {json.dumps(offer.address)} into {trust_file}, "
+        "a JSON array"
+    )
+
+
+def _covers(pattern: str, offer: Offer) -> str | None:
+    """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
+    source, name, version = _parts(pattern)
+    if source not in ("", offer.source) or (not source and offer.source == "remote"):
+        return ""
+    if name.endswith("/*") and version is None:
+        scope, slash, _ = offer.name.partition("/")
+        return None if slash and scope == name[:-2] else ""
+    if _normalized(offer.source, name) != _normalized(offer.source, offer.name):
+        return ""
+    if version not in (None, offer.version):
+        return f"version {version} is trusted, and the list offers {offer.version or 'none'}"
+    if not source and not offer.is_unique:
+        return f"{json.dumps(pattern)} may mean npm:{name} or pypi:{name}"
+    return None
+
+
+def _parts(pattern: str) -> tuple[str, str, str | None]:
+    """Return source, name and version of a pattern; the source is "" and the version None where it has none."""
+    source, colon, name = pattern.partition(":")
+    if not colon:
+        source, name = "npm" if pattern.startswith("@") else "remote" if "/" in pattern else "", pattern
+    for sign in ("==", "@"):
+        before, found, version = name.rpartition(sign)
+        if found and before:
+            return source, before, version
+    return source, name, None
+
+
+def _normalized(source: str, name: str) -> str:
+    """Return a package's name as its registry compares it (PyPI: PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower() if source == "pypi" else name
+
+
+def provision(
+    intent: str, local: Sequence[Hit], offers: Sequence[Offer], trust: Sequence[str], *, context: str = ""
+) -> Provision:
+    """Return what answers an intent. `local` are hits for intent and context; offers match the intent.
+
+    Raises ValueError with MISSING_INTENT when there is none.
+    """
+    if not intent.strip():
+        raise ValueError(MISSING_INTENT)
+    asked = f"{intent} {context}".strip()
+    tools = [(hit, confidence(hit.score, asked)) for hit in local]
+    if tools:
+        good = [pair for pair in tools if pair[1] >= GOOD_ENOUGH]
+        return Provision("local", tools=tuple(good or tools))
+    matches = match(intent, offers, trust)
+    return Provision("registry", matches=matches) if matches else Provision("none")
+
+
+def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[Match, ...]:
+    """Return the offers that suit an intent, best first, by the compat score of name and description."""
+    wanted = intent.lower().split()
+    found: list[Match] = []
+    for offer in offers:
+        score = keyword_score(wanted, offer.name, offer.description)
+        found.append(Match(offer, confidence(score, intent), is_trusted(offer, trust)))
+    suitable = (each for each in found if each.confidence > 0)
+    return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MATCHES])
+
+
+class Provisioning:
+    """What can be had and what is configured. Files are read at every question; nothing is kept or started.
+
+    New servers go into the first of the servers files; one that is there is changed where it stands.
+    """
+
+    def __init__(self, servers_files: Sequence[Path], registry: Path, trust: Path) -> None:
+        self.trust_file = trust
+        self._files = servers_files
+        self._registry = registry
+
+    def file_of(self, name: str) -> Path:
+        """Return the servers file that has a server, or would get it. Raises ConfigurationError."""
+        return next((file for file in self._files if name in _entries(file)), self._files[0])
+
+    def answer(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
+        """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
+
+        Raises ValueError without an intent, ConfigurationError for a registry list that is none.
+        """
+        offers = load_registry(self._registry)
+        return provision(intent, hits, offers, load_trust(self.trust_file), context=context)
+
+    def trust_problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the trust file or its entries. Raises ConfigurationError."""
+        return read_trust(self.trust_file).problems
+
+    def has_list(self) -> bool:
+        """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""
+        return bool(load_registry(self._registry))
+
+    def find(self, name: str) -> Match:
+        """Return the offer with that name or address, as sure as can be.
+
+        Raises ConfigurationError when there is none, or when several sources offer one of that name.
+        """
+        offers = load_registry(self._registry)
+        found = [offer for offer in offers if name in (offer.name, offer.address)]
+        if len(found) > 1:
+            addresses = ", ".join(offer.address for offer in found)
+            raise ConfigurationError(
+                f"there are several servers {name[:200]!r} in the registry's list; name one of them: {addresses}"
+            )
+        if found:
+            return Match(found[0], 1.0, is_trusted(found[0], load_trust(self.trust_file)))
+        near = get_close_matches(name[:200], [offer.name for offer in offers], n=1)
+        hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
+        raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
+
+    def configured(self) -> dict[str, bool]:
+        """Return the servers of the servers files by name, and whether each is enabled. Raises ConfigurationError."""
+        return {name: _is_enabled(_object(entry)) for name, entry in self._configured().items()}
+
+    def entry(self, name: str) -> dict[str, Json]:
+        """Return what the servers files say of a server, else the registry's offer. Raises ConfigurationError."""
+        configured = self._configured()
+        return dict(_object(configured[name]) if name in configured else self.find(name).offer.entry)
+
+    def _configured(self) -> dict[str, Any]:
+        found = {name: entry for file in reversed(self._files) for name, entry in _entries(file).items()}
+        return {name: entry for name, entry in found.items() if not is_paddock(entry)}
+
+    def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
+        """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
+
+        Raises ConfigurationError, with the file as it was: without approval, for an offer that nobody trusts, for a
+        name that is taken or no name, for a file that is not understood.
+        """
+        if not approved:
+            raise ConfigurationError(f"{name} was not enabled: a person has to approve it")
+        if name in self.configured():
+            return self._set(name, enabled=True)
+        found = self.find(name)
+        if not found.allowed:
+            raise ConfigurationError(explain_distrust(found.offer, self.trust_file))
+        return self._enter(own_name or found.offer.name.rpartition("/")[2], found.offer)
+
+    def disable(self, name: str, *, approved: bool) -> Change:
+        """Keep a server of the servers file from being used. Raises ConfigurationError."""
+        if not approved:
+            raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
+        if name not in self.configured():
+            files = " and ".join(str(file) for file in self._files)
+            raise ConfigurationError(f"{files}: there is no server {name[:200]!r}")
+        return self._set(name, enabled=False)
+
+    def _enter(self, name: str, offer: Offer) -> Change:
+        if not _NAME.match(name):
+            raise ConfigurationError(
+                f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
+            )
+        if any(name in _entries(file) for file in self._files):
+            raise ConfigurationError(
+                f"{self.file_of(name)}: there is a server {name!r} already; choose another name"
+            )
+        file = self._files[0]
+        document = _document(file)
+        _servers(file, document)[name] = dict(offer.entry)
+        return Change(name, offer.entry, file, _write(file, document))
+
+    def _set(self, name: str, *, enabled: bool) -> Change:
+        file = self.file_of(name)
+        document = _document(file)
+        entry = _servers(file, document)[name]
+        if not isinstance(entry, dict):
+            raise ConfigurationError(f"{file}: server {name!r} is no object; correct the file first")
+        fields = cast("dict[str, Json]", entry)
+        was = _is_enabled(fields)
+        for key in ("disabled", "enabled"):
+            fields.pop(key, None)
+        if was is enabled:
+            return Change(name, fields, file, None)
+        if not enabled:
+            fields["disabled"] = True
+        return Change(name, fields, file, _write(file, document))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Return what a servers file holds. Somebody has written it: nobody is told to remove it."""
+    return Kept(file, remedy="correct the file first", read=read_bounded).read()
+
+
+def _entries(file: Path) -> dict[str, Any]:
+    return _servers(file, _document(file))
+
+
+def _write(file: Path, document: Mapping[str, Json]) -> Path | None:
+    """Replace a servers file, keeping what was there; return where, None for a new file."""
+    backup = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+        if not mode & stat.S_IWUSR:
+            raise ConfigurationError(
+                f"{file}: is write-protected (mode {mode:04o}), so nothing was changed. To let Paddock change it, run: "
+                f"chmod u+w {shlex.quote(str(file))}"
+            )
+        if file.exists():
+            backup = keep_backup(file, read_bounded(file, LONGEST), mode=mode)
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+    return backup
+
+
+def _is_enabled(entry: Mapping[str, Json]) -> bool:
+    return entry.get("disabled") is not True and entry.get("enabled") is not False
+
+
+def _servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the servers of a document, which get their place in it. Raises ConfigurationError."""
+    servers = document.setdefault("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise ConfigurationError(f"{file}: no object `mcpServers`; correct the file first")
+    return cast("dict[str, Any]", servers)
+
+
+def _offers(entry: object) -> Iterator[Offer]:
+    """Yield what one entry of the list offers; its facts stand in `server`, in older lists in the entry itself."""
+    fields = _object(entry)
+    server = _object(fields.get("server")) or fields
+    description = server.get("description")
+    about = spell_invisible(description[:_DESCRIPTION]) if isinstance(description, str) else ""
+    for package in map(_object, _list(server.get("packages"))):
+        if (found := _command(package)) is not None:
+            source: Source = "npm" if package["registryType"] == "npm" else "pypi"
+            yield Offer(source, str(package["identifier"]), str(package["version"]), about, found)
+    name = server.get("name")
+    for remote in map(_object, _list(server.get("remotes"))):
+        url = remote.get("url")
+        if remote.get("type") == "streamable-http" and isinstance(url, str) and url.startswith("https://"):
+            if isinstance(name, str) and "{" not in url and not _list(remote.get("headers")):
+                yield Offer("remote", name[:_DESCRIPTION], "", about, {"url": url})
+            break
+
+
+def _command(package: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return the entry that runs a package; None for one that Paddock cannot run without being told more."""
+    identifier, version = package.get("identifier"), package.get("version")
+    if not (isinstance(identifier, str) and isinstance(version, str)):
+        return None
+    if not (_PACKAGE.match(identifier) and _VERSION.match(version)) or version == "latest":
+        return None
+    if _object(package.get("transport")).get("type", "stdio") != "stdio" or _list(
+        package.get("packageArguments")
+    ):
+        return None
+    match package.get("registryType"):
+        case "npm":
+            entry: dict[str, Json] = {"command": "npx", "args": ["-y", f"{identifier}@{version}"]}
+        case "pypi" if "/" not in identifier:
+            entry = {"command": "uvx", "args": [f"{identifier}=={version}"]}
+        case _:
+            return None
+    wanted = [_object(each) for each in _list(package.get("environmentVariables"))]
+    names = [str(each.get("name", "")) for each in wanted if each.get("isRequired") is True]
+    if not all(_VARIABLE.match(name) for name in names):
+        return None
+    return {**entry, "env": {name: f"${{{name}}}" for name in names}} if names else entry
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []

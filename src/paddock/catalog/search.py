@@ -1,0 +1,163 @@
+"""Find tools by what a person or a model calls them.
+
+Ranking is BM25 as SQLite has it (FTS5): in every Python, loaded in milliseconds, with weights for the columns and
+Porter's stemmer. Ours is only what it is fed: names taken apart at case, digits and underscores. The weights
+come from `benchmarks/bench_discovery.py`, which measures them on labelled questions. Where the extra `semantic` is
+installed, `semantic.py` mixes these scores with those of a model.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import Any, cast
+
+from paddock.catalog.queries import default_limit, fuse_scores, interleave, plan_queries, telling_words, words
+from paddock.hub.catalog_tool import CatalogTool
+from paddock.hub.result import ToolInfo
+from paddock.model.base import Json
+
+_COLUMNS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
+"""What is searched, and how much a word there counts. The name's own spelling counts as name, too."""
+SEARCHED_CHARS = 4_000
+"""Characters of a description that are searched: hostile ones must not push others out of memory."""
+SEARCHED_PARAMETERS = 100
+"""Parameters of a tool that are searched."""
+_MOST_WORDS = 32
+_RANKED = (
+    f"SELECT rowid, -bm25(tools, {', '.join(map(str, _COLUMNS.values()))}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
+)
+
+Scores = Mapping[int, float]
+"""Scores of tools by their number in the index; a tool without one does not suit at all."""
+Mix = Callable[[str, Scores], Scores]
+"""Returns the scores of a text from those that its words give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A tool that was found. `score` is comparable within one query; larger is better."""
+
+    tool: CatalogTool
+    score: float
+
+
+class Index:
+    """Tools that can be searched. Building is linear in the text; searching does not change it."""
+
+    def __init__(self, tools: Sequence[CatalogTool]) -> None:
+        self._tools = tuple(tools)
+        self._base = sqlite3.connect(":memory:", check_same_thread=False)
+        self._base.execute(
+            f"CREATE VIRTUAL TABLE tools USING fts5({', '.join(_COLUMNS)}, content='', tokenize='porter unicode61')"
+        )
+        rows = ((number, *_texts(tool)) for number, tool in enumerate(self._tools))
+        self._base.executemany(
+            "INSERT INTO tools (rowid, name, server, description, parameters) VALUES (?, ?, ?, ?, ?)", rows
+        )
+
+    def __del__(self) -> None:
+        self._base.close()
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        *,
+        server: str | None = None,
+        limit: int | None = None,
+        mix: Mix | None = None,
+    ) -> tuple[Hit, ...]:
+        """Return the best tools for a query, best first, or for several, interleaved by rank without repeats.
+
+        Only tools of `server` when it is given; at most `limit`, by default 8 and at least 2 for each query. Empty when
+        no word of the queries is known. The same queries have the same answer. Raises ValueError for too many queries.
+        """
+        most = default_limit(queries) if limit is None else limit
+        ranked: list[list[int]] = []
+        found: dict[int, float] = {}
+        for pieces in plan_queries(queries):
+            scores = fuse_scores([self._score(piece, mix) for piece in pieces])
+            if server is not None:
+                scores = {n: score for n, score in scores.items() if self._tools[n].server == server}
+            # Of equal scores the first tool is taken, as `sorted` would.
+            numbers = nlargest(most, sorted(scores), key=scores.__getitem__)
+            ranked.append(numbers)
+            for number in numbers:
+                found[number] = max(found.get(number, 0.0), scores[number])
+        return tuple(
+            Hit(self._tools[number], float(f"{found[number]:.4g}")) for number in interleave(ranked)[:most]
+        )
+
+    def _score(self, text: str, mix: Mix | None) -> Scores:
+        scores: Scores = {}
+        if terms := telling_words(text)[:_MOST_WORDS]:
+            # Every term in quotes: the question is words, never the query language of FTS5.
+            match = " OR ".join(f'"{term}"' for term in terms)
+            with closing(self._base.execute(_RANKED, (match,))) as rows:
+                scores = dict(cast("Iterable[tuple[int, float]]", rows))
+        return scores if mix is None else mix(text, scores)
+
+
+def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20) -> tuple[Hit, ...]:
+    """Return tools by the compat score: a word equal to the name counts 10, in it 5, in the description 2.
+
+    Spec 2.1, `mcp_discover`. What scores nothing is not returned; equals stay in the order of `tools`.
+    """
+    wanted = query.lower().split()
+    scored = [
+        Hit(tool, keyword_score(wanted, tool.tool.name, tool.tool.description[:SEARCHED_CHARS]))
+        for tool in tools
+    ]
+    return tuple(
+        sorted((hit for hit in scored if hit.score > 0), key=lambda hit: hit.score, reverse=True)[:limit]
+    )
+
+
+def keyword_score(wanted: Sequence[str], name: str, description: str) -> float:
+    """Return the compat score of a name and description for words in lower case."""
+    name, description = name.lower(), description.lower()
+    return sum(
+        (10 if word == name else 5 if word in name else 0) + (2 if word in description else 0)
+        for word in wanted
+    )
+
+
+def confidence(score: float, query: str) -> float:
+    """Return the compat confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals."""
+    count = len(query.split())
+    return round(min(score / (count * 12), 1), 2) if count else 0.0
+
+
+def _texts(entry: CatalogTool) -> tuple[str, str, str, str]:
+    """Return what is indexed of a tool, one text for each column."""
+    tool = entry.tool
+    return (
+        " ".join(words(tool.name)),
+        " ".join(words(entry.server)),
+        " ".join(words(tool.description[:SEARCHED_CHARS])),
+        " ".join(words(" ".join(_parameters(tool.input_schema))[:SEARCHED_CHARS])),
+    )
+
+
+def is_searched_in_part(tool: ToolInfo) -> bool:
+    """Tell whether some words of a tool find nothing, because there are too many."""
+    return (
+        len(tool.description) > SEARCHED_CHARS
+        or len(_members(tool.input_schema)) > SEARCHED_PARAMETERS
+        or sum(len(text) + 1 for text in _parameters(tool.input_schema)) > SEARCHED_CHARS
+    )
+
+
+def _members(schema: Mapping[str, Json]) -> dict[str, Any]:
+    properties: Any = schema.get("properties")
+    return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+
+
+def _parameters(schema: Mapping[str, Json]) -> Iterator[str]:
+    """Yield names and descriptions of the parameters at the top of a schema."""
+    for name, member in list(_members(schema).items())[:SEARCHED_PARAMETERS]:
+        yield name
+        text = cast("dict[str, Any]", member).get("description") if isinstance(member, dict) else None
+        if isinstance(text, str):
+            yield text

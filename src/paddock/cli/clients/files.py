@@ -1,0 +1,188 @@
+"""The files of MCP clients: read with care, edited in memory, written whole.
+
+A file that is a link stays one, and what it leads to is written. In a project, where somebody else may have put it, it
+must not lead out of the project. What is no regular file, or belongs to another user, is refused. Paths that lead to
+the same file share one draft, so that no edit undoes another.
+"""
+
+import codecs
+import errno
+import json
+import shlex
+import stat
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from paddock.cli.clients.edit import EditError, edit_entry, read_entries
+from paddock.files import LONGEST, keep_backup, replace_file
+from paddock.model.errors import ConfigurationError
+from paddock.own_files import NotOursError, read_trusted
+
+_PRIVATE_MODE, _PROJECT_MODE = 0o600, 0o644
+"""Of new files: that of a user may get secrets later on; that of a project is for everybody who works in it."""
+
+
+class Draft:
+    """A file as it is and as it shall be."""
+
+    def __init__(self, file: Path, before: bytes | None, mode: int) -> None:
+        """`before` is what the file holds, None where there is none. Raises ConfigurationError unless it is UTF-8."""
+        self.file = file
+        self.backup: Path | None = None
+        self._raw = before
+        self._mode = mode
+        self._mark = codecs.BOM_UTF8 if before is not None and before.startswith(codecs.BOM_UTF8) else b""
+        try:
+            self.before = (before or b"").decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"{file}: cannot be read: it is not UTF-8 text; save it as UTF-8"
+            ) from None
+        self.after = self.before
+
+    def entries(self, key: Sequence[str]) -> Mapping[str, Any]:
+        """Return the entries of the file by name. Raises ConfigurationError for a file that is not understood."""
+        try:
+            return read_entries(self.after, self.file, key)
+        except EditError as error:
+            raise ConfigurationError(
+                f"{self.file}: {error}. Nothing was changed; correct the file first."
+            ) from None
+
+    def holds_only(self, key: Sequence[str]) -> bool:
+        """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
+        return all(set(self.entries(key[:depth])) <= {name} for depth, name in enumerate(key))
+
+    def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
+        """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
+        try:
+            self.after = edit_entry(self.after, self.file, path, entry)
+        except EditError as error:
+            raise ConfigurationError(
+                f"{self.file}: {error}. Nothing was changed.\n{_by_hand(path, entry)}"
+            ) from None
+
+    def difference(self) -> str:
+        """Return the change as a unified diff, empty when there is none."""
+        lines = unified_diff(
+            self.before.splitlines(), self.after.splitlines(), str(self.file), str(self.file), lineterm=""
+        )
+        return "\n".join(lines) if self.before != self.after else ""
+
+    def check(self) -> None:
+        """Raise ConfigurationError if the file may not be written, or is another one than when it was read."""
+        if self._raw is not None and not self._mode & stat.S_IWUSR:
+            raise ConfigurationError(
+                f"{self.file}: is write-protected (mode {self._mode:04o}). To let Paddock change it, run: "
+                f"chmod u+w {shlex.quote(str(self.file))}. To enter the change by hand, see it with --dry-run."
+            )
+        if _read(self.file) != self._raw:
+            raise ConfigurationError(
+                f"{self.file}: another program changed it in the meantime. Run the command again."
+            )
+
+    def write(self) -> Path | None:
+        """Write the file and return where the one before is kept. Raises OSError."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if self._raw is not None:
+            self.backup = keep_backup(self.file, self._raw, mode=self._mode)
+        data = self._mark + self.after.encode("utf-8", "backslashreplace")
+        replace_file(self.file, data, mode=self._mode)
+        return self.backup
+
+    def join(self, *others: "Draft") -> "Draft":
+        """Return the first of the others that is a draft of the same file, else this one.
+
+        Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.
+        """
+        for other in others:
+            if other.file == self.file:
+                return other
+            if self.file.exists() and other.file.exists() and self.file.samefile(other.file):
+                raise ConfigurationError(
+                    f"{self.file} and {other.file} are two names of one file (a hard link). Nothing was changed; "
+                    "remove one of the two first."
+                )
+        return self
+
+
+def check_drafts(drafts: Sequence[Draft]) -> None:
+    """Raise ConfigurationError, before anything is written, if one of the files that change cannot be."""
+    for draft in drafts:
+        if draft.after != draft.before:
+            draft.check()
+
+
+def write_drafts(drafts: Sequence[Draft]) -> list[Path]:
+    """Write the files that change, in this order; return where those before are kept. Raises ConfigurationError."""
+    check_drafts(drafts)
+    backups: list[Path] = []
+    done: list[str] = []
+    for draft in drafts:
+        if draft.after == draft.before:
+            continue
+        try:
+            backup = draft.write()
+        except OSError as error:
+            before = f"{', '.join(done)} was changed before that" if done else "Nothing was changed"
+            raise ConfigurationError(
+                f"{draft.file}: cannot be written: {error.strerror}. {before}; make it writable and run the command "
+                "again, or enter by hand what --dry-run shows."
+            ) from None
+        backups += [] if backup is None else [backup]
+        done.append(str(draft.file))
+    return backups
+
+
+def read_draft(path: Path, project: Path | None) -> Draft:
+    """Return a file to be edited; a missing one is empty. That of a `project` must be inside it.
+
+    Raises ConfigurationError.
+    """
+    file = _follow(path)
+    if project is not None and not file.is_relative_to(project.resolve()):
+        raise ConfigurationError(
+            f"{path}: is a link that leads out of the project, to {file}; remove it first"
+        )
+    try:
+        data = read_trusted(file, LONGEST)
+        mode = file.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return Draft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
+    except NotOursError as error:
+        remedy = "run this command as that user" if error.why.startswith("belongs") else error.remedy
+        if path.is_symlink() and remedy.startswith("move"):
+            remedy = f"remove the link {path}"
+        raise ConfigurationError(f"{file}: it {error.why}; {remedy}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
+    return Draft(file, data, mode)
+
+
+def _read(file: Path) -> bytes | None:
+    """Return what a file holds now, None where there is none or it cannot be read."""
+    try:
+        return read_trusted(file, LONGEST)
+    except OSError:
+        return None
+
+
+def _follow(file: Path) -> Path:
+    """Return where a file is kept: who keeps it elsewhere, behind a link, goes on doing so."""
+    try:
+        file.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # `resolve` says so up to Python 3.12
+            raise ConfigurationError(
+                f"{file}: is a link that leads back to itself; correct it first"
+            ) from None
+    return file.resolve()
+
+
+def _by_hand(path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
+    where = ".".join(path[:-1])
+    if entry is None:
+        return f"Take `{path[-1]}` out of `{where}` by hand."
+    return f'Enter by hand, in `{where}`: "{path[-1]}": {json.dumps(entry)}'

@@ -1,0 +1,51 @@
+"""Tell which clients are on this machine: by their commands, and by what they keep in the home directory.
+
+`paddock install` may have made a client's directory itself. A configuration file that holds nothing but Paddock, and
+the backups beside it, are therefore no sign of the client.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from paddock.cli.clients.entry import read_command
+from paddock.cli.clients.files import read_draft
+from paddock.cli.clients.table import CLIENTS, Client
+from paddock.model.errors import ConfigurationError
+
+_BACKUP = re.compile(r"\.backup(?:\.[0-9]+)?\Z")
+
+
+def is_installed(client: Client) -> bool:
+    """Tell whether the client's command, or a file that the client has written, is there."""
+    if client.program and shutil.which(client.program) is not None:
+        return True
+    return bool(client.sign) and _has_other_files(Path.home() / client.sign)
+
+
+def _has_other_files(directory: Path) -> bool:
+    configured = {
+        Path.home() / name: about
+        for about in CLIENTS.values()
+        for names in about.user.values()
+        for name in names
+    }
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            about = configured.get(Path(folder, _BACKUP.sub("", name)))
+            if about is None or not _holds_paddock_alone(Path(folder, name), about):
+                return True
+    return False
+
+
+def _holds_paddock_alone(file: Path, client: Client) -> bool:
+    """Tell whether a configuration file has nothing but entries of Paddock; backups have what they are backups of."""
+    if _BACKUP.search(file.name):
+        return True
+    try:
+        draft = read_draft(file, None)
+        entries = draft.entries(client.key)
+    except ConfigurationError:
+        return False
+    return draft.holds_only(client.key) and all(read_command(entry) is not None for entry in entries.values())

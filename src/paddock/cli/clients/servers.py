@@ -1,0 +1,48 @@
+"""Move servers out of `.mcp.json`, which MCP clients load themselves, to the file that Paddock alone reads."""
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from paddock.cli.clients.files import Draft
+from paddock.hub.config import is_paddock
+from paddock.model.errors import ConfigurationError
+
+_KEY = ("mcpServers",)
+
+
+def list_shared(shared: Draft) -> list[str]:
+    """Return the names of the servers in a file besides Paddock itself. Raises ConfigurationError."""
+    return [
+        name
+        for name, entry in shared.entries(_KEY).items()
+        if isinstance(entry, dict) and not is_paddock(cast("object", entry))
+    ]
+
+
+def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[str], list[str]]:
+    """Move servers from one draft to the other; return the names of the moved ones, and of those that could not be.
+
+    A server of the same name with another entry stays where it is. Raises ConfigurationError, also if Paddock would not
+    read the servers where they go.
+    """
+    try:
+        json.loads(own.before or "{}")
+    except (ValueError, RecursionError):
+        raise ConfigurationError(
+            f"{own.file}: Paddock reads JSON without comments there, and this is none, so servers that move there "
+            "would not be found. Nothing was changed; correct the file first. `paddock servers list` says where."
+        ) from None
+    moved: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        entry = shared.entries(_KEY)[name]
+        there = own.entries(_KEY)
+        if name in there and there[name] != entry:
+            kept.append(name)
+            continue
+        if name not in there:
+            own.edit((*_KEY, name), entry)
+        shared.edit((*_KEY, name), None)
+        moved.append(name)
+    return moved, kept

@@ -1,0 +1,67 @@
+"""What a shell is offered for what has been typed: names that are there. Nothing is started or asked over a network.
+
+Where looking fails there is nothing to offer: a shell has no place for errors.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from paddock.model.errors import PaddockError
+from paddock.model.program import RUNTIMES
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+_MOST = 50
+
+
+class _Completion(Protocol):
+    """What click calls as `shell_complete`."""
+
+    def __call__(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str, /
+    ) -> list[str]: ...
+
+
+def _among(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
+    """Return a completion by the names that `look` finds for the settings of a workspace."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str, /) -> list[str]:
+        workspace: Path = context.params.get("workspace") or Path()
+        try:
+            settings = load(workspace, flags=context.params.get("flags") or {}).settings
+            return [name for name in look(settings, workspace) if name.startswith(incomplete)]
+        except (PaddockError, OSError):
+            return []
+
+    return complete
+
+
+def _servers(settings: Settings, workspace: Path) -> Iterable[str]:
+    from paddock.app.servers import Servers
+
+    return Servers(settings, workspace).config.servers
+
+
+def _script_tools(settings: Settings, workspace: Path) -> Iterable[str]:
+    from paddock.app.script_tool_service import open_library
+
+    return open_library(settings.tools, workspace).tools()
+
+
+def _handles(settings: Settings, workspace: Path) -> Iterable[str]:
+    from paddock.app.stored_output import open_artifacts
+
+    if settings.artifacts.url is not None:
+        return ()
+    readable = open_artifacts(settings).readable(workspace)
+    return [str(each.handle) for each in islice(readable, _MOST)]
+
+
+runtimes = _among(lambda _settings, _workspace: RUNTIMES)
+servers = _among(_servers)
+script_tools = _among(_script_tools)
+handles = _among(_handles)

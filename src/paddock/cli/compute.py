@@ -1,0 +1,115 @@
+"""`paddock compute`: one JSON object on standard input, one line of JSON as the answer."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from paddock.cli import options
+from paddock.cli.help import examples
+from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.session import actor
+from paddock.cli.table import print_json, warn
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.json_meter import holds_more
+from paddock.model.outcome import Outcome
+from paddock.rendering import render
+from paddock.rendering.computation import (
+    Asked,
+    Envelope,
+    InvalidInput,
+    asked,
+    check,
+    envelope,
+    parse,
+    refused,
+    schema,
+)
+from paddock.settings.loader import load
+
+
+@click.command(
+    "compute",
+    epilog=examples(
+        "paddock compute < request.json",
+        """echo '{"source": "emit(read_input().length)", "input": "hello"}' | paddock compute""",
+        """echo '{"source": "for(;;){}", "limits": {"wall_ms": 100, "partial": true}}' | paddock compute""",
+        """jq -n --rawfile source mean.js --rawfile input data.csv '$ARGS.named' | paddock compute""",
+    ),
+)
+@options.workspace
+@options.settings
+@click.option("--json", "as_json", is_flag=True, help="Print the whole outcome instead, on standard output.")
+def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Run a program that reads one text with read_input() and writes another with emit(), and can do nothing else.
+
+    Standard input has one JSON object: `source`, `input`, and `limits` with `wall_ms` (1000), `output_kb` (64),
+    `deterministic` (true: no clock, no chance), `partial` (false: what was emitted before an error is not told) and
+    `jit` (false: no just-in-time compilation; true needs `grants.jit`).
+    Standard output gets {"output": "..."}. An error is one line on standard error, {"code": "...", "message": "..."},
+    with the codes INVALID_INPUT, EVAL_ERROR, TIMEOUT and OUTPUT_LIMIT; the exit code is then 1.
+    """
+    logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
+    number = 0
+    try:
+        outcome, number = _outcome(workspace, flags)
+    except PaddockError as problem:
+        outcome, answer = None, refused(problem)
+    else:
+        answer = Envelope(code="CANCELLED", message="cancelled") if outcome is None else envelope(outcome)
+    if as_json and outcome is not None:
+        click.echo(render.as_json(outcome))
+    elif as_json:
+        print_json({"error": {"code": answer.code, "message": answer.message}})
+        click.echo(answer.stderr, err=True)
+    else:
+        for line, err in ((answer.stdout, False), (answer.stderr, True)):
+            if line:
+                click.echo(line, err=err)
+        for warning in answer.warnings:
+            warn(warning)
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
+
+
+def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
+    """Return what became of the request on standard input, and the signal that cut it short. Raises PaddockError."""
+    settings = load(workspace, flags=flags).settings
+    most = settings.limits.compute.frame_bytes
+    raw = sys.stdin.buffer.read(most + 1)
+    if len(raw) > most:
+        raise InvalidInput(f"invalid JSON: the request is larger than {most} bytes")
+    if holds_more(raw, values := settings.limits.compute.frame_values):
+        how = "send less, or raise `limits.compute.frame_values`"
+        raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
+    request = _asked(parse(raw)).request(actor=actor(), surface="cli", workspace=workspace)
+    return asyncio.run(carry_out(request, settings))
+
+
+def _asked(body: Json) -> Asked:
+    """Return what a request asks for; null stands for what was not given. Raises InvalidInput."""
+    wanted = schema(jit=True)
+    if _has_only_known(body, wanted):
+        with contextlib.suppress(InvalidInput):
+            return asked(body)
+    from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
+    from paddock.schema.check import Schema
+
+    try:
+        given = read_arguments(wanted, body)
+    except NamedTwiceError as problem:
+        raise InvalidInput(str(problem)) from None
+    check(given, Schema(wanted).problems(given))
+    return asked(given)
+
+
+def _has_only_known(value: Json, wanted: dict[str, Any]) -> bool:
+    if not isinstance(value, dict):
+        return True
+    known = wanted.get("properties", {})
+    members = cast("dict[str, Json]", value).items()
+    return all(name in known and _has_only_known(each, known[name]) for name, each in members)

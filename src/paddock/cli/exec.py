@@ -1,0 +1,326 @@
+"""`paddock exec`: one program in a language runtime, its output and its exit code passed through."""
+
+import asyncio
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from paddock.cli import completions, options, streams
+from paddock.cli.failure import Failure, interrupted, refused, without_thread
+from paddock.cli.folding import print_note
+from paddock.cli.help import examples
+from paddock.cli.interrupts import is_interrupt
+from paddock.cli.output_reply import print_response
+from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.session import actor
+from paddock.cli.stream_output import Passing
+from paddock.cli.table import print_json
+from paddock.cli.variables import utf8
+from paddock.files import below
+from paddock.model.base import Json
+from paddock.model.errors import FlagError, PaddockError
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import (
+    ACCESSES,
+    ARGUMENTS,
+    CODE_CHARS,
+    NETWORKS,
+    OUTPUT_MODES,
+    RUNTIMES,
+    STDIN_BYTES,
+    Access,
+    Network,
+    OutputMode,
+)
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.rendering.program_response import program_response, put_back
+from paddock.settings.loader import load
+from paddock.settings.merge import BUILT_IN
+from paddock.settings.schema import RuntimeSettings, Settings
+
+OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
+"""Exit codes that are not the program's, as env(1) and timeout(1) have them."""
+
+_REST = "paddock.exec.rest"
+_CODE_BYTES = 4 * CODE_CHARS
+"""UTF-8 needs no more; a file that never ends is read no further."""
+
+
+class _Program(click.Command):
+    """A command that takes what follows `--` as it is, dashes included."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = args.index("--") if "--" in args else len(args)
+        ctx.meta[_REST] = tuple(args[own + 1 :])
+        try:
+            return super().parse_args(ctx, args[:own])
+        except click.UsageError as problem:
+            if "unexpected extra argument" not in problem.message:
+                raise
+            told = f"{problem.message}; arguments of the program follow --."
+            raise click.UsageError(told, problem.ctx) from None
+
+
+@click.command(
+    "exec",
+    cls=_Program,
+    epilog=examples(
+        "paddock exec python -c 'print(6 * 7)'",
+        "paddock exec rust ./main.rs -- --size 10",
+        "git log | paddock exec perl ./count.pl --stdin",
+        "paddock exec node -- --version",
+        "paddock exec java ./Main.java --mode summary --query error --json",
+        "paddock exec java ./Main.java --json",
+    ),
+)
+@click.argument("runtime", shell_complete=completions.runtimes)
+@click.argument("file", required=False, metavar="[FILE|-]")
+@click.option("-c", "--code", help="The program itself.")
+@click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
+@click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
+@click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
+@options.timeout("Longest wall time, compile step included")
+@options.timeout_ms
+@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
+@click.option(
+    "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
+)
+@click.option(
+    "--max-lines",
+    type=click.IntRange(10, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Most lines of a summary.",
+)
+@click.option(
+    "--combined",
+    is_flag=True,
+    help="One stream in the order of writing. Output goes out like that where `2>&1` or a terminal joins both.",
+)
+@click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
+@click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
+@click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
+@options.workspace
+@options.settings
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    runtime: str,
+    file: str | None,
+    timeout: int | None,
+    timeout_ms: int | None,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+    **given: Json,
+) -> None:
+    """Run a program: CODE, a FILE, or with `-- ARGS` alone the runtime's own executable.
+
+    A FILE of the workspace runs where it is, with what it imports beside it; a compiler sees the one file alone.
+    What follows `--` are arguments. Output and exit code are the program's. Other exit codes: 124 it ran out of time,
+    125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
+    """
+    if runtime not in RUNTIMES:
+        from paddock.runtimes.recipe import no_runtime
+
+        raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
+    answered = given["mode"] is not None or bool(given["terms"])
+    given["combined"] = given["combined"] or not (answered or as_json or streams.apart())
+    try:
+        settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
+        request = ExecutionRequest(
+            actor=actor(),
+            surface="cli",
+            workspace=workspace,
+            work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
+            limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
+        )
+        context.exit(_execute(request, settings, answered=answered, as_json=as_json))
+    except ValidationError as problem:
+        raise click.UsageError(faults(problem)) from None
+    except PaddockError as error:
+        raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise refused(error, exit_code=OUR_FAULT) from error
+    except Exception as error:
+        if is_interrupt(error):
+            raise interrupted() from None
+        if isinstance(error, RuntimeError) and (failure := without_thread(error, exit_code=OUR_FAULT)):
+            raise failure from None
+        traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
+        told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
+        raise Failure(told, exit_code=OUR_FAULT) from error
+
+
+def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
+    if given["code"] is None and file is None and not args:
+        raise click.UsageError(
+            "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
+            "executable itself."
+        )
+    if len(args) > ARGUMENTS:
+        raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
+    fields = {"kind": "runtime", "runtime": runtime, "args": args}
+    return RuntimeRun.model_validate({**fields, **_wishes(file, **given)})
+
+
+def _wishes(
+    file: str | None,
+    *,
+    workspace: Path,
+    code: str | None,
+    with_stdin: bool,
+    access: Access | None,
+    network: Network | None,
+    mode: OutputMode | None,
+    terms: tuple[str, ...],
+    max_lines: int,
+    no_keep: bool,
+    combined: bool,
+    **plain: str | None,
+) -> dict[str, Json]:
+    """Return the fields of a program's request that options speak of."""
+    if code is not None and file is not None:
+        raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
+    if file == "-" and with_stdin:
+        raise click.UsageError("The program and --stdin cannot both come from standard input.")
+    return {
+        **plain,
+        **({"access": access} if access else {}),
+        "code": code if file is None else _source(file),
+        "file": "" if file in (None, "-") else below(workspace, Path(file)),
+        "stdin": _stdin() if with_stdin else None,
+        "network": network or "none",
+        "output": {
+            "mode": mode or ("intent" if terms else "minimal"),
+            "query_terms": terms,
+            "max_lines": max_lines,
+            "persist": not no_keep,
+            "combined": combined,
+        },
+    }
+
+
+def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
+    """Run the program, print what is to be seen of it, and return the exit code."""
+    assert isinstance(request.work, RuntimeRun)
+    passing = Passing(combined=request.work.output.combined)
+    take = None if as_json or answered else passing.take
+    outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
+    assert outcome is not None
+    cut_short = number if outcome.status is Status.CANCELLED else 0
+    try:
+        if passing.broken is not None:
+            raise passing.broken
+        lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
+        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome), lost)))
+        passing.end(more=bool(text))
+        if as_json or answered:
+            response = program_response(outcome, request.work)
+            (print_json if as_json else print_response)(response)
+        if text:
+            print_note(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if not (cut_short and passing.broken is None):  # after a hangup there is no terminal to tell
+            what = f"cannot write the output: {error.strerror}"
+            raise Failure(what, exit_code=OUR_FAULT) from None
+    return INTERRUPTED + cut_short if cut_short else exit_code(outcome)
+
+
+def _not_kept(outcome: Outcome) -> str:
+    """Return why output that was to be kept is not, for who has seen it pass and may look for it later, or ""."""
+    return outcome.program.not_kept if outcome.program else ""
+
+
+def _why(outcome: Outcome) -> str:
+    """Return why a program is not ok, unless its exit code and its own words say all of it."""
+    told = outcome.program is not None and outcome.program.exit_code is not None
+    if outcome.error is None or (outcome.status is Status.FAILED and told and not outcome.error.hint):
+        return ""
+    rule = outcome.decision.rule
+    said = outcome.error.hint
+    if rule.removeprefix("runtimes.") in RuntimeSettings.model_fields and "`" not in outcome.error.message:
+        said = f"{rule} in the settings says so; paddock policy show tells in which file"
+    return outcome.error.message + (f"\n  hint: {said}" if said else "")
+
+
+def exit_code(outcome: Outcome) -> int:
+    """Return the exit code that tells what became of a program."""
+    program = outcome.program
+    match outcome.status:
+        case Status.DENIED:
+            return DENIED
+        case Status.INVALID:
+            return 2
+        case Status.TIMEOUT:
+            return TIMED_OUT
+        case Status.UNAVAILABLE if outcome.error is not None and outcome.error.name == "Unavailable":
+            return NO_RUNTIME
+        case Status.UNAVAILABLE | Status.ERROR | Status.LOST:
+            return OUR_FAULT
+        case _ if program is not None and program.signal is not None:
+            return INTERRUPTED + program.signal
+        case _:
+            return (program and program.exit_code) or int(not outcome.ok)
+
+
+def own_settings(
+    workspace: Path, flags: dict[str, str], *, access: Access | None, network: Network | None
+) -> Settings:
+    """Return the settings with the grants that the person at the command line gives, where no file decides on them."""
+    merged = load(workspace, flags=flags)
+    asked = {"runtimes.access": access, "runtimes.network": network}
+    given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
+    return load(workspace, flags={**given, **flags}).settings if given else merged.settings
+
+
+def _source(file: str) -> str:
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(_CODE_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:  # it may be a pipe, for instance of `<(...)`
+                data = stream.read(_CODE_BYTES + 1)
+    except OSError as problem:
+        told = f"{file}: cannot read this program: {problem.strerror}"
+        raise click.BadParameter(told, param_hint="FILE") from None
+    try:
+        text = utf8(file, data) if len(data) <= _CODE_BYTES else ""
+    except Failure as problem:
+        raise click.BadParameter(problem.message, param_hint="FILE") from None
+    if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
+        told = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
+        raise click.BadParameter(told, param_hint="FILE")
+    return text
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(STDIN_BYTES + 1)
+    if len(data) > STDIN_BYTES:
+        raise click.UsageError(
+            f"A program gets at most {STDIN_BYTES} bytes of standard input, and this is more; put them into a file of "
+            "the workspace, which it can read."
+        )
+    return data
+
+
+def faults(problem: ValidationError) -> str:
+    """Return what is wrong with a request, without what was given."""
+    lines: list[str] = []
+    for error in problem.errors(include_input=False, include_url=False):
+        place = ".".join(str(part) for part in error["loc"] if part not in ("work", "runtime", "output"))
+        text = error["msg"].removeprefix("Value error, ")
+        lines.append(f"{place}: {text}" if place else text)
+    return "\n".join(lines)

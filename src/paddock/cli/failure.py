@@ -1,0 +1,70 @@
+"""The exception for whatever keeps a command from being done."""
+
+import errno
+import os
+import signal
+import sys
+from typing import IO, Any
+
+import click
+
+from paddock.cli import INTERRUPTED
+from paddock.cli.folding import fold
+from paddock.cli.interrupts import end_at_next
+from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
+from paddock.rendering.terminal import escape
+
+PRINTED = "paddock.printed"
+"""In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
+
+_NO_PLACE = "No usable temporary directory"
+"""What `tempfile` says where nothing can be written to, or all is full."""
+
+
+class Failure(click.ClickException):
+    """A command cannot be done; the message is printed to standard error as it is."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        # click declares it for classes and reads it from instances.
+        self.exit_code = exit_code  # pyright: ignore[reportAttributeAccessIssue]
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message; texts of strangers may stand in it."""
+        click.echo(fold(escape(self.message), file or sys.stderr), file=file, err=True)
+
+
+def refused(error: OSError, *, exit_code: int = 1) -> Failure:
+    """Return the failure of what the system refused, wherever that was."""
+    if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
+        return Failure("the current directory was removed; go to another one", exit_code=exit_code)
+    if str(error.strerror).startswith(_NO_PLACE):
+        return Failure(
+            f"{error.strerror}; set TMPDIR to a directory that can be written to", exit_code=exit_code
+        )
+    what = error.filename or "input or output failed"
+    told = (
+        NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
+    )
+    return Failure(told, exit_code=exit_code)
+
+
+def interrupted() -> Failure:
+    """Return the failure of a command that Ctrl-C ends. The next one ends the process, whatever it is at."""
+    end_at_next(signal.SIGINT)
+    return Failure("Interrupted", exit_code=INTERRUPTED)
+
+
+def _is_somewhere() -> bool:
+    """Tell whether there is a current directory, at which relative names begin."""
+    try:
+        os.getcwd()  # raises where the directory was removed
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def without_thread(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
+    """Return the failure of a thread that could not be started, None for any other error."""
+    why = explained(str(error))
+    return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None

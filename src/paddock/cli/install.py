@@ -1,0 +1,446 @@
+"""`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
+
+import os
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from paddock.cli import options
+from paddock.cli.clients.entry import (
+    Command,
+    build_docker_command,
+    build_entry,
+    build_native_command,
+    find_kept,
+    find_switch,
+    find_workspace,
+    is_absolute_elsewhere,
+    keep_options,
+    read_command,
+    update_command,
+)
+from paddock.cli.clients.files import Draft, check_drafts, read_draft, write_drafts
+from paddock.cli.clients.presence import is_installed
+from paddock.cli.clients.servers import draft_move, list_shared
+from paddock.cli.clients.table import CLIENTS, Client, Scope
+from paddock.cli.failure import Failure
+from paddock.cli.folding import print_note
+from paddock.cli.help import examples
+from paddock.cli.table import print_json, print_table, warn
+from paddock.model.errors import ConfigurationError
+from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
+
+NAME = "paddock"
+ANY = "mcp-json"
+"""Stands for every client that the table does not have."""
+_HELP_COLUMNS = 70
+"""Width of the list of clients on the help page."""
+
+
+class _Wish(NamedTuple):
+    """What a command line asks for."""
+
+    client: str
+    scope: Scope
+    workspace: Path
+    """The workspace on this machine; for a container, the current directory."""
+    served: str
+    """The workspace that the entry names."""
+    name: str
+    docker: str
+    replace: bool
+
+    @property
+    def about(self) -> Client:
+        return CLIENTS[self.client]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return (*self.about.key, self.name)
+
+    def command(self) -> Command:
+        """Return the command that the entry starts."""
+        if self.docker:
+            return build_docker_command(self.docker, self.served)
+        return build_native_command(self.workspace)
+
+    def write_command(self, *options: str) -> str:
+        """Return a command line for the same client and workspace."""
+        elsewhere = [] if self.workspace == Path.cwd() else ["--workspace", self.served]
+        return shlex.join(["paddock", "install", self.client, *elsewhere, *options])
+
+
+def _check_name(_context: click.Context, parameter: click.Parameter, name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise click.BadParameter("use letters, digits, `_` and `-`", param=parameter)
+    return name
+
+
+def _check_image(_context: click.Context, parameter: click.Parameter, image: str | None) -> str:
+    """Return the name of an image, empty for none; the words after it are Paddock's, and those before it Docker's."""
+    if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
+        raise click.BadParameter(f"{image!r} is not the name of an image, such as paddock:1", param=parameter)
+    return image or ""
+
+
+class _ClientName(click.Choice[str]):
+    """The name of a client; a mistake is told with the nearest name."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in self.choices:
+            return value
+        near = get_close_matches(value[:100].lower(), self.choices, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise click.UsageError(
+            f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
+            f"`paddock install {ANY}` prints the entry for any other.",
+            ctx,
+        )
+
+
+@click.command(
+    "install",
+    epilog=examples(
+        "paddock install claude-code",
+        "paddock install cursor --dry-run",
+        "paddock install codex --scope user --workspace ~/project",
+        "paddock install vscode --remove",
+        "paddock install --list",
+        "paddock install mcp-json --docker paddock --workspace /home/ada/project",
+    ),
+)
+@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False, metavar="CLIENT")
+@click.option(
+    "--scope",
+    type=click.Choice(["project", "user"]),
+    help="Write the client's file for the project, the default where it has one, or the user's file.",
+)
+@click.option(
+    "--workspace",
+    "-w",
+    "workspace",
+    default=".",
+    metavar="DIRECTORY",
+    help="Directory to serve; the current one by default.",
+)
+@click.option("--name", default=NAME, callback=_check_name, help="Name of the entry.")
+@click.option(
+    "--docker",
+    metavar="IMAGE",
+    callback=_check_image,
+    help="Start Paddock in a container of this image, as on macOS and Windows.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Change or remove an entry, too, that serves another workspace or is another server's.",
+)
+@click.option("--remove", is_flag=True, help="Take Paddock out again.")
+@click.option(
+    "--move-servers",
+    is_flag=True,
+    help=f"Move the servers of {SHARED_SERVERS_FILE} to {OWN_SERVERS_FILE}, so that programs alone reach them.",
+)
+@click.option(
+    "--dry-run", "--print", "dry_run", is_flag=True, help="Show what would change, and change nothing."
+)
+@click.option(
+    "--list", "show_list", is_flag=True, help="List the clients, which are installed and which have Paddock."
+)
+@options.as_json
+def command(
+    client: str | None,
+    scope: Scope | None,
+    workspace: str,
+    name: str,
+    docker: str,
+    *,
+    replace: bool,
+    remove: bool,
+    move_servers: bool,
+    dry_run: bool,
+    show_list: bool,
+    as_json: bool,
+) -> None:
+    """Enter Paddock into the configuration of an MCP client, as a server for one workspace.
+
+    Shows the difference, keeps the file that was there as FILE.backup (later ones as FILE.backup.2 and so on), and
+    changes nothing when nothing is to be changed. Comments and formatting of the file stay. An entry that is there
+    keeps `env`, its other keys, and further options of `serve mcp`. An entry of another server stays as it is.
+    `mcp-json` prints the configuration for any other client.
+
+    {clients}
+    """
+    folder = _find_folder(workspace, docker)
+    if show_list:
+        _print_clients(folder, name, as_json=as_json)
+        return
+    if client is None:
+        raise click.UsageError("Missing argument 'CLIENT'. `paddock install --list` lists them.")
+    _check_together(client, scope, replace=replace, remove=remove, move_servers=move_servers)
+    served = workspace if docker and is_absolute_elsewhere(workspace) else str(folder)
+    if client == ANY:
+        built = build_docker_command(docker, served) if docker else build_native_command(folder)
+        _print_entry({name: build_entry("plain", built)})
+        return
+    scopes = CLIENTS[client].scopes
+    if scope is not None and scope not in scopes:
+        raise click.UsageError(f"{CLIENTS[client].title} has no file for a project; leave --scope out.")
+    wish = _Wish(client, scope or scopes[0], folder, served, name, docker, replace)
+    main = _draft(wish, remove=remove)
+    move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
+    _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
+
+
+def _check_together(
+    client: str, scope: Scope | None, *, replace: bool, remove: bool, move_servers: bool
+) -> None:
+    """Raise UsageError for options that would be passed over."""
+    given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
+    surplus = next((option for option, value in given.items() if value), "")
+    if client == ANY and surplus:
+        raise click.UsageError(f"{ANY} prints an entry and changes no file; leave {surplus} out.")
+    if remove and move_servers:
+        raise click.UsageError(
+            "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
+        )
+
+
+def _list_clients() -> str:
+    """Return the names of the clients for the help page, which would break them at their hyphens."""
+    names = ", ".join((*CLIENTS, ANY))
+    lines = textwrap.wrap(names, _HELP_COLUMNS, break_on_hyphens=False)
+    return "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in lines)])
+
+
+assert command.help is not None
+command.help = command.help.replace("{clients}", _list_clients())
+
+
+def _find_folder(workspace: str, docker: str) -> Path:
+    """Return the workspace on this machine. A container's is named as the machine of its client names it."""
+    if docker and is_absolute_elsewhere(workspace) and not Path(workspace).is_dir():
+        return Path().absolute()
+    context = click.get_current_context()
+    parameter = next(each for each in context.command.params if each.name == "workspace")
+    return options.directory.convert(workspace, parameter, context)
+
+
+def _draft(wish: _Wish, *, remove: bool) -> Draft:
+    """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
+    inside = wish.workspace if wish.scope == "project" else None
+    draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
+    there: object = draft.entries(wish.about.key).get(wish.name)
+    command = read_command(there)
+    wanted = wish.command()
+    updated = wanted if command is None else update_command(command, wanted)
+    if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
+        raise Failure(f"{draft.file}: {conflict}")
+    if remove or (there is not None and command is None):  # of something else nothing stays
+        draft.edit(wish.path, None)
+    if not remove:
+        if updated is None and command is not None:
+            updated = keep_options(command, wanted)
+        draft.edit(wish.path, build_entry(wish.about.shape, updated or wanted))
+        if updated is not None and (kept := find_kept(updated, wanted)):
+            warn(f"{draft.file}: `{wish.name}` keeps what was added to its command: {shlex.join(kept)}")
+        if switch := find_switch(draft.entries(wish.about.key)[wish.name]):
+            warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
+    return draft
+
+
+def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remove: bool) -> str:
+    """Return why an entry is changed or removed with --replace alone, and what else to do; empty where it is not."""
+    if there is None:
+        return ""
+    command = read_command(there)
+    if command is None:
+        instead = "remove" if remove else "replace"
+        return (
+            f"`{wish.name}` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
+            f"If Paddock {'has' if remove else 'shall have'} another name there, give it with --name; to {instead} "
+            "this one, run the command again with --replace."
+        )
+    serves = find_workspace(there)
+    if wish.scope == "user" and serves and not _is_same_place(serves, wish.served):
+        if remove:
+            return (
+                f"`{wish.name}` serves {serves}. Nothing was changed.\n"
+                "To remove it all the same, run the command again with --replace."
+            )
+        return (
+            f"`{wish.name}` serves {serves}. Nothing was changed.\n"
+            f"To serve {wish.served} instead, run the command again with --replace; to have both, give this one a "
+            "name with --name."
+        )
+    if updated is None and not remove:
+        return (
+            f"`{wish.name}` starts Paddock in another way, by {command.launcher[0]}. Nothing was changed.\n"
+            f"To start it by {wish.command().launcher[0]}, as a new entry does, run the command again with --replace; "
+            "to have both, give this one a name with --name."
+        )
+    return ""
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    try:
+        return one == other or os.path.realpath(one) == os.path.realpath(other)
+    except ValueError:  # what is in a file need not be a path
+        return False
+
+
+class _Move(NamedTuple):
+    """Servers that move to the file that Paddock alone reads."""
+
+    names: Sequence[str] = ()
+    to: Draft | None = None
+    out_of: Draft | None = None
+
+
+def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Move:
+    """Return what moves servers out of a file that the client loads itself; ask a person at a terminal."""
+    if not (asked or wish.about.loads_mcp_json):
+        return _Move()
+    from paddock.settings.loader import load
+
+    elsewhere = load(wish.workspace).settings.servers.config
+    if elsewhere is not None:
+        if asked:
+            raise Failure(
+                f"servers.config names {elsewhere}, so Paddock does not read {SHARED_SERVERS_FILE} here."
+            )
+        return _Move()
+    file = wish.workspace / SHARED_SERVERS_FILE
+    shared = read_draft(file, wish.workspace).join(main)
+    names = list_shared(shared)
+    if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
+        return _Move()
+    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).join(main, shared)
+    if own is shared:
+        raise Failure(
+            f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
+            "from one to the other. Nothing was changed; replace the link by a file of its own first."
+        )
+    moved, kept = draft_move(names, shared, own)
+    for name in kept:
+        warn(f"{name} stays in {file}: {own.file} has another server of that name")
+    return _Move(moved, own, shared)
+
+
+def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
+    warn(
+        f"{wish.about.title} starts the servers of {file} itself, so its agent calls them past Paddock as well: "
+        f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
+    )
+    at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
+
+
+def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
+    """Write the drafts, unless it is a rehearsal, and print what became of them."""
+    # The new file of the servers first: an interruption leaves them in both, and in none never.
+    drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
+    backups = _rehearse(drafts) if dry_run else write_drafts(drafts)
+    difference = "\n".join(text for draft in drafts if (text := draft.difference()))
+    if as_json:
+        facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
+        backup = None if main.backup is None else str(main.backup)
+        print_json({**facts, "difference": difference, "backup": backup, "moved": list(move.names)})
+        return
+    click.echo(difference or f"{main.file}: nothing to change")
+    for backup in backups:
+        click.echo(f"what was there before: {backup}", err=True)
+    added = [line for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++ ")]
+    if wish.scope == "project" and not dry_run and any(wish.served in line for line in added):
+        print_note(
+            f"{main.file} names paths of this machine: whoever works on the project elsewhere runs "
+            f"`paddock install {wish.client}` there"
+        )
+    _point_to_other_scope(wish, main)
+
+
+def _rehearse(drafts: Sequence[Draft]) -> list[Path]:
+    """Warn of what would keep the drafts from being written."""
+    try:
+        check_drafts(drafts)
+    except ConfigurationError as error:
+        warn(str(error))
+    return []
+
+
+def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
+    """Say where else the client has an entry of that name: it decides which of the two counts."""
+    for scope in wish.about.scopes:
+        if scope == wish.scope:
+            continue
+        try:
+            draft = read_draft(wish.about.locate(scope, wish.workspace), None)
+            there = draft.entries(wish.about.key).get(wish.name)
+        except ConfigurationError:
+            return
+        if there is not None and draft.file != main.file:
+            print_note(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}")
+
+
+def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:
+    """Return what an entry of the same name in another scope is, and what to do."""
+    if read_command(there) is None:
+        return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
+    serves = find_workspace(there)
+    replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
+    remove = wish.write_command("--scope", scope, "--remove", *replace)
+    return f"{f', serving {serves}' if serves else ''}; to take it out: {remove}"
+
+
+def _print_entry(entries: Mapping[str, Any]) -> None:
+    import json
+
+    click.echo(json.dumps({"mcpServers": entries}, indent=2, ensure_ascii=False))
+
+
+def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
+    """Print every client: whether it is there, its files, and which workspace Paddock serves it."""
+    rows: list[dict[str, Any]] = []
+    for client, about in CLIENTS.items():
+        files = {scope: about.locate(scope, workspace) for scope in about.scopes}
+        served = {scope: _find_served(about, file, name) for scope, file in files.items()}
+        rows.append(
+            {
+                "client": client,
+                "title": about.title,
+                "installed": is_installed(about),
+                "files": {scope: str(file) for scope, file in files.items()},
+                "serves": {scope: where for scope, where in served.items() if where is not None},
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("client", "installed", "default file", "Paddock"),
+        [
+            (
+                row["client"],
+                "yes" if row["installed"] else "",
+                next(iter(row["files"].values())),
+                ", ".join(f"{scope}: {where or 'yes'}" for scope, where in row["serves"].items()),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _find_served(about: Client, file: Path, name: str) -> str | None:
+    """Return the workspace that an entry serves; None where there is no entry, or no file that can be read."""
+    try:
+        there = read_draft(file, None).entries(about.key).get(name)
+    except ConfigurationError:
+        return None
+    return None if read_command(there) is None else find_workspace(there)

@@ -1,0 +1,89 @@
+"""Signals where nothing waits for them: Ctrl-C, those that come twice, and those that were ignored.
+
+What waits for signals is in `signals`.
+"""
+
+import _thread
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from paddock import forced_exit
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+SAME_S = 0.5
+"""Seconds in which a signal counts as the one before it. timeout(1) sends each to its child and to the group of both,
+and what a terminal sends to all comes again from programs that pass it on, such as npm."""
+
+
+def lose_none() -> None:
+    """Have a Ctrl-C end the process that comes while nobody can be told, as in a callback of pydantic's or a `__del__`.
+
+    Python would print it and go on.
+    """
+    told = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            _end_by(signal.SIGINT)
+        told(unraisable)
+
+    sys.unraisablehook = hook
+
+
+def hear_of_children() -> None:
+    """Undo that the ends of children are ignored, as some starters leave it: nobody would know how ours ended."""
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def is_interrupt(error: Exception) -> bool:
+    """Tell whether it was Ctrl-C, of which pydantic makes an error of its own while it makes a validator."""
+    return type(error).__name__ == "SchemaError" and KeyboardInterrupt.__name__ in str(error)
+
+
+def end_at_next(number: int) -> None:
+    """Have the next signal of this number end the process, which one before it is about to end in order."""
+    heard = time.monotonic()
+
+    def again(_number: int, _frame: "FrameType | None") -> None:
+        if time.monotonic() - heard >= SAME_S:
+            _end_by(number)
+
+    signal.signal(number, again)
+
+
+def _end_by(number: int) -> None:
+    """End the process by a signal, after what must come before; another signal, half a second later, does not wait."""
+    if not forced_exit.has_acts():
+        _kill(number)
+        return
+    heard, done = time.monotonic(), False
+
+    def act() -> None:
+        nonlocal done
+        try:
+            forced_exit.do_all()
+        finally:
+            done = True
+            os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
+
+    def again(_number: int, _frame: "FrameType | None") -> None:
+        if done or time.monotonic() - heard >= SAME_S:
+            _kill(number)
+
+    signal.signal(number, again)
+    try:
+        # The interrupted code may hold the locks that are needed; `threading` itself takes some.
+        _thread.start_new_thread(act, ())
+    except RuntimeError:  # there may be no more threads
+        _kill(number)
+
+
+def _kill(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

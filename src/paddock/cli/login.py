@@ -1,0 +1,167 @@
+"""`paddock servers login|logout`: logins at upstream servers that want one."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.cli import options, vault
+from paddock.cli.failure import Failure
+from paddock.cli.folding import print_note
+from paddock.cli.help import examples
+from paddock.cli.session import session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, warn
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
+    from paddock.hub.auth.code_flow import Visit
+    from paddock.hub.auth.tokens import Login
+    from paddock.hub.config import HttpServer
+    from paddock.model.base import Json
+    from paddock.settings.schema import Settings
+
+
+@click.command(
+    "login",
+    epilog=examples(
+        "paddock servers login github",
+        'paddock servers login github --scope "repo:write"',
+        "paddock servers login github --no-browser --wait-ms 600000",
+        "pass show reports | paddock servers login reports --json",
+    ),
+)
+@click.argument("server")
+@click.option(
+    "--scope", default="", help="Ask for these scopes, too; an error names them when a call needs them."
+)
+@click.option(
+    "--browser/--no-browser", default=True, help="Open the address in a browser, on a terminal only."
+)
+@click.option(
+    "--wait-ms", type=click.IntRange(1000, 3_600_000), default=300_000, show_default=True, metavar="N"
+)
+@options.workspace
+@options.settings
+@options.as_json
+def login(
+    server: str,
+    *,
+    scope: str,
+    browser: bool,
+    wait_ms: int,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Log in to a server that wants it: shows an address to open, waits for the answer, and keeps the tokens.
+
+    They go into a part of the vault that no script can read, for this server in this servers file alone, and are
+    renewed by themselves. A machine (`grant` is `client_credentials`) opens no address; its secret is asked for.
+    """
+    settings = load(workspace, flags=flags).settings
+    made = heeding_signals(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
+    issuer = str(made.metadata.get("issuer", ""))
+    if as_json:
+        facts: dict[str, Json] = {"server": server, "issuer": issuer, "scope": made.scope}
+        print_json({**facts, "renewable": bool(made.refresh_token)})
+    else:
+        click.echo(f"logged in to {server} at {issuer}")
+
+
+@click.command(
+    "logout", epilog=examples("paddock servers logout github", "paddock servers logout github --json")
+)
+@click.argument("server")
+@options.workspace
+@options.settings
+@options.as_json
+def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Remove the login at a server, here and at its authorization server; the exit code is 1 when there was none."""
+    deleted = heeding_signals(_log_out(load(workspace, flags=flags).settings, workspace, server))
+    if as_json:
+        print_json({"server": server, "deleted": deleted})
+    if not deleted:
+        raise Failure(f"there is no login at {server}; paddock servers list shows where there is one")
+
+
+async def _log_in(
+    settings: "Settings", workspace: Path, name: str, scope: str, wait_ms: int, *, browser: bool
+) -> "Login":
+    from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
+    from paddock.hub.auth.code_flow import keep, log_in, log_in_machine  # takes most of a second
+
+    if scope and not is_scope(scope):
+        raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
+    async with session(settings, workspace) as opened:
+        server = _known(opened.servers, name)
+        keeper = opened.servers.logins.keeper(server)
+        if server.oauth.grant != MACHINE_GRANT:
+            return await log_in(server, keeper, _Shown(browser=browser).visit, scope=scope, wait_ms=wait_ms)
+        if server.oauth.client_secret or server.oauth.private_key:
+            return await log_in_machine(server, server.oauth.client_secret)
+        secret = vault.ask(f"Secret of the client {server.oauth.client_id}")
+        made = await log_in_machine(server, secret)
+        await keep(keeper, made)
+        return made
+
+
+async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
+    async with session(settings, workspace) as opened:
+        keeper = opened.servers.logins.keeper(_known(opened.servers, name))
+        made = keeper.read()
+        async with keeper.held():
+            deleted = keeper.delete()
+        if made is not None:
+            from paddock.hub.auth.code_flow import log_out  # takes most of a second
+            from paddock.hub.auth.tokens import LoginFailed
+
+            try:
+                await log_out(made)
+            except LoginFailed as error:
+                warn(f"the login is removed here, and may still count at its authorization server: {error}")
+        return deleted
+
+
+def _known(servers: "Servers", name: str) -> "HttpServer":
+    from paddock.hub.config import HttpServer
+
+    for text in servers.config.warnings:
+        warn(text)
+    server = servers.config.servers.get(name)
+    if server is None:
+        raise Failure(f"there is no server {name}; paddock servers list shows the servers")
+    if not isinstance(server, HttpServer):
+        raise Failure(
+            f"{name} is a process of this machine; it takes its credentials from `env` of its entry"
+        )
+    if server.has_credentials:
+        raise Failure(
+            f"{name} has its credentials in its entry; remove `Authorization` from `headers`, or the name from `url`, "
+            "to log in"
+        )
+    return server
+
+
+class _Shown:
+    """Shows a person where to log in."""
+
+    def __init__(self, *, browser: bool) -> None:
+        self._browser = browser
+
+    async def visit(self, visit: "Visit") -> None:
+        """Print the address, and open it where a person sits before a terminal."""
+        if visit.before:
+            warn(
+                f"the server now names another authorization server, {visit.issuer}, than at the last login, "
+                f"{visit.before}; log in only if you know why"
+            )
+        text = f"Log in at {visit.issuer} by opening this address:\n\n  {visit.url}\n"
+        print_note(text)
+        if self._browser and sys.stderr.isatty() and sys.stdin.isatty():
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, visit.url)

@@ -1,0 +1,116 @@
+"""Options that several commands share, each defined once."""
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paddock.audit.moment import parse_moment
+from paddock.settings.units import DURATIONS, MAX, read_duration_ms
+
+NEWEST = 50
+"""How many entries a list shows that grows with use."""
+
+
+class _Directory(click.Path):
+    """A directory that is there, by its real name."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:  # noqa: ANN401 - click's signature
+        try:
+            return super().convert(value, param, ctx)
+        except FileNotFoundError:  # of the current directory, which relative names begin at
+            self.fail("the current directory was removed; go to another one", param, ctx)
+
+
+directory = _Directory(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+workspace = click.option(
+    "--workspace",
+    "-w",
+    type=directory,
+    default=Path(),
+    help="Directory the request belongs to; the current one by default.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a mapping: split at the first `=`, the last one wins."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param=parameter)
+        pairs[key] = value
+    return pairs
+
+
+def pairs(*names: str, help: str) -> Callable[[Any], Any]:
+    """Return a repeatable option whose values are KEY=VALUE."""
+    return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
+
+
+def _duration(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        milliseconds = read_duration_ms(text) if text.strip()[-1:].isalpha() else float(text) * 1000
+    except ValueError:
+        milliseconds = 0
+    if not 0 < milliseconds <= MAX:
+        raise click.BadParameter(f"must be a number of seconds above 0, or {DURATIONS}", param=parameter)
+    return max(1, round(milliseconds))
+
+
+def timeout(help: str) -> Callable[[Any], Any]:
+    """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
+    return click.option(
+        "--timeout", metavar="DURATION", callback=_duration, help=f"{help}, e.g. 2.5 or 500ms."
+    )
+
+
+timeout_ms = click.option("--timeout-ms", type=click.IntRange(1), hidden=True)
+"""The older spelling of `--timeout`, in milliseconds."""
+
+
+def choose_timeout_ms(timeout: int | None, timeout_ms: int | None) -> int | None:
+    """Return the wall time that `--timeout` or its older spelling gives. Raises UsageError for both."""
+    if timeout is not None and timeout_ms is not None:
+        raise click.UsageError("The timeout is given twice: with --timeout and with --timeout-ms.")
+    return timeout if timeout_ms is None else timeout_ms
+
+
+def _moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param=parameter) from None
+
+
+since = click.option(
+    "--since", metavar="AGE|DATE", callback=_moment, help="Earliest moment: an age such as 24h, or a date."
+)
+
+
+limit = click.option(
+    "-n", "--limit", type=click.IntRange(1), help=f"How many, the newest; {NEWEST} without --all."
+)
+
+
+def count(limit: int | None, *, everything: bool) -> int | None:
+    """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
+    return limit or (None if everything else NEWEST)
+
+
+def report_hidden(shown: int, hidden: int) -> None:
+    """Print to standard error how many older entries a list does not show."""
+    if hidden:
+        click.echo(f"{hidden} older not shown; --limit {shown + hidden} shows them", err=True)
+
+
+settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")

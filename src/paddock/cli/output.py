@@ -1,0 +1,236 @@
+"""`paddock output`: what programs printed, as it was stored."""
+
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from paddock.app.stored_output import open_artifacts
+from paddock.cli import completions, options
+from paddock.cli.help import Group, examples
+from paddock.cli.output_reply import print_excerpts
+from paddock.cli.stream_output import Screen
+from paddock.cli.streams import why_broken
+from paddock.cli.table import print_json, print_table, warn
+from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
+from paddock.output.artifacts import Artifacts, Found
+from paddock.output.query import Reading, query
+from paddock.rendering.terminal import encodable
+from paddock.sandbox.io import decoded
+from paddock.settings.loader import load
+
+_EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
+
+_stream = click.option(
+    "--stream",
+    type=click.Choice(("stdout", "stderr", "both")),
+    default="both",
+    show_default=True,
+    help="Which of the two.",
+)
+
+
+@click.group(
+    "output",
+    cls=Group,
+    epilog=examples(
+        "paddock output list",
+        f"paddock output query {_EXAMPLE} --term error",
+        f"paddock output show {_EXAMPLE}",
+    ),
+)
+def command() -> None:
+    """Search, show and delete stored output of programs."""
+
+
+def _range(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,9})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise click.BadParameter(f"{text!r} is not FIRST-LAST, for instance 10-20", param=parameter)
+    return int(found[1]), int(found[2])
+
+
+@command.command(
+    "query",
+    epilog=examples(
+        f"paddock output query {_EXAMPLE} --term error --term warning --context 5",
+        f"paddock output query {_EXAMPLE} --lines 100-120 --stream stderr",
+        f"paddock output query {_EXAMPLE} --term error --after 240 --json",
+    ),
+)
+@click.argument("handle", shell_complete=completions.handles)
+@click.option(
+    "-t", "--term", "--query", "terms", multiple=True, help="Text to look for, in either case; up to 10."
+)
+@click.option("--lines", metavar="FIRST-LAST", callback=_range, help="Lines to read, at most 1000 at a time.")
+@_stream
+@click.option("--after", type=click.IntRange(0), help="Go on after this line (of stdout, or of --stream).")
+@click.option(
+    "--context", type=click.IntRange(0, 20), default=3, show_default=True, help="Lines around a match."
+)
+@click.option(
+    "--max", "most", type=click.IntRange(1, 100), default=10, show_default=True, help="Most excerpts."
+)
+@options.workspace
+@options.settings
+@options.as_json
+def query_(
+    handle: str,
+    *,
+    terms: tuple[str, ...],
+    lines: tuple[int, int] | None,
+    stream: Literal["stdout", "stderr", "both"],
+    after: int | None,
+    context: int,
+    most: int,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Print the parts of stored output that hold a term, or lines by their numbers."""
+    if not (terms or lines or after is not None):
+        raise click.UsageError("give --term, --lines or --after: what shall be looked for?")
+    if lines and (terms or after is not None):
+        raise click.UsageError("--lines goes with neither --term nor --after")
+    if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):
+        raise click.UsageError("up to 10 terms of 1 to 1000 characters can be looked for")
+    if any(encodable(term) != term for term in terms):
+        raise click.UsageError("a term is no UTF-8 text; output is searched as that")
+    first: Stream = "stdout" if stream == "both" else stream
+    asked = OutputQuery(
+        artifact_handle=handle,
+        query_terms=terms,
+        max_excerpts=most,
+        context_lines=context,
+        stream=stream,
+        cursor=None if after is None else Cursor(stream=first, after_line=after),
+        line_range=LineRange(stream=first, start_line=lines[0], end_line=lines[1]) if lines else None,
+    )
+    found = query(_artifacts(workspace, flags), asked, workspace)
+    if as_json:
+        print_json(found.to_wire())
+    else:
+        _print_found(found)
+
+
+@command.command(
+    "show",
+    epilog=examples(
+        f"paddock output show {_EXAMPLE}",
+        f"paddock output show {_EXAMPLE} --stream stdout > result.txt",
+        f"paddock output show {_EXAMPLE} --json",
+    ),
+)
+@click.argument("handle", shell_complete=completions.handles)
+@_stream
+@options.workspace
+@options.settings
+@options.as_json
+def show(
+    handle: str,
+    stream: Literal["stdout", "stderr", "both"],
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print stored output whole, each stream to its own; with --json what is known about it instead."""
+    reading = Reading(_artifacts(workspace, flags), handle, workspace)
+    if as_json:
+        print_json(_facts(reading.found))
+        return
+    empty = True
+    for name in STREAMS if stream == "both" else (stream,):
+        target = sys.stdout if name == "stdout" else sys.stderr
+        screen = Screen(target) if target.isatty() else None
+        take = decoded(screen.show) if screen else target.buffer.write
+        for piece in reading.pieces(name):
+            empty = empty and not piece
+            take(piece)
+        if screen:
+            screen.end()
+        target.flush()
+        if (error := why_broken(target)) is not None:
+            raise error
+    if (
+        empty and sys.stderr.isatty()
+    ):  # elsewhere standard error gets what the program wrote there, and nothing else
+        click.echo("this output is empty" if stream == "both" else f"there is nothing on {stream}", err=True)
+
+
+@command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))
+@click.option("--all", "everything", is_flag=True, help="Of every workspace, and all of it without --limit.")
+@options.limit
+@options.workspace
+@options.settings
+@options.as_json
+def list_(
+    workspace: Path, flags: dict[str, str], *, everything: bool, limit: int | None, as_json: bool
+) -> None:
+    """List stored output of this workspace, the newest at the end."""
+    count = options.count(limit, everything=everything)
+    readable = _artifacts(workspace, flags).readable(None if everything else workspace)
+    found = list(islice(readable, count))[::-1]
+    options.report_hidden(len(found), sum(1 for _ in readable))
+    if as_json:
+        print_json([_facts(each) for each in found])
+    else:
+        print_table(
+            ("created", "handle", "runtime", "status", "bytes", "expires"),
+            [_row(each) for each in found],
+            empty=f"no output is stored{'' if everything else ' for this workspace'}; "
+            "`paddock exec` and `paddock run` store it",
+        )
+
+
+@command.command("gc", epilog=examples("paddock output gc", "paddock output gc --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Delete stored output that has expired, of every workspace."""
+    swept = _artifacts(workspace, flags).sweep()
+    if as_json:
+        print_json({"deleted": swept.deleted, "errors": swept.errors})
+    else:
+        click.echo(f"deleted: {swept.deleted}")
+        if swept.errors:
+            warn(f"could not be judged or deleted: {swept.errors}")
+
+
+def _artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
+    return open_artifacts(load(workspace, flags=flags).settings)
+
+
+def _print_found(found: OutputFound) -> None:
+    """Print excerpts, with what cannot be seen from them on standard error."""
+    print_excerpts(found.to_wire()["excerpts"])
+    if found.match_status == "noMatchFallback":
+        click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)
+    if found.match_status == "lineRange" and not found.excerpts:
+        searched = " and ".join(found.searched_streams)
+        has = f"{searched} has {found.total_lines}" if searched else "there was no output on this stream"
+        click.echo(f"no such lines: {has}", err=True)
+    if (more := found.next_cursor) is not None:
+        stream = " --stream stderr" if more.stream == "stderr" else ""
+        click.echo(f"there is more: --after {more.after_line}{stream}", err=True)
+
+
+def _facts(found: Found) -> dict[str, object]:
+    handle = {"artifactHandle": str(found.handle)}
+    manifest = found.manifest.model_dump(mode="json", by_alias=True) if found.manifest else None
+    return {**handle, "manifest": manifest}
+
+
+def _row(found: Found) -> tuple[str, ...]:
+    created = found.handle.created.isoformat(timespec="seconds")
+    if (manifest := found.manifest) is None:
+        return (created, str(found.handle), "?", "?", "?", "?")
+    size = manifest.stdout_bytes + manifest.stderr_bytes
+    expires = manifest.expires_at.isoformat(timespec="seconds")
+    return (created, str(found.handle), manifest.runtime, manifest.status, str(size), expires)

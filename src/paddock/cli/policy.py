@@ -1,0 +1,227 @@
+"""`paddock policy`: what is allowed, and why; nothing is run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from paddock.cli import options
+from paddock.cli.exec import DENIED, faults, own_settings
+from paddock.cli.help import Group, examples
+from paddock.cli.session import actor
+from paddock.cli.table import print_json, print_lines, print_table
+from paddock.model.base import Json
+from paddock.model.limits import LimitOverrides
+from paddock.model.outcome import Decision
+from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
+from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
+from paddock.policy.decision import decide, meant
+from paddock.policy.programs import stages
+from paddock.settings.keys import leaves
+from paddock.settings.loader import load
+from paddock.settings.merge import RULES
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
+
+_GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
+"""Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
+_NO_RULE = "default"
+"""What decided where nothing did (`paddock.policy.decision`)."""
+_OWN_FLAGS = "no setting decides on it, so the flags of your own command do"
+_ASKS = 3
+"""Exit code for a request that a person would be asked about."""
+
+
+@click.group(
+    "policy",
+    cls=Group,
+    epilog=examples(
+        "paddock policy show",
+        "paddock policy check python --network full",
+        "paddock policy explain node --executable bun",
+        "paddock policy check github/delete_repository",
+    ),
+)
+def command() -> None:
+    """Show what policy allows, and how it decides. Nothing is run."""
+
+
+@command.command("show", epilog=examples("paddock policy show", "paddock policy show --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show the grants in force, where each comes from, and the rules."""
+    merged = load(workspace, flags=flags)
+    dumped = merged.settings.model_dump(mode="json")
+    keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
+    values = {key: _at(dumped, key) for key in keys}
+    rules = merged.settings.policy.rule
+    if as_json:
+        grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
+        print_json({"grants": grants, "rules": [rule.model_dump(exclude_none=True) for rule in rules]})
+        return
+    rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
+    rows += [(RULES, _spelled(rule), rule.origin) for rule in rules]
+    print_table(("grant or rule", "value", "source"), rows)
+
+
+def _request_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that describe a request."""
+    for option in reversed(
+        (
+            click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
+            click.option("--executable", metavar="NAME", help="What the program is run with."),
+            click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
+            options.timeout("Wall time that is asked for"),
+            options.timeout_ms,
+            click.option(
+                "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
+            ),
+            click.option("--network", type=click.Choice(NETWORKS), default="none", show_default=True),
+            options.workspace,
+            options.settings,
+            options.as_json,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(
+    "check",
+    epilog=examples(
+        "paddock policy check python --access workspace-write", "paddock policy check git/git_log"
+    ),
+)
+@_request_options
+@click.pass_context
+def check(
+    context: click.Context, *, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json
+) -> None:
+    """Say whether a request would be allowed.
+
+    The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
+    """
+    settings = load(workspace, flags=flags).settings
+    request = meant(_request(workspace, **asked), settings)
+    decision = decide(request, settings, _executables)
+    if as_json:
+        print_json(_verdict(decision))
+    else:
+        verdict, further = _told(decision), ()
+        if granted := _exec_grants(request, decision, flags):
+            verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
+        print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
+    context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
+
+
+@command.command(
+    "explain",
+    epilog=examples("paddock policy explain rust", "paddock policy explain node --executable bun --json"),
+)
+@_request_options
+def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
+    """Show the rules that a request meets, in their order, and what each says.
+
+    The first objection decides; where there is none, a person may have to be asked.
+    """
+    settings = load(workspace, flags=flags).settings
+    request = meant(_request(workspace, **asked), settings)
+    decision = decide(request, settings, _executables)
+    steps = _steps(request, settings)
+    if as_json:
+        print_json({**_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]})
+        return
+    rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
+    if decision.asks:
+        rows.append(("a person", "is asked", "; ".join(decision.asks)))
+    why = "no rule and no grant of the settings says otherwise" if decision.rule == _NO_RULE else ""
+    print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, why)])
+
+
+def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
+    """Return what is asked about a request until somebody objects."""
+    found: list[tuple[str, list[str]]] = []
+    if isinstance(request.work, RuntimeRun):
+        for asks, objections in stages(request.work, request.limits, settings, _executables):
+            found.append((asks, [reason for _, reason in objections]))
+            if objections:
+                return found
+    decision = decide(request, settings, _executables)
+    objects = not decision.allowed and not decision.asks
+    found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
+    return found
+
+
+def _request(
+    workspace: Path,
+    *,
+    target: str,
+    executable: str | None,
+    cwd: str,
+    timeout: int | None,
+    timeout_ms: int | None,
+    access: str | None,
+    network: str,
+) -> ExecutionRequest:
+    server, _, tool = target.rpartition("/")  # names of servers may hold slashes, those of tools should not
+    if server and tool:
+        work = ServerCall(server=server, tool=tool)
+    elif target in RUNTIMES:
+        fields = {"executable": executable, "cwd": cwd, "network": network}
+        fields |= {"access": access} if access else {}
+        try:
+            work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
+        except ValidationError as problem:
+            raise click.UsageError(faults(problem)) from None
+    else:
+        raise click.BadParameter(
+            f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
+        )
+    limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
+    try:
+        return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+    except ValidationError as problem:
+        raise click.UsageError(faults(problem)) from None
+
+
+def _told(decision: Decision) -> str:
+    return "ask" if decision.asks else "allowed" if decision.allowed else "denied"
+
+
+def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> str:
+    """Return the command with which a person gets what was denied, and what it gets; "" where it is denied, too."""
+    work = request.work
+    if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
+        return ""
+    own = own_settings(request.workspace, flags, access=work.access, network=work.network)
+    granted = decide(request, own, _executables)
+    if not (granted.allowed or granted.asks):
+        return ""
+    command = f"paddock exec --access {work.access} --network {work.network}"
+    return f"for a person's own `{command}`: {_told(granted)}"
+
+
+def _executables(runtime: Runtime) -> Executables:
+    from paddock.runtimes.recipe import executables  # the help page needs no recipes
+
+    return executables(runtime)
+
+
+def _verdict(decision: Decision) -> dict[str, Json]:
+    shown = {"allowed", "reasons", "asks", "rule", "audit_hash", "program"}
+    return decision.model_dump(mode="json", include=shown)
+
+
+def _spelled(rule: Rule) -> str:
+    fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
+    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+
+
+def _at(tree: Json, key: str) -> Json:
+    for name in key.split("."):
+        tree = tree[name]
+    return tree

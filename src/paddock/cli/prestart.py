@@ -1,0 +1,57 @@
+"""A head start for programs at the command line: what they need comes up while the rest of Paddock is imported."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock.javascript.launch import Launcher
+from paddock.model.errors import EngineError, ScriptNotFound
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from paddock.app.approvals import Asker
+    from paddock.app.session import Session
+    from paddock.settings.schema import Settings
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command line that `arguments` begin, a command for programs of guests.
+
+    A zygote, and a reader for a program that was not read before, are started first; they end with the command.
+    """
+    launcher = Launcher()
+
+    def opener(
+        settings: "Settings", workspace: "Path", asker: "Asker"
+    ) -> "AbstractAsyncContextManager[Session]":
+        from paddock.app.session import open_session
+
+        return open_session(settings, workspace, launcher=launcher, asker=asker)
+
+    try:
+        with suppress(EngineError, OSError):  # the session will try again, and say why it cannot
+            launcher.begin_zygote("guest-jit" if "--jit" in arguments else "guest")
+            if arguments[0] == "run" and not _was_read(arguments[1:]):
+                launcher.begin_reader()
+        from paddock.cli.root import command  # this is what takes its time
+
+        command(prog_name="paddock", obj=opener)
+    finally:
+        launcher.close()
+
+
+def _was_read(arguments: Sequence[str]) -> bool:
+    """Guess whether a program was read before; a wrong guess costs time and nothing else."""
+    from paddock import saved_scripts
+    from paddock.javascript import parse_cache  # while the zygote starts
+
+    program = next((word for word in arguments if not word.startswith("-")), "-")
+    try:
+        if not saved_scripts.find(program, Path()).is_file():  # what comes out of a pipe can be read once
+            return False
+        script = saved_scripts.read(program, Path())
+    except (ScriptNotFound, OSError):
+        return False
+    return parse_cache.Answers(parse_cache.directory()).has(script.source, script.language)

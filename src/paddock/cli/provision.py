@@ -1,0 +1,122 @@
+"""`paddock servers enable|disable|refresh`: which servers are used, and which could be had."""
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from paddock.cli import options
+from paddock.cli.help import examples
+from paddock.cli.session import session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, warn
+from paddock.model.base import count
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from paddock.catalog.provisioning import Change
+    from paddock.model.base import Json
+    from paddock.settings.schema import Settings
+
+
+@click.command(
+    "enable",
+    epilog=examples(
+        "paddock servers enable @modelcontextprotocol/server-memory",
+        "paddock servers enable @modelcontextprotocol/server-memory --as memory",
+        "paddock servers enable memory",
+    ),
+)
+@click.argument("name")
+@click.option("--as", "own_name", default="", help="Name of the server here; else the last part of NAME.")
+@click.option("--yes", is_flag=True, help="Do not ask before the servers file is changed.")
+@options.workspace
+@options.settings
+@options.as_json
+def enable(
+    name: str, own_name: str, workspace: Path, flags: dict[str, str], *, yes: bool, as_json: bool
+) -> None:
+    """Enter a trusted server of the registry's list into the servers file, or use a disabled one again.
+
+    Prints the command and the variables that the server gets and, at a terminal, asks before the file is changed.
+    NAME may say where the server comes from: npm:NAME, pypi:NAME or remote:NAME. Nothing is installed or started:
+    that happens at the first call. The file that was there is kept.
+    """
+    settings = load(workspace, flags=flags).settings
+    ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
+    _tell(change, "enabled", as_json=as_json)
+
+
+@click.command(
+    "disable", epilog=examples("paddock servers disable memory", "paddock servers disable memory --json")
+)
+@click.argument("name")
+@options.workspace
+@options.settings
+@options.as_json
+def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Keep a server of the servers file from being used; `enable` brings it back."""
+    settings = load(workspace, flags=flags).settings
+    change = heeding_signals(_disable(settings, workspace, name))
+    _tell(change, "disabled", as_json=as_json)
+
+
+@click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
+    offered = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
+    if as_json:
+        print_json({"offers": offered})
+    else:
+        click.echo(f"{count(offered, 'server')} can be had")
+
+
+async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
+    async with session(settings, workspace) as opened:
+        provisioning = opened.servers.provisioning
+        for text in provisioning.trust_problems():
+            warn(text)
+        click.echo(_describe(name, provisioning.entry(name)), err=True)
+        approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
+        return provisioning.enable(name, own_name=own_name, approved=approved)
+
+
+def _describe(name: str, entry: "Mapping[str, Json]") -> str:
+    """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
+    words, variables = entry.get("args"), entry.get("env")
+    arguments = cast("list[Json]", words) if isinstance(words, list) else []
+    names = ", ".join(sorted(cast("dict[str, Json]", variables))) if isinstance(variables, dict) else ""
+    command = shlex.join(str(word) for word in (entry.get("command"), *arguments) if word is not None)
+    reaches = f"command: {command}" if command else f"address: {entry.get('url')}"
+    return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
+
+
+async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change":
+    async with session(settings, workspace) as opened:
+        return opened.servers.provisioning.disable(name, approved=True)
+
+
+async def _refresh(settings: "Settings", workspace: Path) -> int:
+    async with session(settings, workspace) as opened:
+        return await opened.servers.refresh()
+
+
+def _tell(change: "Change", done: str, *, as_json: bool) -> None:
+    backup = None if change.backup is None else str(change.backup)
+    if as_json:
+        print_json(
+            {"name": change.name, "file": str(change.file), "entry": dict(change.entry), "backup": backup}
+        )
+        return
+    click.echo(f"{change.name} is {done} in {change.file}")
+    if backup is not None:
+        click.echo(f"what was there before: {backup}", err=True)

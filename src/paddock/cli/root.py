@@ -1,0 +1,158 @@
+"""The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import takewhile
+from typing import Any
+
+import click
+
+from paddock._version import __version__
+from paddock.cli import UNREAD
+from paddock.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
+from paddock.cli.folding import fold
+from paddock.cli.help import Group, examples
+from paddock.cli.interrupts import is_interrupt
+from paddock.cli.repairs import recorded_repairs
+from paddock.cli.streams import unwritten
+from paddock.model.errors import FlagError, PaddockError
+from paddock.rendering.terminal import escape
+
+_ROOM = "paddock.cli"
+_AS_JSON = "paddock.as_json"
+"""In a context's `meta`: whether the command line asks for JSON, before it is known to make sense."""
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("run", "Run a script."),
+    "exec": ("exec", "Run a program in one of the language runtimes."),
+    "compute": ("compute", "Compute one text from another: JSON in, JSON out."),
+    "script": ("scripts", "List, create and show scripts."),
+    "sequence": ("sequence", "List, show and run sequences of steps."),
+    "temporal": ("temporal", "List, fire and serve schedules of sequences."),
+    "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
+    "serve": ("serve", "Serve agents: MCP over standard streams or HTTP."),
+    "approve": ("approve", "List what waits for a person, or answer one question."),
+    "output": ("output", "Search, show and delete stored output of programs."),
+    "vault": ("vault", "Keep secrets for scripts."),
+    "webhook": ("webhook", "List, register, test and delete webhooks."),
+    "tool": ("tool", "List, show, create, check and run script tools."),
+    "install": ("install", "Enter Paddock into the configuration of an MCP client."),
+    "audit": ("audit", "Read and verify the record of what was done."),
+    "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
+    "policy": ("policy", "Show what policy allows, and how it decides."),
+    "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
+    "config": ("config", "Show the settings in force and where each comes from."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+"""Module and short help of every command, in the order of the help page."""
+
+
+class _Lazy(Group):
+    """A group that imports a command's module only to run it, and reports Paddock's exceptions as errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's signature
+        """Run a command line; what the system refuses ends it with its reason, at whatever point."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            failure = _unwritable(unwritten()) or refused(error)
+        except SystemExit as end:
+            failure = _unwritable(unwritten())
+            if failure is None or end.code:
+                raise
+        failure.show()
+        sys.exit(failure.exit_code)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
+        """Return the context of a command line; what is printed for that, such as help, may find no reader."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            unwritten()
+            raise click.exceptions.Exit(UNREAD) from None
+        except KeyboardInterrupt:
+            raise interrupted() from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_AS_JSON] = "--json" in takewhile(lambda word: word != "--", args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            with recorded_repairs():
+                return self._carry_out(ctx)
+        except click.ClickException as error:
+            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
+                from paddock.cli.table import print_json
+
+                try:
+                    print_json({"error": {"message": error.format_message()}})
+                except OSError:
+                    unwritten()  # standard error and the exit code tell it, too
+            raise _fold_error(error) from None
+
+    def _carry_out(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except PaddockError as error:
+            raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
+        except (KeyboardInterrupt, click.Abort) as error:
+            at_prompt = isinstance(error.__context__, EOFError)
+            raise (Failure("nothing was typed; nothing was done") if at_prompt else interrupted()) from None
+        except BrokenPipeError:
+            unwritten()  # nobody reads any more
+            ctx.exit(UNREAD)
+        except Exception as error:
+            if (failure := _known(error)) is None:
+                raise
+            raise failure from None
+
+
+def _fold_error(error: click.ClickException) -> click.ClickException:
+    """Return a mistake in a command line with its lines broken for a terminal, any other exception as it is."""
+    if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
+        return error
+    text = fold(f"Error: {escape(error.format_message())}", sys.stderr).removeprefix("Error: ")
+    return click.UsageError(text, ctx=error.ctx)
+
+
+def _known(error: Exception) -> Failure | None:
+    """Return the failure that is behind an exception of others, None where it is a fault of ours, or click's."""
+    if isinstance(error, OSError):
+        return _unwritable(unwritten()) or refused(error)
+    if isinstance(error, RuntimeError):
+        return without_thread(error)
+    return interrupted() if is_interrupt(error) else None
+
+
+def _unwritable(error: OSError | None) -> Failure | None:
+    """Return the failure of output that could not be written."""
+    return None if error is None else Failure(f"cannot write the output: {error.strerror}")
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "paddock run hello --var NAME=world",
+        "echo 'return 6 * 7' | paddock run -",
+        "paddock exec python -c 'print(6 * 7)'",
+        "paddock servers tools github",
+    ),
+)
+@click.version_option(__version__, prog_name="paddock", message="%(prog)s %(version)s")
+def command() -> None:
+    """Run unreviewed code, with exactly the powers your policy grants."""

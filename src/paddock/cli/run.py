@@ -1,0 +1,108 @@
+"""`paddock run`: one script, its output on standard output, its error on standard error."""
+
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from paddock.cli import options
+from paddock.cli.failure import Failure
+from paddock.cli.help import examples
+from paddock.cli.run_request import execute
+from paddock.cli.session import actor
+from paddock.cli.variables import read_input, read_variables
+from paddock.model.errors import ScriptNotFound
+from paddock.model.limits import LimitOverrides
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.saved_scripts import Script, listed, read, text, whole
+from paddock.settings.loader import load
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = dict.fromkeys(name for name, _ in listed(Path()) if name.startswith(incomplete))
+    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
+@click.command(
+    "run",
+    epilog=examples(
+        "paddock run hello --var NAME=world",
+        "paddock run ./audit.ts --workspace ~/project --timeout 10",
+        "git log --format=%s | jq -R . | jq -s . | paddock run summarise --input -",
+        "paddock run - --json < program.js",
+    ),
+)
+@click.argument("program", metavar="NAME|PATH|-", shell_complete=_names)
+@options.pairs("--var", "variables", help="A variable of the script; repeat it for more.")
+@click.option(
+    "--vars-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Variables from a .json, .toml or .env file; --var wins over it.",
+)
+@click.option("--input", "input_text", metavar="JSON|@FILE|-", help="JSON value the script reads as `input`.")
+@options.timeout("Longest wall time")
+@click.option(
+    "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
+)
+@options.workspace
+@options.settings
+@options.as_json
+def command(
+    program: str,
+    variables: dict[str, str],
+    vars_file: Path | None,
+    input_text: str | None,
+    timeout: int | None,
+    *,
+    jit: bool,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Run a script by name, by path, or from standard input.
+
+    A name is looked for in .paddock/scripts and .mentu/scripts of the workspace, then of the home directory,
+    as .ts, .js and .mjs. Console lines and the result go to standard output, an error to standard error. The
+    exit code is 0 when the script ran to its end, 1 when it did not, 2 when the command line makes no sense.
+    """
+    if program == "-" and input_text == "-":
+        raise click.UsageError("The script and --input cannot both come from standard input.")
+    script = _read(program, workspace)
+    if jit:
+        flags = {"grants.jit": "true", **flags}
+    settings = load(workspace, flags=flags).settings
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        jit=jit,
+        limits=LimitOverrides(timeout_ms=timeout),
+        work=_guest_run(
+            script,
+            {**(read_variables(vars_file) if vars_file else {}), **variables},
+            None if input_text is None else read_input(input_text, settings.limits.script, "script"),
+        ),
+    )
+    execute(request, settings, as_json=as_json)
+
+
+def _read(program: str, workspace: Path) -> Script:
+    try:
+        if program == "-":
+            return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
+        return read(program, workspace)
+    except ScriptNotFound as problem:
+        raise Failure(str(problem)) from None
+
+
+def _guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
+    return GuestRun(
+        source=script.source,
+        name=script.name,
+        language=script.language,
+        profile="script",
+        input=value,
+        vars=variables,
+        raw_results=script.raw_results,
+    )

@@ -1,0 +1,124 @@
+"""Send one request to the gate and print what becomes of it, interrupts included."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Never
+
+import click
+
+from paddock.cli.failure import Failure
+from paddock.cli.folding import fold
+from paddock.cli.session import session
+from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.table import warn
+from paddock.cli.terminal import Terminal
+from paddock.model.base import Json
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.rendering import render
+from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.javascript.job import OnConsole
+    from paddock.output.recorder import OnOutput
+
+INTERRUPTED = 128
+"""A command ended by a signal exits with this and the signal's number, as under a shell."""
+
+
+def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
+    """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
+    terminal = Terminal()
+    printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
+    carried = carry_out(request, settings, on_console=printer.line, stop=asyncio.Event(), terminal=terminal)
+    outcome, number = asyncio.run(carried)
+    assert outcome is not None
+    printer.finish(outcome)
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not outcome.ok))
+
+
+async def carry_out(
+    request: ExecutionRequest,
+    settings: Settings,
+    *,
+    on_console: "OnConsole | None" = None,
+    on_output: "OnOutput | None" = None,
+    stop: asyncio.Event | None = None,
+    terminal: Terminal | None = None,
+) -> tuple[Outcome | None, int]:
+    """Return what became of a request and which signal cut it short, if any.
+
+    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is
+    None when the cancelled gate gave none.
+    """
+    with cancelled_by_signals(stop) as received:
+        try:
+            async with session(settings, request.workspace, terminal) as opened:
+                outcome = await opened.gate.execute(
+                    request, on_console=on_console, on_output=on_output, stop=stop
+                )
+            for text in opened.warnings:
+                warn(text)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+def value_of(outcome: Outcome | None, number: int) -> Json:
+    """Return the value of a request that ended well. Raises `Failure`, with exit code 1 or that of the signal."""
+    if outcome is None:
+        raise Failure("Cancelled", exit_code=INTERRUPTED + number)
+    if not outcome.ok:
+        raise Failure(render.error_text(outcome))
+    return outcome.value
+
+
+class _Printer:
+    """Print console lines as they come on a terminal, else all at the end; then the result or the error.
+
+    A pipe gets exactly what the script wrote. A terminal gets no control characters but colours, and nothing below a
+    question that it shows.
+    """
+
+    def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
+        """Without a console, as a single call of a tool, lines are warnings of Paddock."""
+        self._terminal = terminal
+        self._has_console = has_console
+        self._quiet = quiet
+        self._live = sys.stdout.isatty() and not quiet
+        self._lines: list[ConsoleLine] = []
+        self._printed = 0
+
+    def line(self, line: ConsoleLine) -> None:
+        """Take a console line of the running script."""
+        self._lines.append(line)
+        if self._live and not self._terminal.asking:
+            self._print(self._lines)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Print the rest of an outcome."""
+        if self._quiet:
+            click.echo(render.as_json(outcome))
+        else:
+            if self._has_console:
+                self._print(outcome.console)
+            else:
+                for line in outcome.console:
+                    warn(line.text)
+            if outcome.ok and outcome.has_value:
+                _print(render.value_text(outcome.value))
+            for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
+                _print(fold(told, sys.stderr), err=True)
+
+    def _print(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
+        if not self._quiet and (rest := lines[self._printed :]):
+            _print("\n".join(map(render.console_text, rest)))
+            self._printed = len(lines)
+
+
+def _print(text: str, *, err: bool = False) -> None:
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences as they are

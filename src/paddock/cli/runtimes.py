@@ -1,0 +1,250 @@
+"""`paddock runtimes`: which languages this machine can run, how to get the others, how to start faster."""
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from paddock.cli import completions, options
+from paddock.cli.failure import Failure
+from paddock.cli.help import Group, examples
+from paddock.cli.session import actor, session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, print_table
+from paddock.model.limits import LimitOverrides
+from paddock.model.process import ProcessGrants
+from paddock.model.program import RUNTIMES
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.policy import programs
+from paddock.runtimes import directories
+from paddock.runtimes.install import NotInstallableError, commands
+from paddock.runtimes.inventory import Found, survey
+from paddock.runtimes.recipe import GREETING, executables, recipes
+from paddock.runtimes.steps import hello
+from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.runtimes.toolchain_cache import Toolchains
+from paddock.runtimes.warm import warm as make_warm
+from paddock.sandbox import spec
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+    from paddock.model.program import Runtime
+    from paddock.sandbox.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One runtime as it is shown."""
+
+    runtime: str
+    title: str
+    state: str
+    """`found`, `missing`; with --check `works` or `fails` instead of `found`."""
+    executable: str = ""
+    version: str = ""
+    ms: int | None = None
+    """Milliseconds of its greeting, compile step included."""
+    note: str = ""
+    reason: str = ""
+    """Why it is missing or fails."""
+    remedy: str = ""
+
+
+@click.group(
+    "runtimes",
+    cls=Group,
+    invoke_without_command=True,
+    epilog=examples(
+        "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
+    ),
+)
+@click.option("--check", is_flag=True, help="Run a program in each of them, confined as any other.")
+@options.workspace
+@options.settings
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context, workspace: Path, flags: dict[str, str], *, check: bool, as_json: bool
+) -> None:
+    """List the languages that this machine can run, and say how to get the others.
+
+    With --check it exits with 1 when one that is there does not work.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows = heeding_signals(_look(load(workspace, flags=flags).settings, workspace, check=check))
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")
+        print_table(columns, [_cells(row) for row in rows])
+    if any(row.state == "fails" for row in rows):
+        sys.exit(1)
+
+
+def _names(_context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+
+    for name in names:
+        if name not in recipes():
+            known = ", ".join(recipes())
+            raise click.BadParameter(f"there is no runtime {name}; there are {known}", param=parameter)
+    return names
+
+
+@command.command(
+    "install", epilog=examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes")
+)
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    callback=_names,
+    metavar="RUNTIME...",
+    shell_complete=completions.runtimes,
+)
+@click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
+@options.as_json
+def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Print the commands that install runtimes with this machine's package managers, or run them.
+
+    What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
+    """
+    target = directories.installed(spec.user(ProcessGrants(), None, "landlock"))
+    wanted: dict[tuple[str, ...], None] = {}
+    impossible: list[str] = []
+    for name in names:
+        try:
+            wanted |= dict.fromkeys(commands(recipes()[name], target))
+        except NotInstallableError as error:
+            impossible.append(str(error))
+    if as_json:
+        print_json(list(wanted))
+    for words in wanted:
+        if not as_json:
+            click.echo(shlex.join(words))
+        if yes:
+            try:
+                subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise Failure(f"{words[0]} did not do it: {error}") from None
+    if impossible:
+        raise Failure("\n".join(impossible))
+
+
+@command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
+@click.argument(
+    "names", nargs=-1, callback=_names, metavar="[RUNTIME]...", shell_complete=completions.runtimes
+)
+@options.workspace
+@options.settings
+@options.as_json
+def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
+    made = heeding_signals(_warm(load(workspace, flags=flags).settings, workspace, names))
+    if as_json:
+        print_json(made)
+    else:
+        print_table(("runtime", "warm start"), list(made.items()))
+
+
+async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
+
+    made: dict[str, str] = {}
+    async with session(settings, workspace) as opened:
+        sandbox = await opened.processes.sandbox()
+    toolchains = Toolchains(os.environ, settings.runtimes)
+    for job in usual_jobs(settings, workspace):
+        name = job.work.runtime
+        if names and name not in names:
+            continue
+        found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+        if isinstance(found, Toolchain):
+            user = sandbox.user(job.first_grants)
+            ready = make_warm(found, directories.warm(user))
+            if ready is not None:
+                made[name] = str(ready)
+        elif name in names:
+            raise Failure(f"{found.recipe.title}: {found.reason}; {found.remedy}")
+    return made
+
+
+def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramJob]:
+    """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
+    jobs: list[ProgramJob] = []
+    for name in RUNTIMES:
+        work = programs.meant(RuntimeRun(runtime=name, code=" "), settings)
+        terms, _, _ = programs.judge(work, LimitOverrides(), settings, executables)
+        jobs.append(ProgramJob(work, terms, workspace, workspace.resolve()))
+    return jobs
+
+
+async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
+
+    async with session(settings, workspace) as opened:
+        sandbox = await opened.processes.sandbox()
+        jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
+        rows: list[_Row] = []
+        for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
+            row = await _greet(opened, workspace, each) if check and isinstance(each, Found) else _row(each)
+            told = [
+                each.told
+                for each in toolchains.passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
+            ]
+            told.append(await _without_workspace(sandbox, toolchains, job, row))
+            rows.append(replace(row, note="; ".join(filter(None, (row.note, *told)))))
+    return rows
+
+
+async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramJob, row: _Row) -> str:
+    """Return what runs a program that may not read the workspace, "" for the executable of the row."""
+    grants = job.terms.grants.model_copy(update={"access": "none"})
+    job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
+    found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+    if isinstance(found, Missing):
+        return f"with --access none: {found.reason}" if row.executable else ""
+    executable = found.places["executable"]
+    return "" if executable == row.executable else f"with --access none: {executable}"
+
+
+def _row(each: Found | Missing) -> _Row:
+
+    if isinstance(each, Missing):
+        recipe = each.recipe
+        return _Row(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
+    toolchain = each.toolchain
+    return _Row(
+        toolchain.recipe.name,
+        toolchain.recipe.title,
+        "found",
+        executable=toolchain.places["executable"],
+        version=each.version,
+        note=toolchain.way.note,
+    )
+
+
+async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
+    """Run the greeting of a runtime through the gate, as any program."""
+    name = cast("Runtime", each.toolchain.recipe.name)
+    work = RuntimeRun(runtime=name, code=hello(each.toolchain))
+    request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    outcome = await opened.gate.execute(request)
+    row, end = _row(each), outcome.program
+    said = end.stdout.head.strip() if end else ""
+    if outcome.ok and said == GREETING:
+        return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
+    if outcome.error is None:
+        return replace(row, state="fails", reason=f"it said {said!r}")
+    return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
+
+
+def _cells(row: _Row) -> tuple[str, ...]:
+    last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
+    return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

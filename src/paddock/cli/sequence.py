@@ -1,0 +1,154 @@
+"""`paddock sequence`: named lists of steps (docs/sequences.md)."""
+
+import asyncio
+from pathlib import Path
+from typing import Never
+
+import click
+
+from paddock.cli import options
+from paddock.cli.help import Group, examples
+from paddock.cli.run_request import INTERRUPTED, value_of
+from paddock.cli.session import actor, session
+from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.table import print_json, print_table, print_text, warn
+from paddock.model.base import count
+from paddock.model.outcome import ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.rendering.render import console_text, value_text
+from paddock.rendering.terminal import encodable, escape
+from paddock.sequences.engine import SKIPPED, StepRecord, listing
+from paddock.sequences.sequence import Sequence, find, read
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+
+@click.group(
+    "sequence",
+    cls=Group,
+    epilog=examples(
+        "paddock sequence list",
+        "paddock sequence show nightly",
+        "paddock sequence run nightly --var REGION=eu",
+    ),
+)
+def command() -> None:
+    """List, show and run sequences of steps."""
+
+
+@command.command("list", epilog=examples("paddock sequence list", "paddock sequence list --json"))
+@options.workspace
+@options.as_json
+def list_(workspace: Path, *, as_json: bool) -> None:
+    """List the sequences of the workspace and of the home directory."""
+    found = list(listing(workspace))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["name"], each.get("description", ""), each.get("problem", "")) for each in found]
+    print_table(
+        ("sequence", "description", "problem"),
+        rows,
+        empty="there are no sequences here; write one into .paddock/sequences/NAME.toml",
+    )
+
+
+@command.command("show", epilog=examples("paddock sequence show nightly --json"))
+@click.argument("name")
+@options.workspace
+@options.as_json
+def show(name: str, workspace: Path, *, as_json: bool) -> None:
+    """Show the variables and the steps of a sequence."""
+    path = find(name, workspace, "sequences")
+    found = read(path, Sequence)
+    if as_json:
+        told = found.model_dump(exclude_unset=True)
+        print_json({"name": name, "path": str(path.absolute()), **told})
+        return
+    rows = [("variable", variable, "required") for variable in found.required]
+    rows += [("variable", variable, value) for variable, value in found.vars.items()]
+    rows += [(step.kind, step.name, str(getattr(step, step.kind))) for step in found.step]
+    print_table(("", "name", ""), rows)
+
+
+@command.command(
+    "run",
+    epilog=examples(
+        "paddock sequence run nightly --var REGION=eu", "paddock sequence run nightly --json | jq .steps"
+    ),
+)
+@click.argument("name")
+@options.pairs("--var", "variables", help="A variable of the sequence; repeat it for more.")
+@options.workspace
+@options.settings
+@options.as_json
+def run(
+    name: str, variables: dict[str, str], *, workspace: Path, flags: dict[str, str], as_json: bool
+) -> Never:
+    """Run a sequence, each step under policy and on the record.
+
+    What becomes of each step goes to standard error as it ends, the last value to standard output; with
+    --json the whole answer instead. The exit code is 0 when no failing step has stopped the sequence, else 1.
+    """
+    settings = load(workspace, flags=flags).settings
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
+    )
+    finish(*asyncio.run(carry_out(request, settings)), as_json=as_json)
+
+
+async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
+    """Return what became of a sequence and which signal cut it short, if any; its steps are told as they end."""
+    with cancelled_by_signals() as received:
+        try:
+            async with session(settings, request.workspace) as opened:
+                opened.flowing.flows.on_step = tell
+                opened.flowing.flows.on_console = _line
+                outcome = await opened.gate.execute(request)
+            for text in opened.warnings:
+                warn(text)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            outcome = None
+    return outcome, received[0] if received else 0
+
+
+def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
+    """Print the answer of a sequence, or why there is none, and exit."""
+    answer = value_of(outcome, number)
+    if as_json:
+        print_json(answer)
+    elif answer["ok"] and (
+        ended := [step for step in answer["steps"] if {"value", "omitted_bytes"} & step.keys()]
+    ):
+        if "value" in ended[-1]:
+            print_text(value_text(ended[-1]["value"]))
+        else:
+            _print(f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_where(ended[-1])}")
+    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
+
+
+def tell(record: StepRecord) -> None:
+    """Print what became of a step to standard error."""
+    took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
+    why = f": {record['error']['message']}" if "error" in record else ""
+    _print(f"{record['name']}: {record['status']}{took}{why}{_where(record)}")
+
+
+def _where(record: StepRecord) -> str:
+    """Return where a value is that was too large."""
+    if "artifact" in record:
+        return f"; read it with: paddock output show {record['artifact']}"
+    return f"; {record['not_kept']}" if "not_kept" in record else ""
+
+
+def _line(line: ConsoleLine) -> None:
+    _print(console_text(line))
+
+
+def _print(text: str) -> None:
+    click.echo(encodable(escape(text)), err=True)

@@ -1,0 +1,142 @@
+"""`paddock serve`: Paddock for other programs."""
+
+import asyncio
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.cli import options, stay
+from paddock.cli.help import Group, examples
+from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.table import warn
+from paddock.model.errors import EngineError
+from paddock.settings.loader import TOKEN_VARIABLE, load
+
+if TYPE_CHECKING:
+    from paddock.javascript.launch import Launcher
+    from paddock.mcp_server.http.endpoint import Door
+    from paddock.mcp_server.service import Names, SettingsOf
+    from paddock.settings.schema import Settings
+
+LEVELS = ("error", "warning", "info", "debug")
+
+
+@click.group(
+    "serve", cls=Group, epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+)
+def command() -> None:
+    """Serve agents and other programs."""
+
+
+@command.command(
+    "mcp",
+    epilog=examples(
+        "paddock serve mcp",
+        "paddock serve mcp --workspace ~/project",
+        "paddock serve mcp --http 127.0.0.1:8700 --token-file ~/.config/paddock/token",
+    ),
+)
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    help="Serve streamable HTTP there instead; a port alone is loopback.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Bearer token of HTTP; a new file is written. Else {TOKEN_VARIABLE}, else a token made up and printed.",
+)
+@click.option(
+    "--allowed-host",
+    "hosts",
+    metavar="NAME[:PORT]",
+    multiple=True,
+    help="Further host name of HTTP requests, for instance that of a proxy.",
+)
+@click.option(
+    "--names",
+    type=click.Choice(["native", "seed"]),
+    default="native",
+    help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="What is logged to standard error; else the setting log.level.",
+)
+@options.workspace
+@options.settings
+def mcp(
+    address: str | None,
+    token_file: Path | None,
+    hosts: tuple[str, ...],
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    names: "Names",
+    log_level: str | None,
+) -> None:
+    """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
+    from paddock.telemetry import logs
+
+    def settings_of(place: Path) -> "Settings":
+        return load(place, flags=flags).settings
+
+    settings = settings_of(workspace)
+    logs.begin(settings.log, log_level or settings.log.level)
+    if address is None and (token_file or hosts):
+        raise click.UsageError("--token-file and --allowed-host go with --http.")
+    door = None if address is None else _door(address, token_file, hosts)
+    from paddock.javascript.launch import Launcher
+
+    launcher = Launcher()
+    try:
+        with suppress(EngineError):  # the first program will try again, and is told why it cannot run
+            launcher.begin_zygote("guest")
+            launcher.begin_reader()  # they come up while the protocol's library is imported
+        asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
+    finally:
+        launcher.close()
+
+
+def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Door":
+    from paddock.mcp_server.http.endpoint import checked_token, open_door, read_token
+
+    made_up = token_file is None and TOKEN_VARIABLE not in os.environ
+    if token_file is not None:
+        token = read_token(token_file)
+    else:
+        token = checked_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
+    door = open_door(address, token, hosts)
+    if made_up:
+        click.echo(f"token: {token}", err=True)
+    click.echo(f"listening on {door.url}", err=True)
+    return door
+
+
+async def _serve(
+    settings: "Settings",
+    settings_of: "SettingsOf",
+    workspace: Path,
+    names: "Names",
+    *,
+    launcher: "Launcher",
+    door: "Door | None",
+) -> None:
+    from paddock.app.session import open_session
+    from paddock.mcp_server import service  # the protocol's library costs 0.8 s
+
+    stop = asyncio.Event()
+    with cancelled_by_signals(stop):
+        compatible = names == "seed"
+        async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
+            served = service.Service(session, settings, workspace, names, settings_of)
+            stay()
+            await (served.stdio(stop) if door is None else served.http(door, stop))
+            for text in session.warnings:
+                warn(text)

@@ -1,0 +1,213 @@
+"""`paddock servers`: the upstream MCP servers of a workspace, their tools, and a single call."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import click
+
+from paddock.cli import completions, login, options, provision
+from paddock.cli import tools as tools_of_all
+from paddock.cli.failure import Failure
+from paddock.cli.help import Group, examples
+from paddock.cli.run_request import execute
+from paddock.cli.session import actor, session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, print_table, warn
+from paddock.cli.variables import read_input
+from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
+from paddock.hub.result import ToolInfo, has_hidden
+from paddock.model.errors import ServerError, UnknownServer
+from paddock.model.invisible import spell_invisible, spell_invisible_in_json
+from paddock.model.request import ExecutionRequest, ServerCall
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
+
+
+@click.group(
+    "servers",
+    cls=Group,
+    epilog=examples(
+        "paddock servers list",
+        "paddock servers tools git",
+        'paddock servers call git git_log --args \'{"repo_path": "."}\'',
+    ),
+)
+def command() -> None:
+    """List upstream MCP servers and their tools, find and call one, watch over what they say, and enable more."""
+
+
+for _command in (
+    *(tools_of_all.search, tools_of_all.describe, tools_of_all.diff, tools_of_all.approve),
+    *(login.login, login.logout, provision.enable, provision.disable, provision.refresh),
+):
+    command.add_command(_command)
+
+
+@command.command("list", epilog=examples("paddock servers list", "paddock servers list --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the configured servers, and which of them a person has logged in to, without starting any."""
+    columns = ("name", "transport", "address", "login")
+    servers, empty = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in servers])
+    else:
+        print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
+
+
+@command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
+@click.argument("server", required=False, shell_complete=completions.servers)
+@options.workspace
+@options.settings
+@options.as_json
+def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the tools of one server, or of all; this starts them."""
+    settings = load(workspace, flags=flags).settings
+    found, failures, empty = heeding_signals(_tools(settings, workspace, server))
+    if as_json:
+        print_json(
+            [
+                {
+                    "server": name,
+                    "tool": tool.name,
+                    "description": spell_invisible(tool.description),
+                    "input_schema": json.loads(
+                        spell_invisible_in_json(json.dumps(tool.input_schema, ensure_ascii=False))
+                    ),
+                    "notes": notes,
+                }
+                for name, tool, notes in found
+            ]
+        )
+    else:
+        print_table(
+            ("server", "tool", "description"),
+            [(name, tool.name, spell_invisible(_first_line(tool.description))) for name, tool, _ in found],
+            empty="" if failures else empty,
+        )
+        for name, tool, notes in found:
+            for note in notes:
+                warn(f"{name}.{tool.name}: {note}")
+    if failures:
+        raise Failure("\n".join(failures))
+
+
+@command.command(
+    "call",
+    epilog=examples(
+        'paddock servers call time get_current_time \'{"timezone": "UTC"}\'',
+        "paddock servers call git git_status --args @arguments.json --json",
+    ),
+)
+@click.argument("server", shell_complete=completions.servers)
+@click.argument("tool", metavar="TOOL", required=False)
+@click.argument("given", metavar="[JSON|@FILE|-]", required=False)
+@click.option("--args", "arguments", metavar="JSON|@FILE|-", help="Arguments as a JSON object, instead.")
+@options.workspace
+@options.settings
+@options.as_json
+def call(
+    *,
+    server: str,
+    tool: str | None,
+    given: str | None,
+    arguments: str | None,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Call one tool with a JSON object, under policy and on the record like any call of a script."""
+    if tool is None or tool.startswith(("{", "@")):
+        raise click.UsageError(f"Missing argument 'TOOL'.{_as_two_words(server)}")
+    if given is not None and arguments is not None:
+        raise click.UsageError("The arguments are given twice: as JSON and with --args.")
+    name, text = ("JSON", given) if arguments is None else ("--args", arguments)
+    settings = load(workspace, flags=flags).settings
+    values: object = {} if text is None else read_input(text, settings.limits.execute, "execute", name)
+    if not isinstance(values, dict):
+        raise click.BadParameter("must be a JSON object", param_hint=name)
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        work=ServerCall(server=server, tool=tool, arguments=cast("dict[str, Any]", values)),
+    )
+    execute(request, settings, as_json=as_json)
+
+
+def _as_two_words(name: str) -> str:
+    """Return how to write what stands for a server alone and names a tool with it, as `time.now` does."""
+    server, _, tool = name.partition("." if "." in name else "/")
+    return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
+
+
+async def _listed(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
+    """Return name, transport, address and login of every server, and why there is none if so."""
+    async with session(settings, workspace) as opened:
+        config, logins = opened.servers.config, opened.servers.logins
+        _warn_about(config)
+        rows = [
+            (name, *_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
+            for name, server in config.servers.items()
+        ]
+        return rows, tools_of_all.explain_no_servers(config)
+
+
+async def _tools(
+    settings: Settings, workspace: Path, only: str | None
+) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
+    """Return the tools by server with what is to be said of each, why servers could not tell theirs, and why none."""
+    async with session(settings, workspace) as opened:
+        servers = opened.servers
+        _warn_about(servers.config)
+        names = [only] if only is not None else list(servers.config.servers)
+        answers = await asyncio.gather(*(servers.tools(name) for name in names), return_exceptions=True)
+    found: list[tuple[str, ToolInfo, list[str]]] = []
+    failures: list[str] = []
+    for name, answer in zip(names, answers, strict=True):
+        match answer:
+            case UnknownServer():
+                failures.append("\n  ".join(filter(None, (str(answer), answer.hint))))
+            case ServerError():
+                failures.append(f"{name}: {answer}")
+            case BaseException():
+                raise answer
+            case _:
+                found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
+    without = f"no tools are listed by {', '.join(names)}"
+    return found, failures, without if names else tools_of_all.explain_no_servers(servers.config)
+
+
+def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
+    """Return what is to be known of a tool before it is called."""
+    hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
+    unchecked = servers.unchecked(server, tool.name)
+    return hidden + ([unchecked] if unchecked else [])
+
+
+def _warn_about(config: ServersConfig) -> None:
+    for text in config.warnings:
+        warn(text)
+
+
+def _address(server: Server) -> tuple[str, str]:
+    """Return transport and address of a server, without what may be secret: arguments, user, query."""
+    match server:
+        case StdioServer():
+            return "stdio", server.secrets.hide(server.command)
+        case HttpServer():
+            url = urlsplit(server.url)
+            return "http", server.secrets.hide(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,66 @@
+"""Interrupts: the first one ends work in order, the second one at once."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from paddock.cli.failure import Failure
+from paddock.cli.interrupts import end_at_next
+
+T = TypeVar("T")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
+    """Set `stop`, or without it cancel the current task, at the first interrupt, so that it ends in order.
+
+    Another one, half a second later, ends the process. Yields the list of signals that came.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def cancel(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        end_at_next(number)
+        received.append(number)
+        if stop is None:
+            task.cancel()
+        else:
+            stop.set()
+
+    # What is ignored was to be ignored: nohup(1), jobs in the background of a script.
+    heeded = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    for number in heeded:
+        loop.add_signal_handler(number, cancel, number)
+    try:
+        yield received
+    finally:
+        for number in heeded:
+            if number not in received:
+                loop.remove_signal_handler(number)
+
+
+def heeding_signals(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
+
+    It is cancelled, so that it ends in order: without processes, and without what it keeps in temporary directories.
+    """
+    value, number = asyncio.run(_heeding(work))
+    if number:
+        raise Failure("Cancelled", exit_code=128 + number)
+    return value[0]
+
+
+async def _heeding(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
+    """Return the value of `work`, or none and the signal that cut it short."""
+    with cancelled_by_signals() as received:
+        try:
+            return [await work], 0
+        except (asyncio.CancelledError, Exception):
+            if not received:
+                raise
+    return [], received[0]

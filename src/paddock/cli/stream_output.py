@@ -1,0 +1,97 @@
+"""Pass the output of a program on while it runs: bytes to a pipe, harmless text to a terminal."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+from paddock.cli.streams import why_broken, write_escaped
+from paddock.rendering.terminal import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
+from paddock.sandbox.io import decoded
+
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
+"""What may become a colour when the next piece has come."""
+
+
+class Passing:
+    """Writes each stream to ours of the same name.
+
+    `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
+    """
+
+    def __init__(self, *, combined: bool = False) -> None:
+        """Take a program's streams; when they are `combined`, errors are among what comes as standard output."""
+        self.broken: OSError | None = None
+        self._errors = sys.stdout if combined else sys.stderr
+        self._screens: list[Screen] = []
+        self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
+        self._last: str = ""
+        self._unended_error = False
+
+    def take(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        """Take the next output of the program. Never raises."""
+        if self.broken is not None:
+            return
+        try:
+            self._write[stream](data)
+            self.broken = why_broken(sys.stderr)
+        except OSError as error:
+            self.broken = error
+        if self.broken is not None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(self, *, more: bool) -> None:
+        """End what the program began: its colours on a terminal, and its last line where `more` follows.
+
+        `more` goes to standard error. Raises OSError.
+        """
+        for screen in self._screens:
+            screen.end()
+        if more and self._screens and self._last not in ("", "\n"):
+            self._screens[-1].file.write("\n")
+        elif more and self._unended_error:
+            sys.stderr.write("\n")
+
+    def _writer(self, file: TextIO) -> Callable[[bytes], None]:
+        def write(data: bytes) -> None:
+            file.buffer.write(data)
+            file.buffer.flush()
+            if file is self._errors:
+                self._unended_error = not data.endswith(b"\n")
+
+        if not file.isatty():
+            return write
+        screen = Screen(file)
+        self._screens.append(screen)
+
+        def show(text: str) -> None:
+            screen.show(text)
+            self._last = text[-1:]
+
+        return decoded(show)
+
+
+class Screen:
+    """One stream on a terminal. Carriage returns pass, for progress bars: they hide no line but the program's own."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self._held = ""
+        self._coloured = False
+
+    def show(self, text: str) -> None:
+        """Write the next piece of a text. Raises OSError."""
+        text = self._held + text
+        begun = _BEGUN.search(text)
+        self._held = begun[0] if begun else ""
+        shown = escape_piece(text.removesuffix(self._held))
+        self._coloured = stays_coloured(shown, before=self._coloured)
+        write_escaped(self.file, encodable(shown))
+        self.file.flush()
+
+    def end(self) -> None:
+        """Write what was held back, and end the colours. Raises OSError."""
+        self.file.write(escape_line(self._held) + (NO_COLOUR if self._coloured else ""))
+        self.file.flush()

@@ -1,0 +1,97 @@
+"""Rows for people and for programs: a table on a terminal, tab-separated lines in a pipe, or JSON."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from paddock.cli.failure import PRINTED
+from paddock.cli.folding import INDENT, fold, print_note, wrap
+from paddock.model.base import Json
+from paddock.model.numbers import dumps
+from paddock.rendering.terminal import encodable, escape
+
+_WIDEST = 100_000
+"""Columns that no table needs."""
+_NARROWEST = 24
+"""Columns of a terminal that a cell of several words gets at least; with less, rows are printed as cards."""
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
+    """Print rows; a pipe gets no heading, and no line ends or tabs within a cell.
+
+    A pipe may end at a terminal after all, therefore cells are escaped there, too. `empty` says on standard error why
+    there are no rows and what to do.
+    """
+    if not rows:
+        if empty:
+            print_note(empty)
+    elif sys.stdout.isatty():
+        _print_rich(columns, rows)
+    else:
+        for row in rows:
+            print_row(row)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines; on a terminal they break between words, and what follows a break is indented."""
+    for line in lines:
+        click.echo(fold(encodable(escape(line)), sys.stdout))
+
+
+def print_row(row: Sequence[str]) -> None:
+    """Print one row as a pipe gets it."""
+    click.echo(encodable("\t".join(escape(" ".join(cell.split())) for cell in row)))
+
+
+def print_json(value: Json) -> None:
+    """Print a value as JSON, indented on a terminal."""
+    click.get_current_context().meta[PRINTED] = True
+    click.echo(dumps(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def print_text(text: str) -> None:
+    """Print a text of a stranger, without what would move the cursor."""
+    click.echo(encodable(escape(text)))
+
+
+def warn(text: str) -> None:
+    """Print a warning to standard error."""
+    print_note(f"warning: {text}")
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, or cards where the terminal is too narrow for one. Neither breaks a word, such as a handle."""
+    from rich.box import SIMPLE_HEAD  # rich takes longer to load than most commands to run
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[encodable(escape(" ".join(cell.split()))) for cell in row] for row in rows]
+    console = Console(highlight=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, title in enumerate(columns):
+        texts = [title, *(row[number] for row in cells)]
+        longest = max(cell_len(word) for text in texts for word in (*text.split(), ""))
+        widest = max(map(cell_len, texts))
+        least = max(longest, min(widest, _NARROWEST))
+        table.add_column(title, min_width=least, no_wrap=least == widest)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    least = table.__rich_measure__(console, console.options.update(max_width=_WIDEST)).minimum
+    if least <= console.width:
+        console.print(table)
+    else:
+        _print_cards(columns, cells, console.width)
+
+
+def _print_cards(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
+    """Print each row below the other: its first cell, then a line for each further cell that is not empty."""
+    margin = max(map(len, columns[1:]), default=0) + 2 * INDENT
+    for row in rows:
+        click.echo(wrap(row[0], width, " " * INDENT))
+        for title, cell in zip(columns[1:], row[1:], strict=True):
+            if cell:
+                label = f"{' ' * INDENT}{title}".ljust(margin)
+                click.echo(wrap(f"{label}{cell}", width, " " * margin))

@@ -1,0 +1,122 @@
+"""`paddock temporal`: schedules of sequences (docs/sequences.md)."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Never
+
+import click
+
+from paddock.cli import options, stay
+from paddock.cli.help import Group, examples
+from paddock.cli.run_request import INTERRUPTED, value_of
+from paddock.cli.sequence import carry_out, tell
+from paddock.cli.session import actor, session
+from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.table import print_json, print_table
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.rendering.render import error_text
+from paddock.rendering.terminal import encodable, escape
+from paddock.schedules.schedule import listing
+from paddock.settings.loader import load
+
+if TYPE_CHECKING:
+    from paddock.settings.schema import Settings
+
+
+@click.group(
+    "temporal",
+    cls=Group,
+    epilog=examples("paddock temporal list", "paddock temporal fire nightly", "paddock temporal serve"),
+)
+def command() -> None:
+    """List, fire and serve schedules of sequences."""
+
+
+@command.command("list", epilog=examples("paddock temporal list", "paddock temporal list --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the schedules of the workspace and of the home directory, with when each comes due next."""
+    settings = load(workspace, flags=flags).settings
+    found = listing(workspace, settings.sdk.temporals, datetime.now(UTC))
+    if as_json:
+        print_json(found)
+        return
+    names = ("name", "sequence", "last", "next", "problem")
+    rows = [[str(each.get(name) or "") for name in names] for each in found]
+    print_table(names, rows, empty="there are no schedules here; write one into .paddock/temporals/NAME.toml")
+
+
+@command.command("fire", epilog=examples("paddock temporal fire nightly --json"))
+@click.argument("name")
+@options.workspace
+@options.settings
+@options.as_json
+def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
+    """Run the sequence of a schedule now; the exit code is 0 when it ran to its end, else 1."""
+    outcome, number = asyncio.run(carry_out(_request(name, workspace), load(workspace, flags=flags).settings))
+    answer = value_of(outcome, number)
+    if as_json:
+        print_json(answer)
+    elif problem := _stopped(answer):
+        _print(problem)
+    sys.exit(INTERRUPTED + number if number else int(not answer["ok"]))
+
+
+@command.command("serve", epilog=examples("paddock temporal serve --workspace ~/project"))
+@options.workspace
+@options.settings
+@options.as_json
+def serve(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Run what comes due, until it is interrupted: Ctrl-C or SIGTERM end it in order.
+
+    What becomes of it goes to standard error; with --json one object for each run goes to standard output.
+    """
+    asyncio.run(_serve(workspace, load(workspace, flags=flags).settings, as_json=as_json))
+
+
+async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
+    with cancelled_by_signals() as received:
+        try:
+            async with session(settings, workspace) as opened:
+                opened.flowing.flows.on_step = tell
+                stay()
+
+                async def fire(name: str, due: datetime) -> None:
+                    outcome = await opened.gate.execute(_request(name, workspace, {"due": due.isoformat()}))
+                    if as_json:
+                        answer = outcome.value if outcome.ok else {"name": name, "ok": False}
+                        print_json({**answer, "problem": _problem(outcome)})
+                        sys.stdout.flush()
+                    else:
+                        _print(f"{name}: {_problem(outcome) or outcome.value.get('skipped', 'ok')}")
+
+                await opened.flowing.temporals.serve(workspace, fire)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+
+
+def _request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionRequest:
+    work = SdkCall(method="temporal.fire", arguments=(name, *options))
+    return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+
+
+def _problem(outcome: Outcome) -> str:
+    """Return why a schedule did not run to its end; empty when it did."""
+    return _stopped(outcome.value) if outcome.ok else error_text(outcome)
+
+
+def _stopped(answer: Json) -> str:
+    if "error" in answer:
+        return str(answer["error"].get("message", answer["error"]["name"]))
+    return "" if answer["ok"] else "a failing step has stopped the sequence"
+
+
+def _print(text: str) -> None:
+    click.echo(encodable(escape(text)), err=True)

@@ -1,0 +1,357 @@
+"""`paddock tool`: script tools, which are directories with a script and a schema (docs/tools.md)."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import click
+
+from paddock.app.script_tool_service import find_tool, open_library, tool_run
+from paddock.cli import completions, options
+from paddock.cli.failure import Failure
+from paddock.cli.help import Group, examples
+from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.session import actor, session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, print_table
+from paddock.cli.variables import read_input, utf8, whole
+from paddock.model.errors import ToolNotFound
+from paddock.model.limits import LimitOverrides
+from paddock.model.numbers import dumps
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest
+from paddock.model.tool import ToolEnd
+from paddock.rendering.program_response import put_back
+from paddock.rendering.render import tool_end
+from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.runtimes.recipe import recipes
+from paddock.script_tools.authoring import SUFFIXES, create, findings
+from paddock.script_tools.library import Broken, Tool, ToolLibrary
+from paddock.script_tools.prompts.detection import detect
+from paddock.script_tools.prompts.templates import TIMEOUT_MS, TemplateError, fill
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+
+_NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
+
+
+@click.group(
+    "tool",
+    cls=Group,
+    epilog=examples(
+        "paddock tool new word_count",
+        'paddock tool run word_count --input \'{"text": "two words"}\'',
+        "paddock tool validate",
+    ),
+)
+def command() -> None:
+    """List, show, create, check and run script tools."""
+
+
+@command.command("list", epilog=examples("paddock tool list", "paddock tool list --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the script tools of the workspace and of the configured folders.
+
+    Of two with one id the first runs; the others are marked as hidden.
+    """
+    seen: set[str] = set()
+    found: list[tuple[Tool | Broken, str]] = []
+    for tool in _library(workspace, flags).all():
+        found.append((tool, _state(tool, hidden=tool.id in seen)))
+        seen |= {tool.id} if isinstance(tool, Tool) else set()
+    if as_json:
+        print_json([{**_facts(tool), "state": state} for tool, state in found])
+    else:
+        rows = [(tool.id, state, _first_line(tool), str(tool.directory)) for tool, state in found]
+        print_table(
+            ("tool", "state", "description", "directory"),
+            rows,
+            empty=_NO_TOOLS,
+        )
+
+
+@command.command("show", epilog=examples("paddock tool show word_count --json"))
+@click.argument("name", metavar="ID", shell_complete=completions.script_tools)
+@options.workspace
+@options.settings
+@options.as_json
+def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show what a tool says of itself: its manifest, description and input schema."""
+    tool = find_tool(_library(workspace, flags), name)
+    if as_json:
+        manifest = tool.manifest.model_dump(mode="json", by_alias=True)
+        print_json({**_facts(tool), "manifest": manifest, "inputSchema": dict(tool.schema.document)})
+        return
+    manifest = tool.manifest
+    rows = [
+        ("id", tool.id),
+        ("name", manifest.name),
+        ("directory", str(tool.directory)),
+        ("prompt", tool.prompt),
+        ("script", manifest.script),
+        ("runtime", manifest.runtime),
+        ("enabled", str(manifest.enabled).lower()),
+        ("trigger", manifest.execution.trigger),
+        ("confirm", str(manifest.execution.confirm).lower()),
+        ("workspace", manifest.workspace),
+        ("network", manifest.network),
+        ("description", tool.description),
+        ("schema", json.dumps(tool.schema.document)),
+    ]
+    print_table(("", ""), [row for row in rows if row[1]])
+
+
+@command.command(
+    "new", epilog=examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
+)
+@click.argument("name", metavar="ID", shell_complete=completions.script_tools)
+@click.option(
+    "--runtime", type=click.Choice(sorted(SUFFIXES)), default="python", help="Language of the script."
+)
+@options.workspace
+@options.as_json
+def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
+    """Create a tool in .paddock/tools of the workspace and print its directory."""
+    try:
+        directory = create(workspace / ".paddock" / "tools", name, runtime)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint="ID") from None
+    except FileExistsError as problem:
+        raise Failure(f"{problem.filename} exists already; choose another id or remove it") from None
+    except OSError as problem:
+        raise Failure(f"{name}: the tool cannot be written: {problem.strerror}") from None
+    if as_json:
+        print_json({"id": name.lower(), "directory": str(directory)})
+    else:
+        click.echo(directory)
+
+
+@command.command(
+    "validate", epilog=examples("paddock tool validate", "paddock tool validate word_count --json")
+)
+@click.argument("names", metavar="[ID|DIRECTORY]...", nargs=-1)
+@options.workspace
+@options.settings
+@options.as_json
+def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Check tools without running them: all of the workspace, or those that are named.
+
+    The exit code is 1 when one cannot be used; warnings do not count.
+    """
+    library = _library(workspace, flags)
+    directories = [_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
+    known = recipes()
+    found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
+    if as_json:
+        print_json(
+            [
+                {
+                    "directory": str(directory),
+                    "problems": [each._asdict() for where, each in found if where == directory],
+                }
+                for directory in directories
+            ]
+        )
+    else:
+        rows = [(directory.name, each.severity, each.text) for directory, each in found]
+        good = [(each.name, "ok", "") for each in directories if each not in {where for where, _ in found}]
+        print_table(("tool", "", ""), [*rows, *good], empty=_NO_TOOLS)
+    if any(each.severity == "error" for _, each in found):
+        click.get_current_context().exit(1)
+
+
+@command.command(
+    "run",
+    epilog=examples(
+        'paddock tool run word_count --input \'{"text": "two words"}\'',
+        "paddock tool run word_count --input @inputs.json --json",
+        "git log --format=%s | jq -Rs '{text: .}' | paddock tool run word_count --input -",
+    ),
+)
+@click.argument("name", metavar="ID", shell_complete=completions.script_tools)
+@click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs as a JSON object.")
+@options.pairs(
+    "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
+)
+@options.timeout("Longest wall time")
+@options.workspace
+@options.settings
+@options.as_json
+def run(
+    name: str,
+    inputs: str,
+    variables: dict[str, str],
+    timeout: int | None,
+    *,
+    workspace: Path,
+    flags: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Run a tool, under policy and on the record, and print what it printed.
+
+    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, and
+    violations where protected paths of the workspace were put back. The exit code is 0 when the script succeeded, 1
+    when it did not.
+    """
+    settings = load(workspace, flags=flags).settings
+    values = _object(inputs, settings)
+    library = open_library(settings.tools, workspace)
+    request = ExecutionRequest(
+        actor=actor(),
+        surface="cli",
+        workspace=workspace,
+        limits=LimitOverrides(timeout_ms=timeout),
+        work=tool_run(library, name, values, env=variables),
+    )
+    outcome, number = asyncio.run(carry_out(request, settings))
+    (_print_json if as_json else _print)(outcome)
+    failed = outcome is None or not outcome.ok
+    click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
+
+
+@command.command("match", epilog=examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
+@click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Arguments of the call.")
+@options.workspace
+@options.settings
+@options.as_json
+def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
+    settings = load(workspace, flags=flags).settings
+    tools = open_library(settings.tools, workspace).tools().values()
+    found = detect(_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
+    if as_json:
+        print_json([asdict(each) for each in found])
+    else:
+        confirm = {True: "to be confirmed", False: ""}
+        rows = [
+            (each.tool, str(each.priority), each.reason, confirm[each.needs_confirmation]) for each in found
+        ]
+        empty = "no tool matches these arguments; `paddock tool list` shows the tools" if tools else _NO_TOOLS
+        print_table(("tool", "priority", "reason", ""), rows, empty=empty)
+
+
+@command.command("fill", epilog=examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
+@click.argument("template", metavar="FILE|-", type=click.File("rb"))
+@click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of every script.")
+@click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools go before others.")
+@options.workspace
+@options.settings
+@options.as_json
+def fill_template(
+    template: BinaryIO, inputs: str, prompt: str, *, workspace: Path, flags: dict[str, str], as_json: bool
+) -> None:
+    """Print a template with every {{script:id.field key='value'}} replaced by what the script says.
+
+    Each script runs once for the same inputs, under policy and on the record, and has five seconds.
+    """
+    settings = load(workspace, flags=flags).settings
+    try:
+        what = "standard input" if template is sys.stdin.buffer else template.name
+        given = utf8(what, whole(what, template))
+        text = heeding_signals(_fill(given, _object(inputs, settings), prompt, settings, workspace))
+    except TemplateError as problem:
+        raise Failure(str(problem)) from None
+    if as_json:
+        print_json({"text": text})
+    else:
+        _echo(text + "\n" * (not text.endswith("\n")))
+
+
+async def _fill(
+    template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
+) -> str:
+    async with session(settings, workspace) as opened:
+        return await _filled(template, inputs, prompt, opened, workspace)
+
+
+async def _filled(
+    template: str, inputs: dict[str, Any], prompt: str, opened: "Session", workspace: Path
+) -> str:
+    library = opened.scripts.library
+
+    async def run_one(name: str, given: dict[str, Any]) -> ToolEnd | None:
+        try:
+            work = tool_run(library, name, given, prompt=prompt)
+        except ToolNotFound:
+            return None
+        request = ExecutionRequest(
+            actor=actor(),
+            surface="cli",
+            workspace=workspace,
+            limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
+            work=work,
+        )
+        return tool_end(await opened.gate.execute(request))
+
+    searched = [str(folder) for folder in library.folders]
+    return await fill(template, inputs, run_one, searched=searched)
+
+
+def _object(text: str, settings: Settings) -> dict[str, Any]:
+    values = read_input(text, settings.limits.script, "script")
+    if not isinstance(values, dict):
+        raise click.BadParameter("must be a JSON object", param_hint="--input")
+    return cast("dict[str, Any]", values)
+
+
+def _print_json(outcome: Outcome | None) -> None:
+    click.echo(dumps(_ended(outcome).to_wire()))
+
+
+def _print(outcome: Outcome | None) -> None:
+    end = _ended(outcome)
+    _echo(end.stdout)
+    _echo(end.stderr, err=True)
+    if end.error and end.error != end.stderr:
+        hint = outcome.error.hint if outcome and outcome.error else ""
+        _echo(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+    if outcome is not None and (told := put_back(outcome)):
+        _echo("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """Print what a script said as it is; a terminal gets no control sequences of it."""
+    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(encodable(shown), nl=False, err=err, color=True)
+
+
+def _ended(outcome: Outcome | None) -> ToolEnd:
+    """Return the end of a run, also of one that policy or an interrupt ended."""
+    return ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
+
+
+def _library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
+    return open_library(load(workspace, flags=flags).settings.tools, workspace)
+
+
+def _directory(library: ToolLibrary, name: str) -> Path:
+    if "/" in name and Path(name).is_dir():
+        return Path(name)
+    found = library.find(name)
+    return found.directory if found is not None else find_tool(library, name).directory
+
+
+def _state(tool: Tool | Broken, *, hidden: bool) -> str:
+    if isinstance(tool, Broken):
+        return "broken"
+    return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
+
+
+def _facts(tool: Tool | Broken) -> dict[str, Any]:
+    facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
+    if isinstance(tool, Broken):
+        return {**facts, "problem": tool.problem}
+    return {**facts, "name": tool.manifest.name, "prompt": tool.prompt, "description": tool.description}
+
+
+def _first_line(tool: Tool | Broken) -> str:
+    return (tool.problem if isinstance(tool, Broken) else tool.description).strip().partition("\n")[0]

@@ -1,0 +1,260 @@
+"""`paddock servers search|describe|diff|approve`: find tools, see how they are called, and watch over what they say."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from paddock.catalog.queries import MAX_QUERIES
+from paddock.cli import completions, options
+from paddock.cli.failure import Failure
+from paddock.cli.folding import print_note
+from paddock.cli.help import examples
+from paddock.cli.session import session
+from paddock.cli.signals import heeding_signals
+from paddock.cli.table import print_json, print_table, print_text, warn
+from paddock.model.base import Json
+from paddock.model.errors import UnknownServer
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.catalog.catalog import Listing, Unknown
+    from paddock.catalog.search import Hit
+    from paddock.hub.config import ServersConfig
+    from paddock.hub.pins import Change
+    from paddock.hub.typescript import Described
+
+_NOTHING = "nothing found; try other words, or see `paddock servers list` for the servers that are searched"
+
+
+@click.command(
+    "search",
+    epilog=examples(
+        "paddock servers search 'open issues'",
+        "paddock servers search 'weather tomorrow' 'send a mail'",
+        "paddock servers search commit --server git --json",
+    ),
+)
+@click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
+@click.option(
+    "--server", shell_complete=completions.servers, help="Look only among the tools of this server."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    help="Most tools to show; by default 8, at least 2 a query.",
+)
+@options.workspace
+@options.settings
+@options.as_json
+def search(
+    queries: tuple[str, ...],
+    server: str | None,
+    limit: int | None,
+    workspace: Path,
+    flags: dict[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Find tools by what they do; this starts the servers. The best comes first.
+
+    For a task of several steps give a short query for each step, in quotes: the best tool of each comes first.
+    """
+    if len(queries) > MAX_QUERIES:
+        raise Failure(
+            f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
+        )
+    settings = load(workspace, flags=flags).settings
+    hits, listing, config = heeding_signals(_search(settings, workspace, queries, server, limit))
+    _tell(listing)
+    for hit, _ in hits:
+        if hit.tool.warning:
+            warn(hit.tool.warning)
+    if as_json:
+        print_json([{**_facts(hit), "signature": line} for hit, line in hits])
+    else:
+        empty = _NOTHING if config.servers else explain_no_servers(config)
+        print_table(("tool",), [(line,) for _, line in hits], empty=empty)
+
+
+@click.command(
+    "describe",
+    epilog=examples("paddock servers describe git.git_log", "paddock servers describe git.git_log --json"),
+)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.workspace
+@options.settings
+@options.as_json
+def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show tools, named SERVER.TOOL, as TypeScript; this starts the servers."""
+    from paddock.catalog.catalog import Unknown
+
+    settings = load(workspace, flags=flags).settings
+    described, listing, config = heeding_signals(_describe(settings, workspace, names))
+    _tell(listing)
+    known = [each for each in described if not isinstance(each, Unknown)]
+    if as_json:
+        print_json([_description(each) for each in known])
+    else:
+        for each in known:
+            name = (
+                each.name if each.name.isprintable() else json.dumps(each.name)
+            )  # a line end would end the comment
+            print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
+            print_text(each.declaration)
+            for note in each.notes:
+                print_text(f"// {note}")
+    if unknown := [each for each in described if isinstance(each, Unknown)]:
+        raise Failure("\n".join(_missing(each, config, listing) for each in unknown))
+
+
+@click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
+@click.argument("server", required=False, shell_complete=completions.servers)
+@options.workspace
+@options.settings
+@options.as_json
+def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """Show how tools differ from what was pinned at their first use; this starts the servers.
+
+    A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
+    server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
+    """
+    changes, listing, config = heeding_signals(
+        _diff(load(workspace, flags=flags).settings, workspace, server)
+    )
+    _tell(listing)
+    _show(changes, as_json=as_json)
+    if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
+        print_note(told)
+    click.get_current_context().exit(int(bool(listing.failures)))
+
+
+@click.command(
+    "approve", epilog=examples("paddock servers approve git", "paddock servers approve git git_log --json")
+)
+@click.argument("server", shell_complete=completions.servers)
+@click.argument("tools", nargs=-1)
+@options.workspace
+@options.settings
+@options.as_json
+def approve(
+    server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
+) -> None:
+    """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
+    approved = heeding_signals(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
+    if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
+        raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
+    if not approved:
+        raise Failure(f"{server}: no change waits for approval; paddock servers diff {server} looks for some")
+    _show(approved, as_json=as_json)
+
+
+async def _search(
+    settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
+) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
+    from paddock.hub.typescript import signature
+
+    async with session(settings, workspace) as opened:
+        config, catalog = opened.servers.config, opened.servers.catalog
+        if server is not None and server not in config.servers:
+            unknown = UnknownServer(server, config.servers, config.absent)
+            raise Failure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
+        hits, listing = await catalog.search(queries, server=server, limit=limit)
+        return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
+
+
+async def _describe(
+    settings: Settings, workspace: Path, names: tuple[str, ...]
+) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
+    async with session(settings, workspace) as opened:
+        return *(await opened.servers.catalog.describe(names)), opened.servers.config
+
+
+async def _diff(
+    settings: Settings, workspace: Path, server: str | None
+) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
+    """Return what waits for approval, what the servers listed, and what the servers file says."""
+    async with session(settings, workspace) as opened:
+        listing = await opened.servers.catalog.listing(server)
+        return opened.servers.pins.changes(server), listing, opened.servers.config
+
+
+def explain_no_servers(config: "ServersConfig") -> str:
+    """Return why no server can be used here, and what to do."""
+    if config.absent:
+        return f"no configured server is in use: {'; '.join(config.absent.values())}"
+    return (
+        "no servers are configured here; name one in .paddock/servers.json of the workspace: "
+        '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+    )
+
+
+def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str | None) -> str:
+    """Return what it means that there is no change to show; "" where warnings have said it."""
+    if only is None and not config.servers:
+        return explain_no_servers(config)
+    names = config.servers if only is None else (only,)
+    listed = {tool.server for tool in listing.tools}
+    compared = [name for name in names if name in listed or name not in listing.failures]
+    if not compared:
+        return ""
+    return f"nothing waits for approval: every tool of {', '.join(compared)} is as it was pinned"
+
+
+async def _approve(
+    settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
+) -> "tuple[Change, ...]":
+    async with session(settings, workspace) as opened:
+        return opened.servers.pins.approve(server, tools or None)
+
+
+def _tell(listing: "Listing") -> None:
+    for remark in listing.remarks():
+        warn(remark)
+
+
+def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"server": each.server, "tool": each.tool, "before": each.before, "after": each.after}
+                for each in changes
+            ]
+        )
+    else:
+        for each in changes:
+            print_text(each.diff())
+
+
+def _facts(hit: "Hit") -> dict[str, Json]:
+    tool = hit.tool
+    return {"server": tool.server, "tool": tool.tool.name, "score": hit.score, "changed": tool.changed}
+
+
+def _description(each: "Described") -> dict[str, Json]:
+    return {
+        "name": each.name,
+        "declaration": each.declaration,
+        "output": each.output,
+        "changed": each.changed,
+        "notes": list(each.notes),
+    }
+
+
+def _missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
+    servers = config.servers
+    known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
+    server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]
+    if server == unknown.name:
+        why = "a tool is named SERVER.TOOL"
+    elif server not in servers:
+        return f"{unknown.name}: {UnknownServer(server, servers, config.absent)}"
+    elif server in listing.failures:
+        why = f"server {server} did not tell its tools"
+    else:
+        why = "there is no such tool"
+    near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""
+    return f"{unknown.name}: {why}{near}"

@@ -1,0 +1,136 @@
+"""Variables and input of a script, from files. Variables are texts; only the input has types."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import BinaryIO, Never, cast
+
+from paddock.cli.failure import Failure
+from paddock.model.base import Json
+from paddock.model.json_meter import holds_more
+from paddock.model.limits import MIB
+from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
+from paddock.model.request import Profile
+from paddock.settings.profiles import ProfileLimits
+
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
+_QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
+MOST_BYTES = 64 * MIB
+"""Bytes that are read, before any limit is known: what never ends would fill memory."""
+_MARK = "\ufeff"
+"""With it some editors begin a file, and nobody sees it."""
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def read_variables(path: Path) -> dict[str, str]:
+    """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
+    try:
+        text = _text(str(path), path)
+        match path.suffix:
+            case ".json":
+                return _texts(path, _value(text))
+            case ".toml":
+                import tomllib
+
+                return _texts(path, tomllib.loads(text, parse_float=read_toml_float))
+            case _ if path.suffix == ".env" or path.name.startswith(".env"):
+                return dict(
+                    _assignment(path, n, line) for n, line in enumerate(text.splitlines(), 1) if _says(line)
+                )
+            case _:
+                raise Failure(f"{path}: variables are read from .json, .toml and .env files")
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise Failure(f"{path}: cannot read variables: {why}") from None
+
+
+def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str = "--input") -> Json:
+    """Return the value of an option: JSON, `@FILE`, or `-` for standard input.
+
+    Raises `Failure`, also for more values than one message of a program of the profile may hold.
+    """
+    what = option
+    try:
+        if text == "-":
+            what = "standard input"
+            text = utf8(what, whole(what, sys.stdin.buffer)).removeprefix(_MARK)
+        elif text.startswith("@"):
+            what = text[1:]
+            text = _text(what, Path(what))
+        if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
+            how = f"pass less, or raise `limits.{profile}.frame_values`"
+            raise Failure(f"{what}: it holds more than {most} values; {how}")
+        return _value(text)
+    except OSError as problem:
+        raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
+    except ValueError as problem:
+        raise Failure(f"{what}: this is not a JSON value: {problem}") from None
+
+
+def whole(what: str, file: BinaryIO) -> bytes:
+    """Return what comes out of a pipe or a file, to its end. Raises `Failure` when it has none, and OSError."""
+    raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise Failure(f"{what}: cannot be read: larger than {MOST_BYTES} bytes")
+    return raw
+
+
+def utf8(what: str, raw: bytes) -> str:
+    """Return what is in a file as text. Raises `Failure` when it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as problem:
+        told = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
+        raise Failure(told) from None
+
+
+def _text(what: str, path: Path) -> str:
+    with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
+        return utf8(what, whole(what, file)).removeprefix(_MARK)
+
+
+def _value(text: str) -> Json:
+    """Return the value of a JSON text. Raises ValueError, also for what Python reads and JSON does not know."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=read_finite, parse_int=read_int)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(name: str) -> Never:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _texts(path: Path, values: object) -> dict[str, str]:
+    """Return named scalars as texts: true is `true`, 1.5 is `1.5`."""
+    if not isinstance(values, dict):
+        raise Failure(f"{path}: variables are an object of names and texts")
+    variables: dict[str, str] = {}
+    for name, value in cast("dict[str, object]", values).items():
+        if isinstance(value, str):
+            variables[name] = value
+        elif isinstance(value, bool | int | float):
+            variables[name] = dumps(value)
+        else:
+            raise Failure(f"{path}: {name} must be a text or a number; pass structured values with --input")
+    return variables
+
+
+def _says(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _assignment(path: Path, number: int, line: str) -> tuple[str, str]:
+    """Return name and value of a line of an .env file; only double quotes know escapes."""
+    found = _ASSIGNMENT.match(line)
+    if found is None:
+        raise Failure(f"{path}, line {number}: this is not NAME=VALUE")
+    name, value = found[1], found[2]
+    if quoted := _QUOTED.match(value):
+        if quoted[2] is not None:
+            return name, quoted[2]
+        return name, re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1])
+    if value.startswith(('"', "'")):
+        raise Failure(f"{path}, line {number}: the value of {name} has no closing quote")
+    return name, re.sub(r"(^|\s)#.*$", "", value)

@@ -1,0 +1,105 @@
+"""`paddock vault`: secrets that scripts may read by name."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from paddock.cli import options
+from paddock.cli.failure import Failure
+from paddock.cli.help import Group, examples
+from paddock.cli.table import print_json, print_table
+from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
+from paddock.settings.loader import load
+
+_scope = click.option(
+    "--scope", default="global", show_default=True, help="Which of several sets of secrets is meant."
+)
+
+
+@click.group(
+    "vault",
+    cls=Group,
+    epilog=examples(
+        "paddock vault set github-token",
+        "pass show github | paddock vault set github-token --scope work",
+        "paddock vault list --scope work",
+    ),
+)
+def command() -> None:
+    """Keep secrets for scripts, in the system's keyring or in an encrypted file.
+
+    A script reads one with paddock.vault.get(NAME). Its value is removed from all that leaves Paddock.
+    """
+
+
+@command.command("set", epilog=examples("paddock vault set github-token", "paddock vault set key < key.pem"))
+@click.argument("name")
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
+    _vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
+    if as_json:
+        print_json({"scope": scope, "name": name})
+
+
+@command.command("list", epilog=examples("paddock vault list", "paddock vault list --scope work --json"))
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """List the names in a scope; values are never listed."""
+    names = _vault(workspace, flags).names(scope)
+    if as_json:
+        print_json({"scope": scope, "names": names})
+    else:
+        print_table(
+            ("name",),
+            [(name,) for name in names],
+            empty="there are no secrets in this scope; keep one: paddock vault set NAME",
+        )
+
+
+@command.command("delete", epilog=examples("paddock vault delete github-token --scope work"))
+@click.argument("name")
+@_scope
+@options.workspace
+@options.settings
+@options.as_json
+def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
+    """Remove a secret; the exit code is 1 when there was none."""
+    deleted = _vault(workspace, flags).delete(scope, name)
+    if as_json:
+        print_json({"scope": scope, "name": name, "deleted": deleted})
+    if not deleted:
+        raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
+
+
+def ask(question: str) -> str:
+    """Return a secret that a person types unseen, twice, or that is piped in."""
+    if not sys.stdin.isatty():
+        return _piped()
+    typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
+    return typed
+
+
+def _piped() -> str:
+    """Return standard input without the newline that most programs add."""
+    data = sys.stdin.buffer.read(VALUE_BYTES + 3)
+    if len(data) > VALUE_BYTES + len("\r\n"):
+        raise Failure(f"a secret has 1 to {VALUE_BYTES} bytes, and standard input has more")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise Failure(
+            "the value on standard input is not UTF-8 text; encode it, for instance with base64"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _vault(workspace: Path, flags: dict[str, str]) -> Vault:
+    return open_vault(load(workspace, flags=flags).settings.vault)

@@ -1,0 +1,51 @@
+"""Askers of Python programs: functions that wait, and functions that are awaited."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+
+from paddock.app.approvals import Asker
+from paddock.model.approval import Answer, Question
+
+Asking = Callable[[Question], Answer | Awaitable[Answer]]
+"""Asks a person, and returns what they answer. An exception is a no, and so is whatever is no `Answer`."""
+
+
+class AskerEnded(Exception):
+    """Who was to ask has called `sys.exit`, or the like."""
+
+
+def on_a_loop(asking: Asking) -> Asker:
+    """Return an asker as the gate wants it. An ordinary function is called in a thread of its own.
+
+    When nobody waits for its answer any longer, the thread is left to itself; it keeps no program from ending.
+    """
+
+    async def ask(question: Question) -> Answer:
+        called = (
+            asking(question) if inspect.iscoroutinefunction(asking) else await _in_a_thread(asking, question)
+        )
+        answer = await called if inspect.isawaitable(called) else called
+        if not isinstance(answer, Answer):
+            raise TypeError(f"an asker returns an Answer, not {type(answer).__name__}")
+        return answer
+
+    return ask
+
+
+async def _in_a_thread(asking: Asking, question: Question) -> Answer | Awaitable[Answer]:
+    answered: Future[Answer | Awaitable[Answer]] = Future()
+    answered.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            answered.set_result(asking(question))
+        except Exception as error:  # noqa: BLE001 - for the loop to raise
+            answered.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - likewise, but it would end the loop
+            answered.set_exception(AskerEnded(repr(error)))
+
+    threading.Thread(target=call, name="paddock asker", daemon=True).start()
+    return await asyncio.wrap_future(answered)

@@ -1,0 +1,189 @@
+"""Paddock for programs without an event loop: the same methods, each waiting for its answer."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial, wraps
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from weakref import finalize
+
+from paddock.client.paddock import Paddock
+from paddock.client.requests import FORKED
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from paddock.client.askers import Asking
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NOT_OPEN = "this Paddock is not open: use it as `with BlockingPaddock() as p:`"
+_OWN_THREAD = "a listener cannot wait for the Paddock that it listens to; call it from another thread"
+
+
+class BlockingPaddock:
+    """Does what `Paddock` does, for ordinary functions: `with BlockingPaddock() as p:`.
+
+    An event loop runs in a thread of its own, so it serves notebooks and callers from
+    several threads too. Ctrl-C while a program runs ends the program when the block is left.
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str = ".",
+        *,
+        settings: Settings | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        actor: str = "local",
+        asker: "Asking | None" = None,
+    ) -> None:
+        """Take what `Paddock` takes, and raise what it raises."""
+        self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
+        self._open: _Open | None = None
+        self._end: Callable[[], object] | None = None
+
+    def __enter__(self) -> Self:
+        """Start the loop and open the session."""
+        opened: Future[_Open] = Future()
+        thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
+        thread.start()
+        self._open = opened.result()
+        # Also of one that was never left, once nobody knows it.
+        self._end = ending = finalize(self, self._open.end)
+        ending.atexit = False  # too late for what needs threads; the end of this process ends the others
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process, make the record durable, and end the loop. In a forked child it does nothing."""
+        self._open = None
+        if self._end is not None:
+            self._end()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._paddock.settings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far."""
+        return self._paddock.warnings
+
+    @staticmethod
+    def _waiting(
+        method: Callable[Concatenate[Paddock, P], Coroutine[Any, Any, T]],
+    ) -> "Callable[Concatenate[BlockingPaddock, P], T]":
+        """Return a method that does what `method` does and waits for it."""
+
+        @wraps(method)
+        def wait(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> T:
+            return self._wait(partial(method, self._paddock, *args, **named))
+
+        return wait
+
+    @staticmethod
+    def _yielding(
+        method: Callable[Concatenate[Paddock, P], AsyncGenerator[T]],
+    ) -> "Callable[Concatenate[BlockingPaddock, P], Generator[T]]":
+        """Return a method that yields what `method` yields, waiting for each."""
+
+        @wraps(method)
+        def each(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> Generator[T]:
+            source = method(self._paddock, *args, **named)
+            try:
+                with suppress(StopAsyncIteration):
+                    while True:
+                        yield self._wait(source.__anext__)
+            finally:
+                self._wait(source.aclose)
+
+        return each
+
+    execute = _waiting(Paddock.execute)
+    run = _waiting(Paddock.run)
+    exec = _waiting(Paddock.exec)
+    tool = _waiting(Paddock.tool)
+    prompt = _waiting(Paddock.prompt)
+    compute = _waiting(Paddock.compute)
+    call = _waiting(Paddock.call)
+    search_tools = _waiting(Paddock.search_tools)
+    query = _waiting(Paddock.query)
+    find_records = _waiting(Paddock.find_records)
+
+    events = _yielding(Paddock.events)
+
+    def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._open is None:
+            raise RuntimeError(_NOT_OPEN)
+        return self._open.wait(work)
+
+
+class _Open:
+    """An event loop that runs in a thread of this process, with a Paddock open on it."""
+
+    def __init__(self) -> None:
+        """Belong to the loop and the thread that this is called in."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
+        self._pid = os.getpid()
+        self._ending = asyncio.Event()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    async def end_of_it(self) -> None:
+        """Return when it is to end."""
+        await self._ending.wait()
+
+    def wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Have the loop do something, and wait for it. Raises RuntimeError where that would be for ever."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(FORKED)
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(_OWN_THREAD)
+
+        async def done() -> T:
+            return await work()
+
+        with self._lock:  # a loop that is told to end does first what it was told before
+            if self._ended:
+                raise RuntimeError(_NOT_OPEN)
+            future = asyncio.run_coroutine_threadsafe(done(), self._loop)
+        return future.result()
+
+    def end(self) -> None:
+        """End the loop, in the process that has it, and wait for that."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if not self._ended:
+                self._loop.call_soon_threadsafe(self._ending.set)
+            self._ended = True
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
+    """Have a loop run with a Paddock open on it until it is told to end."""
+
+    async def serve() -> None:
+        async with paddock:
+            one = _Open()
+            opened.set_result(one)
+            await one.end_of_it()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:
+        if opened.done():
+            raise
+        opened.set_exception(error)

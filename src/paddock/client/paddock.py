@@ -1,0 +1,406 @@
+"""Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from paddock.app.script_tool_service import tool_run
+from paddock.app.session import Session, open_session
+from paddock.client.arguments import read_object, read_value
+from paddock.client.askers import on_a_loop
+from paddock.client.found_tools import FoundTool, FoundTools
+from paddock.client.requests import Running
+from paddock.client.whole_numbers import read_whole_number
+from paddock.files import below
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError, UnknownServer
+from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.program import Access, Network, Runtime
+from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.tool import ToolEnd
+from paddock.rendering.render import tool_end
+from paddock.saved_scripts import read, saved, text
+from paddock.settings.loader import load
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from paddock.audit.sink import AuditRecord
+    from paddock.client.askers import Asking
+    from paddock.javascript.job import OnConsole
+    from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.output.recorder import OnOutput
+    from paddock.redaction.outgoing import OnCall
+    from paddock.script_tools.inputs import Inputs
+    from paddock.script_tools.library import Tool
+    from paddock.script_tools.prompts.service import Prompting, PromptReply
+
+_OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
+
+
+class Paddock:
+    """Runs programs for one workspace, as policy allows; to be opened as `async with Paddock() as p:`.
+
+    Leaving it ends every process that it started. Whatever becomes of a request is an `Outcome`: a refusal, a timeout
+    and a failing program too. What is raised is a request that makes no sense (ValueError), a script or tool that is
+    not there (PaddockError), or a record that cannot be written (LedgerError): then nothing has run.
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str = ".",
+        *,
+        settings: Settings | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        actor: str = "local",
+        asker: "Asking | None" = None,
+    ) -> None:
+        """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
+
+        `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` names
+        the caller in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the
+        answer is no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
+        """
+        self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
+        # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
+        if not os.path.isdir(self._workspace):
+            raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
+        self._settings = settings or load(self._workspace, flags=overrides).settings
+        self._actor = actor
+        self._asker = None if asker is None else on_a_loop(asker)
+        self._open = AsyncExitStack()
+        self._running: Running | None = None
+        self._prompting: Prompting | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the session. Raises LedgerError when there is no place for the record."""
+        session = open_session(self._settings, self._workspace, asker=self._asker)
+        self._running = Running(await self._open.enter_async_context(session))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process, and make the record durable."""
+        self._running = self._prompting = None
+        await self._open.aclose()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._settings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with files that were read so far."""
+        return self._requests().session.warnings
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        input: Json = None,
+        timeout_ms: int | None = None,
+        mode: Calls = "run",
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+        on_call: "OnCall | None" = None,
+    ) -> Outcome:
+        """Run a JavaScript or TypeScript program, as `execute_code` does for models.
+
+        The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it
+        comes, `on_call` each call it makes when that has ended. A finite Decimal in `input` is a number with all its
+        digits. Raises ValueError for what is no JSON.
+        """
+        work = GuestRun(source=code, input=read_value(input, "input"))
+        return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
+
+    async def events(
+        self,
+        code: str,
+        *,
+        input: Json = None,
+        timeout_ms: int | None = None,
+        mode: Calls = "run",
+        jit: bool = False,
+    ) -> AsyncGenerator[ConsoleLine | CallRecord | Outcome]:
+        """Run a program as `execute` does and yield what happens: console lines, ended calls, at last the outcome.
+
+        Closing the generator ends the program.
+        """
+        happened: asyncio.Queue[ConsoleLine | CallRecord | None] = asyncio.Queue()
+        running = asyncio.create_task(
+            self.execute(
+                code,
+                input=input,
+                timeout_ms=timeout_ms,
+                mode=mode,
+                jit=jit,
+                on_console=happened.put_nowait,
+                on_call=happened.put_nowait,
+            )
+        )
+        running.add_done_callback(lambda _: happened.put_nowait(None))
+        try:
+            while (event := await happened.get()) is not None:
+                yield event
+            yield await running
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    async def run(
+        self,
+        script: str,
+        *,
+        vars: Mapping[str, str] | None = None,
+        input: Json = None,
+        timeout_ms: int | None = None,
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+    ) -> Outcome:
+        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound, ValueError for no JSON."""
+        found = read(script, self._workspace)
+        work = GuestRun(
+            source=found.source,
+            name=found.name,
+            language=found.language,
+            profile="script",
+            input=read_value(input, "input"),
+            vars=dict(vars or {}),
+            raw_results=found.raw_results,
+        )
+        return await self._ask(work, timeout_ms, jit=jit, on_console=on_console)
+
+    async def exec(
+        self,
+        language: Runtime | None = None,
+        code: str | None = None,
+        *,
+        runtime: Runtime | None = None,
+        file: Path | str | None = None,
+        args: Sequence[str] = (),
+        executable: str | None = None,
+        stdin: bytes | str | None = None,
+        cwd: str = ".",
+        access: Access | None = None,
+        network: Network = "none",
+        combined: bool = False,
+        timeout_ms: int | None = None,
+        on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        """Run a program in a language, or the executable of its runtime with `args` alone.
+
+        `runtime` is another name of `language`.
+        `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
+        it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
+        Without `access` it may read the workspace, where that is granted.
+        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
+        `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
+        Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
+        Raises ValueError for what is beyond a bound, ScriptNotFound for a file that cannot be read.
+        """
+        if code is not None and file is not None:
+            raise ValueError("give either `code` or `file`")
+        if (language is None) is (runtime is None):
+            raise ValueError('give `language`, for instance "python"; `runtime` is another name of it')
+        path = None if file is None else self._workspace / file
+        wishes = {
+            "runtime": language or runtime,
+            "code": code if path is None else text(str(file), saved(str(file), path, None)),
+            "file": "" if path is None else below(self._workspace, path),
+            "args": tuple(args),
+            "executable": executable,
+            "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
+            "cwd": cwd,
+            "network": network,
+            "output": {"combined": combined},
+        }
+        work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
+        return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
+
+    async def tool(
+        self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
+    ) -> Outcome:
+        """Run a script tool; what it gave is in `outcome.tool`.
+
+        Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
+        """
+        work = self._opened().scripts.work(name, read_object(inputs, "inputs"))
+        return await self._ask(work, timeout_ms)
+
+    async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
+        """Run the script tools that a call of the prompt `name` means, each under policy and on the record.
+
+        A tool that must be confirmed waits among `questions`; the same call within five minutes runs it, once.
+        """
+        scripts = self._opened().scripts
+        if self._prompting is None:
+            self._prompting = scripts.prompting(self._end_of, time.monotonic)
+        return await self._prompting.call(name, read_object(arguments, "arguments"))
+
+    async def compute(
+        self,
+        source: str,
+        input: str = "",
+        *,
+        timeout_ms: int | None = None,
+        output_bytes: int | None = None,
+        deterministic: bool = True,
+        partial: bool = False,
+        jit: bool = False,
+    ) -> Outcome:
+        """Compute one text from another; the outcome's value is what was emitted.
+
+        At most `output_bytes` (64 KiB) are kept; with `partial` also of a computation that failed or ran out of time.
+        """
+        work = GuestRun(
+            source=source,
+            input=input,
+            name="computation",
+            language="javascript",
+            profile="compute",
+            deterministic=deterministic,
+            partial=partial,
+        )
+        return await self._ask(work, timeout_ms, output_bytes=output_bytes, jit=jit)
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Json] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Outcome:
+        """Call one tool of an upstream server; the outcome's value is what the result means.
+
+        A finite Decimal in `arguments` is a number with all its digits. Raises ValueError for what is no JSON.
+        """
+        work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
+        return await self._ask(work, timeout_ms)
+
+    async def search_tools(
+        self, queries: str | Sequence[str], *, server: str | None = None, limit: int | None = None
+    ) -> FoundTools:
+        """Find tools of the configured servers by what they do; this starts the servers.
+
+        For a task of several steps give a list of short queries, one for each step, at most 12: their results are
+        interleaved by rank. At most `limit` tools, by default 8 and at least 2 for each query; only those of `server`
+        when it is given. Raises PaddockError for an unknown server, ValueError for no or too many queries.
+        """
+        from paddock.hub.typescript import signature
+
+        most = read_whole_number("limit", limit)
+        if not queries:
+            raise ValueError("a search needs at least one query")
+        servers = self._opened().servers
+        if server is not None and server not in servers.config.servers:
+            raise UnknownServer(server, servers.config.servers, servers.config.absent)
+        hits, listing = await servers.catalog.search(queries, server=server, limit=most)
+        return FoundTools(
+            tuple(
+                FoundTool(
+                    hit.tool.server,
+                    hit.tool.tool.name,
+                    hit.score,
+                    signature(hit.tool, servers.catalog.observed(hit.tool)),
+                )
+                for hit in hits
+            ),
+            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.remarks()),
+        )
+
+    async def query(self, asked: "OutputQuery") -> "OutputFound":
+        """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
+        from paddock.output.query import query
+
+        return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
+
+    async def find_records(
+        self,
+        name: str | None = None,
+        *,
+        event: str | None = None,
+        actor: str | None = None,
+        status: str | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        since: "datetime | None" = None,
+        limit: int | None = 50,
+    ) -> "list[AuditRecord]":
+        """Return up to `limit` records of the audit ledger that match everything that is given, the newest first.
+
+        `name` is the id of a record, of its request, or of the request that called it; the rest is as for
+        `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
+        each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
+        a time zone; ValueError for an event or status that no record has.
+        """
+        from paddock.audit.search import STATUSES, Wanted, find
+        from paddock.audit.sink import EVENTS
+
+        for word, known in (("event", EVENTS), ("status", STATUSES)):
+            given = event if word == "event" else status
+            if given is not None and given not in known:
+                raise ValueError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
+
+        wanted = Wanted(
+            name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
+        )
+        self._opened()
+        directory, most = self._settings.audit.directory, read_whole_number("limit", limit, least=0)
+        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
+
+    async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
+        work = tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
+        return tool_end(await self._ask(work, None))
+
+    def _opened(self) -> Session:
+        running = self._requests()
+        running.check()
+        return running.session
+
+    def _requests(self) -> Running:
+        if self._running is None:
+            raise RuntimeError(_OPEN_IT)
+        return self._running
+
+    async def _ask(
+        self,
+        work: Work,
+        timeout_ms: int | None,
+        *,
+        output_bytes: int | None = None,
+        calls: Calls = "run",
+        jit: bool = False,
+        on_console: "OnConsole | None" = None,
+        on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        request = ExecutionRequest(
+            actor=self._actor,
+            surface="library",
+            workspace=self._workspace,
+            work=work,
+            limits=LimitOverrides(
+                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
+                output_bytes=read_whole_number("output_bytes", output_bytes),
+            ),
+            jit=jit,
+            calls=calls,
+        )
+        return await self._requests().outcome(
+            request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
+        )

@@ -1,0 +1,92 @@
+"""The requests of one open Paddock: where they may be made, what their listeners do to them, and what ends them."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec
+
+from paddock.model.errors import PaddockError
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+    from paddock.javascript.job import OnConsole
+    from paddock.model.outcome import Outcome
+    from paddock.model.request import ExecutionRequest
+    from paddock.output.recorder import OnOutput
+    from paddock.redaction.outgoing import OnCall
+
+P = ParamSpec("P")
+
+FORKED = (
+    "this Paddock was opened by the process that this one was forked from, and serves that one alone: open another "
+    "one after the fork"
+)
+_ELSEWHERE = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
+_CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
+
+
+class Running:
+    """An open session, in the process and on the event loop that opened it."""
+
+    def __init__(self, session: "Session") -> None:
+        self.session = session
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+
+    def check(self) -> None:
+        """Raise RuntimeError in another process and on another loop."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(FORKED)
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(_ELSEWHERE)
+
+    async def outcome(
+        self,
+        request: "ExecutionRequest",
+        *,
+        on_console: "OnConsole | None" = None,
+        on_output: "OnOutput | None" = None,
+        on_call: "OnCall | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> "Outcome":
+        """Return what became of a request. A listener that raises ends it, and what it raised is raised here.
+
+        Raises PaddockError when the Paddock is closed meanwhile.
+        """
+        faults: list[BaseException] = []
+
+        def heard(listener: Callable[P, None] | None) -> Callable[P, None] | None:
+            return None if listener is None else partial(hear, listener)
+
+        def hear(listener: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+            if faults:
+                return
+            try:
+                listener(*args, **named)
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits, `sys.exit` too
+                faults.append(error)
+                task.cancel()
+
+        self.check()
+        task = asyncio.create_task(
+            self.session.gate.execute(
+                request,
+                on_console=heard(on_console),
+                on_output=heard(on_output),
+                on_call=heard(on_call),
+                stop=stop,
+            )
+        )
+        try:
+            outcome = await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if faults:
+                raise faults[0] from None
+            if waiting is not None and waiting.cancelling():
+                raise
+            raise PaddockError(_CLOSED) from None
+        if faults:
+            raise faults[0]
+        return outcome

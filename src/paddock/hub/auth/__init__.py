@@ -1,0 +1,1 @@
+"""Authorization at upstream servers: bearer tokens and the OAuth authorization code flow."""

@@ -1,0 +1,285 @@
+"""A login of a person: the authorization code flow with PKCE, begun because somebody asked for it.
+
+The connection is an ordinary one to the server; the first answer 401 starts the flow, and the server's tools are then
+listed with the new token, so a login that is kept has worked.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+from pydantic import AnyUrl
+
+from paddock.hub.auth.bearer import Access, Source
+from paddock.hub.auth.client_config import united
+from paddock.hub.auth.guarded_http import Outside
+from paddock.hub.auth.loopback import Redirect
+from paddock.hub.auth.sdk_flow import Memory, drive, machine, refusal, told, with_tokens
+from paddock.hub.auth.tokens import Keeper, Login, LoginFailed
+from paddock.hub.call_errors import CallFailed
+from paddock.hub.config import HttpServer
+from paddock.hub.connection import connect
+from paddock.model.errors import ServerError
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a person is sent to."""
+
+    url: str
+    issuer: str
+    before: str
+    """The authorization server of the login so far, where it was another; else empty."""
+
+
+Person = Callable[[Visit], Awaitable[None]]
+"""Shows a person where to log in. Does not wait for it."""
+
+
+async def log_in(
+    server: HttpServer, keeper: Keeper, person: Person, *, scope: str = "", wait_ms: int = 300_000
+) -> Login:
+    """Return the login that a person made, and keep it. `scope` is asked for besides what the server wants.
+
+    The person has `wait_ms` for it. Raises LoginFailed or ServerError; then the login so far is as it was.
+    """
+    before = await asyncio.to_thread(keeper.read)
+    outside = Outside(server.url)
+    async with Redirect(server.oauth.callback_port) as redirect:
+        provider = _Provider(server, redirect, person, outside, before)
+        wanted = united(server.oauth.scope, before.scope if scope and before else "", scope)
+        source = _Asking(provider, outside, wanted)
+        await _tried(server, source, wait_ms)
+    login = provider.login()
+    await keep(keeper, login)
+    return login
+
+
+async def log_in_machine(server: HttpServer, secret: str) -> Login:
+    """Return the login of a client that logs in by itself, once its secret or its key has worked.
+
+    Raises LoginFailed or ServerError.
+    """
+    with told():
+        provider = machine(server, secret)
+    await _tried(server, _Asking(provider, Outside(server.url), server.oauth.scope), server.timeout_ms)
+    facts = {"issuer": server.oauth.issuer}
+    client = {"client_id": server.oauth.client_id, "client_secret": secret}
+    return Login(server=server.url, client=client, metadata=facts)
+
+
+async def keep(keeper: Keeper, login: Login) -> None:
+    """Keep a login in the place of an older one."""
+    async with keeper.held():
+        await asyncio.to_thread(keeper.write, login)
+
+
+async def log_out(login: Login) -> None:
+    """Tell the authorization server that a login has ended (RFC 7009), if it can be told. Raises LoginFailed."""
+    place = login.metadata.get("revocation_endpoint")
+    if not place or not login.tokens:
+        return
+    with told():
+        provider = OAuthClientProvider(login.server, OAuthClientMetadata(redirect_uris=[_ANY]), Memory())
+        client = OAuthClientInformationFull.model_validate(login.client)
+        provider.context.client_info = client
+        token = login.refresh_token or login.access_token
+        form, headers = provider.context.prepare_token_auth(
+            {"token": token, "client_id": client.client_id}, {}
+        )
+        answer = await Outside(login.server).send(
+            httpx2.Request("POST", str(place), data=form, headers=headers)
+        )
+    if answer.status_code != HTTPStatus.OK:
+        raise LoginFailed(f"the authorization server answered {refusal(answer)}")
+
+
+_ANY = AnyUrl("http://127.0.0.1/callback")
+
+
+async def _tried(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
+    """Connect and list the tools with what the flow gives."""
+    patient = dataclasses.replace(server, timeout_ms=wait_ms + server.timeout_ms)
+    auth = Access(server.name, source)
+    error: Exception | None = None
+    try:
+        async with (
+            asyncio.timeout(wait_ms / 1000),
+            connect(
+                patient, None, probe=True, on_lost=_nothing, on_changed=_nothing, auth=auth, quiet=True
+            ) as connection,
+        ):
+            try:
+                await connection.tools(patient.timeout_ms)
+            except CallFailed as failed:  # raised in here, it would come out as an exception group
+                error = failed.error
+    except TimeoutError:
+        error = LoginFailed(f"nobody logged in within {wait_ms / 1000:g} seconds")
+    except CallFailed as failed:
+        error = failed.error
+    except ExceptionGroup as group:
+        error = ServerError(f"the connection broke ({type(group.exceptions[0]).__name__})")
+    error = source.failed or error
+    if error is not None:
+        raise error
+    if not source.asked:
+        raise LoginFailed(f"server {server.name} asks for no login")
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Asking(Source):
+    """The token that the flow brings. The flow runs once: a server that refuses its outcome is not asked again."""
+
+    def __init__(self, provider: OAuthClientProvider, outside: Outside, scope: str) -> None:
+        self._provider = provider
+        self._outside = outside
+        self._scope = scope
+        self._token = ""
+        self._turn = asyncio.Lock()
+        self.asked = False
+        self.failed: LoginFailed | None = None
+
+    async def token(self) -> str:
+        return self._token
+
+    async def renewed(self, used: str, refused: httpx2.Response) -> str:
+        async with self._turn:
+            if not self.asked:
+                self.asked = True
+                try:
+                    self._token = await drive(self._provider, refused, self._outside, self._scope)
+                except LoginFailed as error:
+                    self.failed = error
+                    raise
+        return self._token
+
+    def secrets(self) -> tuple[str, ...]:
+        return (self._token,) if self._token else ()
+
+
+class _Provider(OAuthClientProvider):
+    """The library's flow, with what it leaves to its users: who the client is, and where it may be sent."""
+
+    def __init__(
+        self, server: HttpServer, redirect: Redirect, person: Person, outside: Outside, before: Login | None
+    ) -> None:
+        oauth, uris = server.oauth, [AnyUrl(redirect.uri)]
+        method = "client_secret_basic" if oauth.client_secret else "none"
+        known = None
+        if oauth.client_id:
+            known = OAuthClientInformationFull(
+                client_id=oauth.client_id,
+                client_secret=oauth.client_secret or None,
+                token_endpoint_auth_method=method,
+                redirect_uris=uris,
+                issuer=oauth.issuer or None,
+            )
+        metadata = OAuthClientMetadata(client_name="Paddock", redirect_uris=uris)
+        document = oauth.client_metadata_url or None
+        super().__init__(
+            server.url, metadata, Memory(known), self._send, redirect.answer, client_metadata_url=document
+        )
+        self._server = server
+        self._redirect = redirect
+        self._person = person
+        self._outside = outside
+        self._before = str(before.metadata.get("issuer", "")) if before else ""
+
+    def login(self) -> Login:
+        """Return what the flow brought."""
+        context = self.context
+        tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
+        if tokens is None or client is None or metadata is None:
+            raise LoginFailed("the authorization server gave no token")
+        resource = context.protected_resource_metadata
+        kept = metadata.model_dump(mode="json", exclude_none=True, include=_KEPT)
+        login = Login(
+            server=self._server.url,
+            client=client.model_dump(mode="json", exclude_none=True),
+            metadata=kept,
+            resource=resource.model_dump(mode="json", exclude_none=True, include=_KEPT_OF_RESOURCE)
+            if resource
+            else {},
+        )
+        return with_tokens(login, tokens)
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        issuer = self._server.oauth.issuer
+        if not issuer:
+            return super()._select_authorization_server(advertised)
+        for each in advertised:
+            if issuers_match(each, issuer):
+                return each
+        raise OAuthFlowError("the server names another authorization server than `oauth.issuer` of its entry")
+
+    def _expected_issuer(self) -> str:
+        """Choose, besides, how a client shows who it is: the library asks this last before it registers one.
+
+        A program of a person keeps no secret well (RFC 8252, 8.5), and the secret of a registration may end. Left open,
+        the method is `client_secret_basic` (RFC 7591, 2), which a server that does not offer it refuses.
+        """
+        metadata, method = self.context.oauth_metadata, None
+        offered = (metadata and metadata.token_endpoint_auth_methods_supported) or ()
+        if "none" in offered:
+            method = "none"
+        elif "client_secret_post" in offered and "client_secret_basic" not in offered:
+            method = "client_secret_post"
+        self.context.client_metadata.token_endpoint_auth_method = method
+        return super()._expected_issuer()
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        """Look at where a person would be sent, before anybody is."""
+        metadata, issuer = self.context.oauth_metadata, self._server.oauth.issuer
+        if metadata is None:
+            raise OAuthFlowError("the server's authorization server says nothing of itself (RFC 8414)")
+        if issuer and not issuers_match(str(metadata.issuer), issuer):
+            raise OAuthFlowError("the authorization server is another than `oauth.issuer` of the entry")
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise OAuthFlowError("the authorization server does not offer PKCE with S256 (RFC 7636)")
+        client, methods = self.context.client_info, metadata.token_endpoint_auth_methods_supported or ()
+        if client is not None and client.client_secret:
+            registered = client.client_id == self._server.oauth.client_id
+            # A registration that says nothing of the method leaves it to what the server offers (RFC 7591, 2).
+            if registered or client.token_endpoint_auth_method is None:
+                post = "client_secret_post" in methods and "client_secret_basic" not in methods
+                client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
+        for place in (metadata.authorization_endpoint, metadata.token_endpoint):
+            self._outside.check(httpx2.URL(str(place)))
+        return await super()._perform_authorization()
+
+    async def _send(self, url: str) -> None:
+        metadata = self.context.oauth_metadata
+        issuer = str(metadata.issuer) if metadata else ""
+        if metadata is not None:
+            url = _with_own_query(url, str(metadata.authorization_endpoint))
+        changed = self._before and not issuers_match(issuer, self._before)
+        self._redirect.expect(url)
+        await self._person(Visit(url, issuer, self._before if changed else ""))
+
+
+def _with_own_query(url: str, endpoint: str) -> str:
+    """Return the address to open, `endpoint?parameters`, with the endpoint's own query kept (RFC 6749, 3.1).
+
+    Raises LoginFailed if the endpoint has a fragment, or sets a parameter that is ours: none may stand there twice.
+    """
+    parts, parameters = urlsplit(endpoint), url.removeprefix(f"{endpoint}?")
+    ours = parse_qs(parameters)
+    if parts.fragment or ours.keys() & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise LoginFailed(
+            f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, or a parameter of the request"
+        )
+    return f"{endpoint}&{parameters}" if parts.query else url
+
+
+_KEPT = {"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"}
+_KEPT_OF_RESOURCE = {"resource", "authorization_servers"}

@@ -1,0 +1,145 @@
+"""Requests to authorization servers, which the upstream server names: where they lead is looked at before.
+
+A server may name any address, so that we ask there on its behalf. Every address that a name has must be public, or of
+the kind that the server itself has: of this machine when the server is on it, of a private network when the server
+is in one. The connection goes to one that was looked at. Only https is spoken, but for a server of this machine, and
+redirects and proxies are not followed.
+"""
+
+import asyncio
+import socket
+import ssl
+from ipaddress import ip_address
+
+import httpx2
+
+from paddock.hub.auth.tokens import LoginFailed
+from paddock.model.addresses import Address, is_port, is_public, really
+
+ANSWER_BYTES = 256 * 1024
+"""Bytes of an answer; one that is longer is refused."""
+REQUESTS = 20
+"""Requests of one login or refresh."""
+_URL = 2000
+_TIMEOUT_S = 15.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class Outside:
+    """Speaks to the authorization servers that one upstream server names."""
+
+    def __init__(self, server: str) -> None:
+        """Take the address of the upstream server. Raises LoginFailed for what is none."""
+        try:
+            self._server = httpx2.URL(server)
+        except httpx2.InvalidURL:
+            raise LoginFailed("the `url` of the server is no address; correct it") from None
+        self._local = self._server.host in _LOCAL
+        self._left = REQUESTS
+
+    def check(self, url: httpx2.URL) -> None:
+        """Raise LoginFailed unless `url` is one that may be asked, or shown to a person."""
+        odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _URL
+        if odd or url.scheme not in ("https", "http"):
+            raise LoginFailed(f"the address {_shown(url)} for the login is none that can be asked")
+        if url.scheme == "http" and not (self._local and url.host in _LOCAL):
+            raise LoginFailed(f"the address {_shown(url)} for the login is not https")
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the whole answer to a request. Raises LoginFailed; takes 15 seconds at most."""
+        self.check(request.url)
+        self._left -= 1
+        if self._left < 0:
+            raise LoginFailed(f"the login takes more than {REQUESTS} requests")
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await self._send(request)
+        except TimeoutError:
+            raise LoginFailed(f"{_shown(request.url)} did not answer within {_TIMEOUT_S:g} seconds") from None
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        *others, last = await self._addresses(request.url)
+        for address in others:
+            try:
+                return await _sent(request, address)
+            except httpx2.ConnectError:
+                continue
+            except httpx2.HTTPError as error:
+                raise _failed(request, error) from None
+        try:
+            return await _sent(request, last)
+        except httpx2.HTTPError as error:
+            raise _failed(request, error) from None
+
+    async def _addresses(self, url: httpx2.URL) -> list[Address]:
+        addresses = await _resolved(url)
+        if not all(map(is_public, addresses)):
+            home = await _resolved(self._server)
+            for address in addresses:
+                alike = any(_alike(address, own) for own in home) and (
+                    self._local
+                    or not really(address).is_loopback  # a name may mean this machine for a moment
+                )
+                if not is_public(address) and not alike:
+                    raise LoginFailed(
+                        f"{_shown(url)} leads to {address}, which is no public address; "
+                        "a server may not send us there"
+                    )
+        return addresses
+
+
+def _alike(address: Address, own: Address) -> bool:
+    """Tell whether an address is no further within than our server's own: of this machine, or of a private network."""
+    this, home = really(address), really(own)
+    if this.is_loopback or home.is_loopback:
+        return this.is_loopback and home.is_loopback
+    if this.is_link_local or this.is_multicast or this.is_unspecified or this.is_reserved:
+        return False
+    return this.is_private and home.is_private
+
+
+async def _resolved(url: httpx2.URL) -> list[Address]:
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            url.raw_host.decode("ascii").strip("[]"), port, type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its host has no name that can be looked up"
+        raise LoginFailed(f"{_shown(url)} cannot be found: {why}") from None
+    if not found:
+        raise LoginFailed(f"{_shown(url)} has no address")
+    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+
+
+async def _sent(request: httpx2.Request, address: Address) -> httpx2.Response:
+    url = request.url
+    pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
+    headers = httpx2.Headers(request.headers)
+    headers["host"], headers["accept-encoding"] = url.netloc.decode("ascii"), "identity"
+    trusted = await asyncio.to_thread(ssl.create_default_context)
+    client = httpx2.AsyncClient(verify=trusted, trust_env=False, timeout=_TIMEOUT_S)
+    names = {"sni_hostname": url.raw_host.decode("ascii")}
+    async with (
+        client,
+        client.stream(
+            request.method, pinned, content=await request.aread(), headers=headers, extensions=names
+        ) as answer,
+    ):
+        body = bytearray()
+        async for chunk in answer.aiter_raw():
+            body += chunk
+            if len(body) > ANSWER_BYTES:
+                raise LoginFailed(f"the answer of {_shown(url)} is larger than {ANSWER_BYTES} bytes")
+    told = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
+    return httpx2.Response(answer.status_code, headers=told, content=bytes(body), request=request)
+
+
+def _failed(request: httpx2.Request, error: httpx2.HTTPError) -> LoginFailed:
+    return LoginFailed(f"{_shown(request.url)} cannot be asked: {type(error).__name__}")
+
+
+def _shown(url: httpx2.URL) -> str:
+    """Return scheme, host and path of an address: what holds no secret, shortened."""
+    port = f":{url.port}" if url.port else ""
+    return f"{url.scheme}://{url.host}{port}{url.path}"[:200]

@@ -1,0 +1,135 @@
+"""Where the browser brings the answer of an authorization server: a listener on 127.0.0.1 that takes one answer.
+
+Whatever runs on this machine, and every page in the browser, can send requests here. What does not hold the `state` of
+this login is refused and changes nothing, so that nobody slips in a code of theirs or ends the login.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.shared.auth import AuthorizationCodeResult
+
+from paddock.hub.auth.tokens import LoginFailed
+
+PATH = "/callback"
+_HEAD = 16 * 1024
+_HEAD_S = 10.0
+_FIELDS = 20
+_HEADERS = (
+    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+    "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n"
+)
+_DONE = "<!doctype html><title>Paddock</title><p>Paddock has the answer. You can close this page."
+_NOT = "<!doctype html><title>Paddock</title><p>This is no answer to the login that is under way."
+
+
+class Redirect:
+    """Listens while a login is under way."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
+        self._state = ""
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+
+    @property
+    def uri(self) -> str:
+        """The address that browsers are to be sent to."""
+        return f"http://127.0.0.1:{self._port}{PATH}"
+
+    async def __aenter__(self) -> Self:
+        """Begin. Raises LoginFailed when the port is taken."""
+        try:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_HEAD)
+        except OSError as error:
+            raise LoginFailed(f"port {self._port} of 127.0.0.1 cannot be used: {error.strerror}") from None
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, with every connection: one that is still read when the event loop ends would print a traceback."""
+        self._answer.cancel()
+        self._server.close()
+        for writer in self._open.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def expect(self, url: str) -> None:
+        """Take the `state` of an address that a person is sent to: only an answer with it counts from now on."""
+        self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+        if self._answer.done():
+            self._answer = asyncio.get_running_loop().create_future()
+
+    async def answer(self) -> AuthorizationCodeResult:
+        """Return the answer. Raises LoginFailed when it is a refusal."""
+        return await self._answer
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        status, page = "400 Bad Request", _NOT
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if self._take(head.decode("latin-1")):
+                status, page = "200 OK", _DONE
+            body = page.encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
+            )
+            await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def _take(self, head: str) -> bool:
+        """Take the request as the answer if it is it."""
+        method, _, rest = head.partition("\r\n")[0].partition(" ")
+        target = rest.partition(" ")[0]
+        hosts = [
+            value.strip()
+            for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:])
+            if name.lower() == "host"
+        ]
+        if method != "GET" or hosts not in ([f"127.0.0.1:{self._port}"], [f"localhost:{self._port}"]):
+            return False
+        try:
+            url = urlsplit(target)
+            fields = parse_qs(url.query, max_num_fields=_FIELDS)
+        except ValueError:
+            return False
+        if url.path != PATH or self._answer.done() or any(len(values) > 1 for values in fields.values()):
+            return False
+        return self._given({name: values[0] for name, values in fields.items()})
+
+    def _given(self, fields: Mapping[str, str]) -> bool:
+        state = fields.get("state", "")
+        if not self._state or not secrets.compare_digest(state.encode(), self._state.encode()):
+            return False
+        if "error" in fields:
+            code = fields["error"] if fields["error"] in _REFUSALS else "an error"
+            self._answer.set_exception(LoginFailed(f"the authorization server answered {code}"))
+        elif fields.get("code"):
+            result = AuthorizationCodeResult(code=fields["code"], state=state, iss=fields.get("iss"))
+            self._answer.set_result(result)
+        else:  # a token, for instance, which has no business in an address
+            return False
+        return True
+
+
+_REFUSALS = frozenset(
+    (
+        *("access_denied", "invalid_request", "invalid_scope", "invalid_target", "unauthorized_client"),
+        *("server_error", "temporarily_unavailable", "unsupported_response_type", "interaction_required"),
+        *("login_required", "consent_required"),
+    )
+)

@@ -1,0 +1,256 @@
+"""What is used of the MCP library's OAuth client, a step at a time.
+
+Its own flow would let one request at a time pass, would ask a person in the midst of a call, and would send the refresh
+token of an earlier process to the server itself instead of to the authorization server.
+"""
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import Any
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp_types import LATEST_PROTOCOL_VERSION
+from pydantic import AnyUrl, ValidationError
+
+from paddock.hub.auth.client_config import united
+from paddock.hub.auth.guarded_http import Outside
+from paddock.hub.auth.tokens import Login, LoginFailed
+from paddock.hub.config import HttpServer
+
+logging.getLogger("mcp.client.auth").setLevel(
+    logging.CRITICAL
+)  # it logs what servers answer, tokens included
+
+_SHOWN = 400
+_EARLY_S = 30.0
+"""Seconds before its end that a token is renewed; one that lives shorter is renewed at half its life."""
+
+
+class Memory:
+    """Keeps for one flow of the library what it wants kept."""
+
+    def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
+        self.client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return None: a flow begins without."""
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Do nothing: the flow's context has them."""
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the client that somebody registered, if there is one."""
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Note the client that the flow registered."""
+        self.client = client_info
+
+
+def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
+    """Return the library's flow for a client that logs in by itself."""
+    from mcp.client.auth.extensions import client_credentials as of_machines  # takes 100 ms
+
+    oauth = server.oauth
+    if not oauth.private_key:
+        return of_machines.ClientCredentialsOAuthProvider(
+            server.url, Memory(), oauth.client_id, secret, issuer=oauth.issuer
+        )
+    signed = of_machines.SignedJWTParameters(
+        issuer=oauth.client_id,
+        subject=oauth.client_id,
+        signing_key=oauth.private_key,
+        signing_algorithm=oauth.algorithm,
+    )
+    sign = signed.create_assertion_provider()
+
+    async def assertion(audience: str) -> str:
+        try:
+            return await sign(audience)
+        except Exception:  # noqa: BLE001 - a key can be wrong in many ways, and the error may repeat it
+            raise LoginFailed(
+                f"`privateKey` of the entry is no PEM key that signs {oauth.algorithm}"
+            ) from None
+
+    return of_machines.PrivateKeyJWTOAuthProvider(
+        server.url, Memory(), oauth.client_id, assertion, issuer=oauth.issuer
+    )
+
+
+async def drive(
+    provider: OAuthClientProvider, refused: httpx2.Response, outside: Outside, scope: str = ""
+) -> str:
+    """Carry out the library's flow for an answer 401, asking for `scope`, too, and return the token.
+
+    Only the flow's own requests are sent, by `outside`. Raises LoginFailed.
+    """
+    request = httpx2.Request("GET", refused.request.url)
+    request.headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
+    flow = provider.async_auth_flow(request)
+    with told():
+        outgoing, answer = await anext(flow), _asking_for(refused, scope)
+        try:
+            while (outgoing := await flow.asend(answer)) is not request:
+                answer = await outside.send(outgoing)
+        except OAuthFlowError as error:
+            why = _reason(answer) or _invalid_field(error, answer) or _unreadable(answer)
+            raise LoginFailed(_plain(str(error)) + why) from None
+        except OverflowError:  # the library adds it to the time
+            raise _no_valid_life(answer) from None
+        finally:
+            await flow.aclose()
+    tokens = provider.context.current_tokens
+    return _checked(tokens, answer).access_token if tokens else ""
+
+
+async def refreshed(login: Login) -> Login:
+    """Return a login with another token. Raises LoginFailed."""
+    with told():
+        provider = _Refresh(login)
+        answer = await Outside(login.server).send(await provider.request())
+        try:
+            tokens = await provider.tokens(answer)
+        except OverflowError:
+            raise _no_valid_life(answer) from None
+    if tokens is None:
+        raise LoginFailed(f"the login has ended: {_unreadable_token(answer) or refusal(answer)}")
+    return with_tokens(login, _checked(tokens, answer))
+
+
+def with_tokens(login: Login, tokens: OAuthToken) -> Login:
+    """Return a login with these tokens, which were checked."""
+    life = tokens.expires_in
+    ends = None if life is None else time.time() + life - min(_EARLY_S, life / 2)
+    told = tokens.model_dump(mode="json", exclude_none=True)
+    return login.model_copy(update={"tokens": told, "expires_at": ends})
+
+
+def _checked(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
+    """Return the tokens of an answer. Raises LoginFailed for one that no header can carry, or that ended before now."""
+    if not all("!" <= character <= "~" for character in tokens.access_token):
+        raise LoginFailed("the authorization server gave a token that is none")
+    if tokens.expires_in is not None and tokens.expires_in < 0:
+        raise _no_valid_life(answer)
+    return tokens
+
+
+def _no_valid_life(answer: httpx2.Response) -> LoginFailed:
+    return LoginFailed(f"Invalid token response: {_shown(answer)} gave no valid `expires_in`")
+
+
+class _Refresh(OAuthClientProvider):
+    """The library's way to another token, begun from a login that was kept."""
+
+    def __init__(self, login: Login) -> None:
+        metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
+        super().__init__(login.server, metadata, Memory())
+        context = self.context
+        context.client_info = OAuthClientInformationFull.model_validate(login.client)
+        context.oauth_metadata = OAuthMetadata.model_validate(login.metadata)
+        if login.resource:
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(login.resource)
+        context.current_tokens = OAuthToken.model_validate(login.tokens)
+        context.protocol_version = LATEST_PROTOCOL_VERSION
+
+    async def request(self) -> httpx2.Request:
+        return await self._refresh_token()
+
+    async def tokens(self, answer: httpx2.Response) -> OAuthToken | None:
+        return self.context.current_tokens if await self._handle_refresh_response(answer) else None
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Raise LoginFailed in the place of what the library raises; its texts repeat what servers say."""
+    try:
+        yield
+    except OAuthFlowError as error:
+        raise LoginFailed(_plain(str(error))) from None
+    except (ValidationError, ValueError, OverflowError, RecursionError, StopAsyncIteration):
+        raise LoginFailed("the authorization server does not keep to the protocol") from None
+    except httpx2.InvalidURL:
+        raise LoginFailed("an address that the server names for the login is none") from None
+
+
+def refusal(answer: httpx2.Response) -> str:
+    """Return the code with which an authorization server refuses (RFC 6749, 5.2), or its status."""
+    code: Any = None
+    with suppress(ValueError, AttributeError, RecursionError):
+        code = answer.json().get("error")
+    return code if isinstance(code, str) and code in _CODES else f"HTTP {answer.status_code}"
+
+
+def _reason(answer: httpx2.Response) -> str:
+    """Return why the last answer refuses what was asked; empty when it is no refusal with a code."""
+    return f": {code}" if answer.is_error and (code := refusal(answer)) in _CODES else ""
+
+
+_CODES = (
+    *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
+    *("invalid_scope", "invalid_target", "access_denied", "server_error", "temporarily_unavailable"),
+    *("invalid_redirect_uri", "invalid_client_metadata"),  # of registrations (RFC 7591, 3.2.2)
+)
+
+
+def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
+    """Return which server's answer the library could not read, and its first invalid field; "" for other errors."""
+    cause = error.__cause__ or error.__context__
+    return f": {_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
+
+
+def _unreadable_token(answer: httpx2.Response) -> str:
+    """Return what is wrong with the token in an answer; "" for one that can be read, and for a refusal."""
+    if answer.status_code != HTTPStatus.OK:
+        return ""
+    try:
+        OAuthToken.model_validate_json(answer.content)
+    except ValidationError as error:
+        return _fault(error, answer)
+    return ""
+
+
+def _fault(error: ValidationError, answer: httpx2.Response) -> str:
+    [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+    field = f"no valid `{_plain(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
+    return f"{_shown(answer)} gave {field}"
+
+
+def _unreadable(answer: httpx2.Response) -> str:
+    """Return which server refused without a code that can be read, "" for an answer that is no refusal."""
+    return f": {_shown(answer)} gave no valid `error`" if answer.is_error else ""
+
+
+def _shown(answer: httpx2.Response) -> str:
+    """Return scheme, host and path of the address that gave an answer, as printable ASCII."""
+    url = answer.request.url
+    return _plain(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
+
+
+def _plain(text: str, *, ends: str = ": ") -> str:
+    """Return a text up to `ends`, at most 400 characters, as printable ASCII: what a library adds repeats answers."""
+    words = text.partition(ends)[0][:_SHOWN]
+    return "".join(character if " " <= character <= "~" else "?" for character in words)
+
+
+def _asking_for(refused: httpx2.Response, scope: str) -> httpx2.Response:
+    """Return an answer 401 that asks for `scope`, too."""
+    headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
+    if scope:
+        parts = [f'scope="{united(extract_scope_from_www_auth(refused), scope)}"']
+        if place := extract_field_from_www_auth(refused, "resource_metadata"):
+            parts.append(f'resource_metadata="{place}"')
+        headers["www-authenticate"] = f"Bearer {', '.join(parts)}"
+    return httpx2.Response(refused.status_code, headers=headers, request=refused.request)

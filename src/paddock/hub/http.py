@@ -1,0 +1,300 @@
+"""The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
+
+What a server sends is bounded in size and, where nobody waits for it, in time: the library reads whole bodies, decoded.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, cast
+
+import httpx2
+from mcp_types import INTERNAL_ERROR
+from pydantic_core import from_json, to_json
+
+from paddock.hub.call_errors import TRACE, CallFailed, Trace
+from paddock.hub.config import HttpServer
+from paddock.hub.connect_errors import build_client, cause, find_proxy
+from paddock.hub.lifecycle import Verdict
+from paddock.hub.output import DEEPEST, LINE_LIMIT
+from paddock.hub.stdio_rpc import odd
+from paddock.model.errors import ConfigurationError, ServerUnavailable
+from paddock.model.json_meter import MOST_VALUES, JsonMeter
+from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
+
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+_FAREWELL_S = 1.0
+"""Seconds for the polite end of a session."""
+_APART_S = 0.5
+"""Seconds between two requests for the rest of one stream; a server may ask for none."""
+_PLAIN = ("", "identity")
+_SHOWN = 200
+_LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
+_CHECKED = 64 << 10
+"""Bytes of an answer up to which it is looked at whose answer it is; what fails is short."""
+
+
+def http_client(
+    server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MOST_VALUES
+) -> httpx2.AsyncClient:
+    """Return a client with the server's headers. No read timeout: each call has its own.
+
+    An answer or event with more than `most_values` values ends with an error, before the library decodes it. Raises
+    CallFailed for a `url` that is none, and when an environment variable names a proxy for it or certificates that
+    cannot be used.
+    """
+    headers = {"accept-encoding": "identity", **server.headers}
+    timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
+    try:
+        make = partial(_Client, most_values, headers=headers, timeout=timeout, auth=auth)
+        return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
+    except httpx2.InvalidURL:
+        why = f"the `url` of {server.name} is no address of a web server; correct it"
+    except ConfigurationError as problem:
+        why = str(problem)
+    raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL)
+
+
+class _Client(httpx2.AsyncClient):
+    """Note in the call's trace what became of the request, and turn a network failure into an answer."""
+
+    def __init__(self, most_values: int, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
+        self._most_values = most_values
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
+        trace = TRACE.get() or Trace()
+        if request.method == "DELETE":
+            return await self._farewell(request, options)
+        if request.method == "GET":
+            await _rest(trace)
+        request = _unmarked(request)
+        before, trace.sent = trace.sent, True  # also for whoever waits no longer
+        try:
+            response = await super().send(request, **options)
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            # The library's transport would end with all its calls; a gateway in between would answer just so.
+            trace.sent = before or not isinstance(error, _UNSENT)
+            trace.cause, proxy = cause(error), find_proxy(request.url, error)
+            if proxy is not None:
+                trace.cause, trace.remedy = proxy.blame(trace.cause), proxy.remedy
+            return httpx2.Response(502, request=request)
+        trace.status, trace.cause = response.status_code, ""
+        trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN:
+            # Decoded by the library, a few bytes would fill our memory.
+            await response.aclose()
+            trace.cause = "it compresses its answers, although it is asked not to"
+            return httpx2.Response(502, request=request)
+        if response.is_redirect:
+            return await _bare(response, trace)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        if trace.kind == "text/event-stream":
+            response.stream = _Marked(_Events(response.stream, trace, self._most_values))
+        else:
+            response.stream = _Bounded(response.stream, trace, self._most_values)
+            if response.is_success and request.method == "POST" and trace.kind == "application/json":
+                response.stream = _Addressed(response.stream, request.content, trace)
+        return response
+
+    async def _farewell(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """End a session politely; nobody waits long for the answer, nor reads it."""
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                response = await super().send(request, **options)
+                await response.aclose()
+        except (TimeoutError, httpx2.TransportError):
+            return httpx2.Response(502, request=request)
+        return httpx2.Response(response.status_code, request=request)
+
+
+async def _rest(trace: Trace) -> None:
+    """Wait, so that streams which end at once are not asked for again and again without a pause."""
+    now = asyncio.get_running_loop().time()
+    trace.reopens = max(now, trace.reopens + _APART_S)
+    await asyncio.sleep(trace.reopens - now)
+
+
+async def _bare(response: httpx2.Response, trace: Trace) -> httpx2.Response:
+    """Return a redirect without its body, which the library would read however long it is."""
+    await response.aclose()
+    bare = httpx2.Response(response.status_code, request=response.request)
+    bare.next_request = response.next_request
+    if response.next_request is not None:
+        place = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
+        trace.place = str(place)[:_SHOWN]
+    return bare
+
+
+class _Counted(httpx2.AsyncByteStream):
+    """A body that ends with an error where it holds too much."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, most_values: int) -> None:
+        self._stream = stream
+        self._trace = trace
+        self._most_values = most_values
+
+    def _check(self, meter: JsonMeter) -> None:
+        if meter.too_deep:
+            raise _oversize(self._trace, f"it is nested more than {DEEPEST} deep")
+        if meter.values > self._most_values:
+            values = f"it holds more than {self._most_values} values"
+            raise _oversize(self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Bounded(_Counted):
+    """One document, which has the bounds of a stdio server's message; it may also be broken off."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, meter = 0, JsonMeter(DEEPEST)
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > LINE_LIMIT:
+                    raise _oversize(
+                        self._trace, f"it is larger than {LINE_LIMIT} bytes; ask for less at once"
+                    )
+                meter.feed(chunk)
+                self._check(meter)
+                yield chunk
+        except httpx2.TransportError as error:
+            raise _fault(self._trace, cause(error)) from None
+
+
+class _Events(_Counted):
+    """Server-sent events, each a document; the library bounds their bytes.
+
+    A line break is no part of a JSON string, so whatever quotes the other fields of an event hold, the count of `data`
+    begins outside of strings.
+    """
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        meter, blank, half = JsonMeter(DEEPEST), False, False
+        async for chunk in self._stream:
+            for line in _LINES(chunk[half and chunk[:1] == b"\n" :]):
+                if line[:1] not in b"\r\n":
+                    meter.feed(line)
+                    self._check(meter)
+                    blank = False
+                    continue
+                if blank:
+                    meter = JsonMeter(DEEPEST)
+                meter.end_line()
+                blank = True
+            half = chunk[-1:] == b"\r"
+            yield chunk
+
+
+class _Addressed(httpx2.AsyncByteStream):
+    """An answer in JSON that is the answer to its request: for one with another number, everybody would wait in vain.
+
+    An error whose server did not read the number (JSON-RPC 2.0, section 5: `id` is null) gets the request's.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
+        self._stream = stream
+        self._request = request
+        self._trace = trace
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._stream])
+        yield _marked(self._addressed(body) if len(body) <= _CHECKED else body)
+
+    def _addressed(self, body: bytes) -> bytes:
+        try:
+            asked, answer = from_json(self._request), from_json(body)
+            number, other = asked["id"], answer["id"]
+        except (ValueError, LookupError, TypeError):
+            return body  # nobody waits for it, or the library says what is wrong with it
+        if other is None and "error" in answer:
+            return to_json({**answer, "id": number})
+        if str(other) != str(number):
+            raise _fault(
+                self._trace, f"it answers another request, {str(other)[:_SHOWN]!r} instead of {number!r}"
+            )
+        return body
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _oversize(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.oversize = True
+    return _fault(trace, text)
+
+
+class _Marked(httpx2.AsyncByteStream):
+    """Events whose numbers keep their digits on their way through the library (`paddock.model.numbers`)."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line = bytearray()
+        async for chunk in self._stream:
+            whole, end, rest = chunk.rpartition(b"\n")
+            if not end and len(line) + len(rest) <= LINE_LIMIT:
+                line += rest
+                continue
+            lines = bytes(line) + whole + end
+            line[:] = rest
+            yield b"".join(map(_marked_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
+        yield bytes(line)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _marked_event(line: bytes) -> bytes:
+    if not line.startswith(b"data:") or not may_lose(line):
+        return line
+    data = line[len(b"data:") :].strip()
+    return b"data: " + _marked(data) + b"\n"
+
+
+def _marked(body: bytes) -> bytes:
+    """Return an answer with marks in its result; the library checks other numbers, which hold no data."""
+    if not may_lose(body):
+        return body
+    try:
+        answer = cast("dict[str, Any]", loads(body.decode()))
+        answer["result"] = marked(answer["result"])
+        return json.dumps(answer).encode()
+    except NumberTooLongError as problem:
+        return _refusal(body, str(problem))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # no answer, or the library says what is wrong with it
+
+
+def _refusal(body: bytes, problem: str) -> bytes:
+    """Return an error in the place of an answer that no reader takes."""
+    answer = odd(body) or {
+        "id": None,
+        "error": {"code": INTERNAL_ERROR, "message": f"the answer holds {problem}"},
+    }
+    return to_json({"jsonrpc": "2.0", **answer})
+
+
+def _unmarked(request: httpx2.Request) -> httpx2.Request:
+    """Return a request with numbers in the place of marked texts, in its body and its headers."""
+    if MARK.encode() not in request.content:
+        return request
+    kept = [
+        (name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"
+    ]
+    headers = [(name, value.replace(MARK, "")) for name, value in kept]
+    content = unmarked_text(request.content)
+    return httpx2.Request(
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
+    )
+
+
+def _fault(trace: Trace, text: str) -> httpx2.StreamError:
+    trace.fault = text
+    return httpx2.StreamError(text)

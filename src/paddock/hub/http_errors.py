@@ -1,0 +1,68 @@
+"""What an HTTP answer that brings no result means, and what can be done about it."""
+
+import re
+from http import HTTPStatus
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
+
+from paddock.hub.call_errors import Trace
+from paddock.hub.config import HttpServer, host
+from paddock.model.errors import ServerUnavailable
+
+_STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
+"""What the library says where the body of a refusal says nothing."""
+_KIND = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_LONGEST_KIND = 60
+_START = "Start it, or correct its `url`"
+_RETRYABLE = (429, 502, 503, 504)
+_ELSEWHERE = (404, 405, 406, 410, 415, 421)
+
+
+def unanswered(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
+    """Return the error for a request without an answer of the protocol; None when `error` is the server's answer."""
+    name, status = server.name, trace.status
+    if trace.cause:
+        retryable = not trace.sent
+        if trace.sent:
+            text = f"Server {name} at {host(server.url)} gave no answer: {trace.cause}."
+        else:
+            where = f"{name} at {host(server.url)}"
+            text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
+        return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
+    if trace.fault:
+        return ServerUnavailable(f"Server {name} gave no whole answer: {trace.fault}.", sent=True)
+    if status is None or (why := _why(error, trace, status)) is None:
+        return None
+    sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE, sent=sent)
+
+
+def _why(error: MCPError, trace: Trace, status: int) -> str | None:
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        leads = f" and leads to {trace.place}" if trace.place else ""
+        return f"answers HTTP {status}{leads}; correct its `url`."
+    if status >= HTTPStatus.BAD_REQUEST:
+        return f"answers HTTP {status}{_advice(status)}." if error.message in _STAND_INS else None
+    if error.code == PARSE_ERROR and error.message.startswith("Failed to parse"):
+        return "answers with what is no message of the protocol."
+    if error.code == INVALID_REQUEST and error.message.startswith("Unexpected content type"):
+        return f"answers with {_shown(trace.kind)}, which is no MCP; correct its `url`."
+    if status == HTTPStatus.ACCEPTED and error.code == INVALID_REQUEST:
+        return "takes the request, and answers nothing (HTTP 202)."
+    return None
+
+
+def _shown(kind: str) -> str:
+    """Return a content type; a server may write anything there."""
+    return kind if _KIND.fullmatch(kind) and len(kind) <= _LONGEST_KIND else "something else"
+
+
+def _advice(status: int) -> str:
+    if status in _ELSEWHERE:
+        return "; correct its `url`"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ": it was asked too often; wait before the next call"
+    if status in _RETRYABLE:
+        return ": it cannot answer now; try again later"
+    return "; its own log may say why"

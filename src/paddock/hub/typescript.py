@@ -1,0 +1,372 @@
+"""Show tools as TypeScript: a line each for those who choose, a declaration for those who write the call.
+
+Schemas and descriptions are a stranger's words. Whatever they hold, what comes out is bounded and is valid
+TypeScript: names that are no identifiers are quoted, comments cannot be ended from within, literals are JSON.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from paddock.hub.catalog_tool import CatalogTool
+from paddock.model.base import Json
+from paddock.model.invisible import has_invisible, spell_invisible
+from paddock.schema.inline_refs import unfold
+
+Output = Literal["declared", "observed", "unknown"]
+"""Where an output type comes from: the server's word, results seen so far, or nowhere."""
+
+_TYPES = 300
+"""Types in one declaration; further ones are `unknown`."""
+_DEEPEST = 8
+_LITERALS = 24
+_LITERAL = 60
+_NAME = 200
+_NOTE = 240
+_DESCRIPTION = 600
+_LINE = 160
+"""Characters for the parameters of a one-line signature; what is required stays."""
+
+_TAKEN = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+"""Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
+_PLAIN = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+    "null": "null",
+}
+_ROUGH = {**_PLAIN, "array": "unknown[]", "object": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A tool for somebody who is about to call it."""
+
+    name: str
+    server: str
+    """Where a program finds its server: `servers.NAME`, or `servers["NAME"]` for a name that is no identifier."""
+    declaration: str
+    """TypeScript, to be read as a member of `server`."""
+    output: Output
+    changed: bool
+    """The server changed the tool after it was pinned: calls are refused until a person approves."""
+    hides: bool = False
+    """It was `changed` from the start: its definition holds invisible characters, which a person has to accept."""
+    notes: tuple[str, ...] = ()
+    """What else to know before a call, such as that its arguments are not checked."""
+
+
+def signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> str:
+    """Return a tool on one line: name, parameters, a short output type, the first sentence of what it does."""
+    parameters = _line_of_arguments(unfold(entry.tool.input_schema))
+    _, schema = _output(entry, observed)
+    returns = _Printer(compact=True).type(unfold(schema)) if schema is not None else "unknown"
+    result = f": {returns}" if returns != "unknown" and len(returns) <= _LINE // 2 else ""
+    about = _first_sentence(entry.tool.description)
+    server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_key(entry.server)}]"
+    name = entry.alias or entry.tool.name
+    tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_key(name)}]"
+    call = f"{tool}({parameters})"
+    if entry.tool.name in _TAKEN:
+        call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
+    return f"{server}{call}{result}" + (f" // {about}" if about else "")
+
+
+def describe(
+    entry: CatalogTool, observed: Mapping[str, Json] | None = None, *, unchecked: str = ""
+) -> Described:
+    """Return the whole declaration of a tool. `observed` is the type that its results had so far.
+
+    `unchecked` says what of its arguments is not checked.
+    """
+    kind, schema = _output(entry, observed)
+    printer = _Printer()
+    input_schema = unfold(entry.tool.input_schema)
+    parameters = printer.type({"type": "object", **input_schema})
+    optional = "" if _needs_arguments(input_schema) else "?"
+    returns = printer.type(unfold(schema)) if schema is not None else "unknown"
+    about = _comment(entry.tool.description, _DESCRIPTION)
+    lines = [f"/** {about} */"] if about else []
+    named = f"; tool {_key(entry.tool.name)}" if entry.alias else ""
+    called = f"{_key(entry.alias or entry.tool.name)}("
+    if entry.tool.name in _TAKEN:
+        called = f'call(tool: "{entry.tool.name}", '
+    lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
+    member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
+    notes = tuple(filter(None, (entry.warning, unchecked)))
+    declaration = "\n".join(lines)
+    return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
+
+
+class _Printer:
+    """Prints the types of one declaration. Its budget of types is shared between parameters and output."""
+
+    def __init__(self, *, compact: bool = False) -> None:
+        self._compact = compact
+        self._left = _TYPES
+
+    def type(self, schema: Json, depth: int = 0) -> str:
+        """Return a schema of `unfold` as a type."""
+        self._left -= 1
+        if not isinstance(schema, dict) or self._left < 0 or depth > _DEEPEST:
+            return "unknown"
+        fields = cast("dict[str, Json]", schema)
+        if fields.get("not") == {}:
+            return "never"
+        parts = [self._own(fields, depth)]
+        parts += [
+            _union(self.type(item, depth + 1) for item in _list(fields.get(keyword)))
+            for keyword in ("anyOf", "oneOf")
+        ]
+        parts += [self.type(item, depth + 1) for item in _list(fields.get("allOf"))]
+        known = list(dict.fromkeys(part for part in parts if part not in ("", "unknown")))
+        # A union says all that its base says: `type: string` beside `enum`s in `anyOf` adds nothing.
+        known = [part for part in known if len(known) == 1 or part not in _BASES] or known[:1]
+        text = " & ".join(_grouped(part, " | ") for part in known) if len(known) > 1 else "".join(known)
+        if text and fields.get("nullable") is True:
+            text = _union([text, "null"])
+        return text or "unknown"
+
+    def _own(self, fields: Mapping[str, Json], depth: int) -> str:
+        """Return what `const`, `enum` and `type` say."""
+        if "const" in fields:
+            return _literals([fields["const"]])
+        if isinstance(fields.get("enum"), list):
+            return _literals(_list(fields["enum"]))
+        kinds = fields.get("type")
+        named = (
+            [kinds] if isinstance(kinds, str) else [kind for kind in _list(kinds) if isinstance(kind, str)]
+        )
+        if not named:
+            named = ["object"] if "properties" in fields else ["array"] if "items" in fields else []
+        return _union(self._kind(kind, fields, depth) for kind in named)
+
+    def _kind(self, kind: str, fields: Mapping[str, Json], depth: int) -> str:
+        match kind:
+            case "object":
+                return self._object(fields, depth)
+            case "array":
+                return self._array(fields, depth)
+            case _:
+                return _PLAIN.get(kind, "unknown")
+
+    def _array(self, fields: Mapping[str, Json], depth: int) -> str:
+        first = _list(fields.get("prefixItems")) or _list(fields.get("items"))
+        if not first:
+            return f"{_grouped(self.type(fields.get('items'), depth + 1), ' ')}[]"
+        items = [_grouped(self.type(item, depth + 1), " ") for item in first[:_LITERALS]]
+        return f"[{', '.join(f'{item}?' for item in items)}, ...unknown[]]"
+
+    def _object(self, fields: Mapping[str, Json], depth: int) -> str:
+        properties = _members(fields)
+        further = fields.get("additionalProperties", True)
+        if not properties:
+            if further is False:
+                return "Record<string, never>"
+            value = self.type(further, depth + 1) if isinstance(further, dict) else "unknown"
+            return f"Record<string, {value}>"
+        required = _required(fields)
+        members = [self._member(name, schema, name in required, depth) for name, schema in properties.items()]
+        if isinstance(further, dict):
+            members.append("[name: string]: unknown;")
+        if self._compact:
+            return "{ " + " ".join(members).removesuffix(";") + " }"
+        return "{\n" + "\n".join(_indented(member, 2) for member in members) + "\n}"
+
+    def _member(self, name: str, schema: Json, required: bool, depth: int) -> str:
+        text = f"{_key(name)}{'' if required else '?'}: {self.type(schema, depth + 1)};"
+        if self._compact or not isinstance(schema, dict):
+            return text
+        fields = cast("dict[str, Json]", schema)
+        about = fields.get("description")
+        note = _comment(about, _NOTE) if isinstance(about, str) else ""
+        if "default" in fields:
+            default = json.dumps(fields["default"])
+            text += f" // default {_comment(default, _LITERAL)}"
+        return f"/** {note} */\n{text}" if note else text
+
+
+_SAYS_MORE = frozenset({"anyOf", "oneOf", "const", "enum", "not"})
+_BASES = frozenset({"string", "number", "boolean", "Record<string, unknown>"})
+
+
+def _output(
+    entry: CatalogTool, observed: Mapping[str, Json] | None
+) -> tuple[Output, Mapping[str, Json] | None]:
+    if entry.tool.output_schema is not None:
+        return "declared", entry.tool.output_schema
+    return ("observed", observed) if observed is not None else ("unknown", None)
+
+
+def _line_of_arguments(schema: Mapping[str, Json]) -> str:
+    """Return what a tool takes, on one line: its parameters, or else the type that `describe` has."""
+    plain = _as_plain_object(schema)
+    if plain is not None:
+        return _line_of_parameters(plain)
+    text = _Printer(compact=True).type({"type": "object", **schema})
+    if len(text) <= 2 * _LINE:
+        return text
+    return _line_of_parameters(_loosely_merged(schema)) + " /* in combinations: see its declaration */"
+
+
+def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return an object and what `allOf` adds to it as one object with named members; None where it says more."""
+    further = schema.get("additionalProperties")
+    if _SAYS_MORE & schema.keys() or isinstance(further, dict) or (further is True and not _members(schema)):
+        return None
+    properties, required = dict(_members(schema)), [*_required(schema)]
+    for each in _list(schema.get("allOf")):
+        part = _as_plain_object(cast("dict[str, Json]", each)) if isinstance(each, dict) else None
+        if part is None or part["properties"].keys() & properties.keys():
+            return None
+        properties |= part["properties"]
+        required += part["required"]
+    return {"properties": properties, "required": cast("list[Json]", required)}
+
+
+def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) -> dict[str, Json]:
+    """Return all members that a schema names anywhere at its top; those of alternatives are not required."""
+    properties = dict(_members(schema))
+    required: list[Json] = [] if alternative else [*_required(schema)]
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for each in _list(schema.get(keyword)):
+            if isinstance(each, dict):
+                fields = cast("dict[str, Json]", each)
+                part = _loosely_merged(fields, alternative=alternative or keyword != "allOf")
+                properties |= part["properties"] | properties
+                required += part["required"]
+    return {"properties": properties, "required": required}
+
+
+def _needs_arguments(schema: Json) -> bool:
+    """Tell whether a tool cannot be called without arguments."""
+    if not isinstance(schema, dict):
+        return False
+    fields = cast("dict[str, Json]", schema)
+    either = (_list(fields.get(keyword)) for keyword in ("anyOf", "oneOf"))
+    return (
+        bool(_required(fields))
+        or any(map(_needs_arguments, _list(fields.get("allOf"))))
+        or any(options and all(map(_needs_arguments, options)) for options in either)
+    )
+
+
+def _line_of_parameters(schema: Mapping[str, Json]) -> str:
+    """Return the parameters on one line: those that are required, then as many others as fit."""
+    properties, required = _members(schema), _required(schema)
+    order = sorted(properties, key=lambda name: name not in required)
+    shown: list[str] = []
+    length = 0
+    for count, name in enumerate(order):
+        text = (
+            f"{_key(name)}{'' if name in required else '?'}: {_Printer(compact=True).type(properties[name])}"
+        )
+        if len(text) > _LINE // 2:
+            text = f"{_key(name)}{'' if name in required else '?'}: {_rough(properties[name])}"
+        length += len(text) + 2
+        if length > _LINE and (name not in required or length > 4 * _LINE):
+            shown.append(f"/* {len(order) - count} more */")
+            break
+        shown.append(text)
+    return "{ " + ", ".join(shown) + " }" if shown else ""
+
+
+def _rough(schema: Json) -> str:
+    """Return a short word for a type that does not fit on a line."""
+    fields = cast("dict[str, Json]", schema) if isinstance(schema, dict) else {}
+    kinds = fields.get("type")
+    named = [*_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
+    match kinds if isinstance(kinds, str) else "":
+        case "":
+            words = [_ROUGH.get(kind, "unknown") for kind in named if isinstance(kind, str)]
+            return _union(words) if _list(kinds) else "unknown"
+        case kind:
+            return _union([_ROUGH.get(kind, "unknown"), *map(str, named)])
+
+
+def _members(schema: Mapping[str, Json]) -> dict[str, Json]:
+    members = schema.get("properties")
+    if not isinstance(members, dict):
+        return {}
+    return {name: value for name, value in cast("dict[str, Json]", members).items() if len(name) <= _NAME}
+
+
+def _required(schema: Mapping[str, Json]) -> frozenset[str]:
+    return frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+
+
+def _literals(values: Sequence[Json]) -> str:
+    """Return values as a union of literals; too many or too long ones as the union of their types."""
+    spelled = [json.dumps(value) for value in values[: _LITERALS + 1]]
+    scalar = all(isinstance(value, str | int | None) for value in values[: _LITERALS + 1])
+    if scalar and len(spelled) <= _LITERALS and all(len(text) <= _LITERAL for text in spelled):
+        return _union(spelled)
+    return _union(_type_of(value) for value in values[:1000])
+
+
+def _type_of(value: Json) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case None:
+            return "null"
+        case _:
+            return "unknown"
+
+
+def _union(types: Iterable[str]) -> str:
+    """Return the union of types, each once; `unknown` takes in everything."""
+    found = dict.fromkeys(text for text in types if text)
+    return "unknown" if "unknown" in found else " | ".join(found)
+
+
+def _grouped(text: str, operator: str) -> str:
+    """Return a type in parentheses when it holds an operator that would bind otherwise."""
+    return f"({text})" if operator in text and not _is_closed(text) else text
+
+
+def _is_closed(text: str) -> bool:
+    """Tell whether a type is one pair of braces, so that what is within needs no parentheses."""
+    if not text.startswith("{"):
+        return False
+    return text.endswith("}") and text.count("{") == 1
+
+
+def _key(name: str) -> str:
+    if _IDENTIFIER.match(name):
+        return name
+    hides = not name.isprintable() or has_invisible(name)
+    return json.dumps(name[:_NAME], ensure_ascii=hides)  # what hides or turns text is spelled out
+
+
+def _comment(text: str, longest: int) -> str:
+    """Return a text on one line that cannot end the comment it stands in."""
+    line = spell_invisible(text[: longest * 4])
+    line = _SPACE.sub(" ", line).strip().replace("*/", "* /")
+    line = line if len(line) <= longest else line[: longest - 3] + "..."
+    return line.encode("utf-8", "replace").decode()
+
+
+def _first_sentence(text: str) -> str:
+    line = _comment(text.strip().partition("\n")[0], _NOTE)
+    found = _SENTENCE.match(line)
+    sentence = found[1] if found else line
+    return sentence if len(sentence) <= _LINE // 2 else sentence[: _LINE // 2 - 3].rstrip() + "..."
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def _list(value: Json) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []

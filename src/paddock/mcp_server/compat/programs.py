@@ -1,0 +1,163 @@
+"""Programs and their stored output under the names, schemas and responses of the compat profile."""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from paddock.app.runtime_service import BUSY
+from paddock.mcp_server.argument_errors import invalid_compat
+from paddock.mcp_server.arguments import to_snake_case
+from paddock.mcp_server.replies import compact
+from paddock.mcp_server.repositories import Repositories
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema, text_block
+from paddock.mcp_server.tools.programs import ALIASES, Programs
+from paddock.model.artifact import OutputQuery
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
+from paddock.rendering import render
+from paddock.rendering.program_response import program_response
+
+if TYPE_CHECKING:
+    from paddock.model.artifact import OutputFound
+
+EXECUTE = "sdl.runtime.execute"
+QUERY = "sdl.runtime.queryOutput"
+
+_THROWN = frozenset({Status.INVALID, Status.ERROR})
+"""Statuses that are errors of the call; every other end is a response, a denial too."""
+_REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
+_TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
+
+_log = logging.getLogger("paddock.mcp")
+
+
+class SeedPrograms:
+    """What the two tools do, in the workspaces that `repoId` may name."""
+
+    def __init__(self, programs: Programs, repositories: Repositories) -> None:
+        self._programs = programs
+        self._repositories = repositories
+
+    async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Run a program and give the compat response."""
+        if unknown := self._unknown(arguments):
+            return unknown
+        name = arguments["repoId"]
+        try:
+            programs = await self._repositories.programs(name)
+            native = {ALIASES.get(name, to_snake_case(name)): value for name, value in arguments.items()}
+            outcome, work = await programs.execute(native, caller, mode="minimal")
+        except ValidationError as problem:
+            return invalid_compat(EXECUTE, problem)
+        except ConfigurationError as problem:
+            _log.warning("repository %s: %s", name, problem)
+            return _error(
+                f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
+            )
+        if outcome.status in _THROWN:
+            return _error(render.explanation(outcome))
+        return _response(program_response(_denied_when_busy(outcome), work))
+
+    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Search stored output and give the compat response."""
+        if unknown := self._unknown(arguments):
+            return unknown
+        asked = {name: value for name, value in arguments.items() if name != "repoId"}
+        roots = self._repositories.roots(arguments.get("repoId"))
+        try:
+            return _response((await self._find(OutputQuery.model_validate(asked), roots)).to_wire())
+        except ValidationError as problem:
+            return invalid_compat(QUERY, problem)
+        except PaddockError as error:
+            return _error(str(error))
+
+    async def _find(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
+        """Return what a query finds in the output of the one of the workspaces that has it."""
+        own, *others = roots
+        for root in others:
+            with suppress(UnknownArtifact):
+                return await self._programs.find(asked, root)
+        return await self._programs.find(asked, own)
+
+    def _unknown(self, arguments: Arguments) -> Answer | None:
+        """Return the answer to a repository that nobody registered; None for others."""
+        named = arguments.get("repoId")
+        known = named is None or self._repositories.knows(named)
+        return None if known else _error(f"Repository {named} not found")
+
+
+def seed_program_tools(programs: Programs, repositories: Repositories) -> list[Tool]:
+    """Return `sdl.runtime.execute` and `sdl.runtime.queryOutput`."""
+    seed = SeedPrograms(programs, repositories)
+    return [
+        Tool(
+            name=EXECUTE,
+            title="Run a program in a language runtime",
+            description="Run code, or an executable with arguments, confined in the workspace whose name is repoId.",
+            input_schema=object_schema(
+                ["repoId", "runtime"],
+                repoId=_REPOSITORY,
+                runtime={"enum": [*RUNTIMES]},
+                executable={"type": "string", "minLength": 1},
+                args={"type": "array", "items": {"type": "string"}, "maxItems": ARGUMENTS},
+                code={"type": "string", "maxLength": CODE_CHARS},
+                stdin={"type": "string"},
+                relativeCwd={"type": "string", "default": "."},
+                timeoutMs=_whole(100, 600_000),
+                queryTerms=_TERMS,
+                maxResponseLines=_whole(10, 1000, 100),
+                contextLines=_whole(0, 20, 3),
+                persistOutput={"type": "boolean", "default": True},
+                outputMode={"enum": [*OUTPUT_MODES], "default": "minimal"},
+            ),
+            run=seed.execute,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+        Tool(
+            name=QUERY,
+            title="Search stored output",
+            description="Search the stored output of sdl.runtime.execute, or read lines of it.",
+            input_schema=object_schema(
+                ["artifactHandle"],
+                repoId=_REPOSITORY,
+                artifactHandle={"type": "string"},
+                queryTerms=_TERMS,
+                maxExcerpts=_whole(1, 100, 10),
+                contextLines=_whole(0, 20, 3),
+                stream={"enum": ["stdout", "stderr", "both"], "default": "both"},
+                cursor={"type": "object"},
+                lineRange={"type": "object"},
+            ),
+            run=seed.query,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ]
+
+
+def _denied_when_busy(outcome: Outcome) -> Outcome:
+    """Return an outcome as the compat profile reports it, which denies a program that did not get its turn."""
+    if outcome.error is None or outcome.error.name != BUSY:
+        return outcome
+    reasons = (outcome.error.message.partition(":")[0],)
+    changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}
+    decision = outcome.decision.model_copy(update=changes)
+    return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
+
+
+def _whole(least: int, most: int, default: int | None = None) -> dict[str, Json]:
+    """Return the schema of a whole number."""
+    bounds: dict[str, Json] = {"type": "integer", "minimum": least, "maximum": most}
+    return bounds if default is None else {**bounds, "default": default}
+
+
+def _response(response: dict[str, Json]) -> Answer:
+    return Answer([text_block(compact(response))], response)
+
+
+def _error(text: str) -> Answer:
+    return Answer([text_block(text)], is_error=True)

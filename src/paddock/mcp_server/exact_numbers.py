@@ -1,0 +1,69 @@
+"""Numbers that no double equals, on their way through the library over HTTP, which makes doubles of them.
+
+Only arguments are marked: elsewhere the library checks that numbers are numbers.
+"""
+
+import json
+from collections.abc import MutableMapping
+from typing import Any, cast
+
+from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
+from paddock.model.numbers import NumberTooLongError, loads, marked, may_lose, unmarked_text
+
+
+class AllDigits:
+    """An ASGI application whose requests and answers keep the digits of numbers; a request has at most `most` bytes."""
+
+    def __init__(self, app: App, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and its answer back."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        held: list[MutableMapping[str, Any]] = []
+        begun = False
+
+        async def heard() -> MutableMapping[str, Any]:
+            nonlocal begun
+            if not begun:
+                begun = True
+                held.extend(await self._body(receive))
+            return held.pop(0) if held else await receive()
+
+        async def told(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.body" and "body" in message:
+                message = {**message, "body": unmarked_text(message["body"], as_long=True)}
+            await send(message)
+
+        await self._app(scope, heard, told)
+
+    async def _body(self, receive: Receive) -> list[MutableMapping[str, Any]]:
+        """Return the messages of a request's body: one where it is whole and small enough, else as they came."""
+        messages = [await receive()]
+        size = len(messages[0].get("body", b""))
+        while messages[-1]["type"] == "http.request" and messages[-1].get("more_body") and size <= self._most:
+            messages.append(await receive())
+            size += len(messages[-1].get("body", b""))
+        if messages[-1]["type"] != "http.request" or messages[-1].get("more_body"):
+            return messages
+        body = b"".join(message.get("body", b"") for message in messages)
+        return (
+            [{"type": "http.request", "body": _marked(body), "more_body": False}]
+            if may_lose(body)
+            else messages
+        )
+
+
+def _marked(body: bytes) -> bytes:
+    try:
+        document = cast("dict[str, Any]", loads(body.decode()))
+        params = document["params"]
+        params["arguments"] = marked(params["arguments"])
+        return json.dumps(document).encode()
+    except NumberTooLongError:
+        return b""  # which is no JSON, as the library says
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return body  # the library says what is wrong with it

@@ -1,0 +1,204 @@
+"""MCP over streamable HTTP: for those who hold the token, under the names that the server was given.
+
+Every request is judged before its body is read: first the bearer token, then `Host` and `Origin`, so that no web page
+that a browser shows can reach a server on loopback (DNS rebinding).
+"""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+
+from paddock.mcp_server.exact_numbers import AllDigits
+from paddock.mcp_server.http.abandoned import AbandonedSessions, App, Receive, Scope, Send
+from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
+from paddock.mcp_server.http.endpoint import PATH, Door
+from paddock.mcp_server.http.hosts import HostNames
+from paddock.mcp_server.http.idle_connections import PatientConnection, Strangers
+from paddock.mcp_server.http.inbound import Inbound
+from paddock.mcp_server.http.probes import Probes
+from paddock.mcp_server.http.session_limits import SessionPlaces
+from paddock.mcp_server.requests import ENDING, Requests
+from paddock.mcp_server.stdio import LINE_LIMIT
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+METRICS = "/metrics"
+SESSIONS = 64
+"""Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
+CONNECTIONS = 256
+_UNTOLD = {
+    "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
+    "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
+    "mcp.server.streamable_http": (),
+}
+"""What is said by whom, and left out of the log; with it goes that a request was cancelled, or its client gone."""
+
+_GONE = "ClientDisconnect"
+"""What is raised in the library under that of the protocol, which we do not import, when a client is gone."""
+
+Metrics = Callable[[], Awaitable[bytes]]
+
+
+class TokenRequired:
+    """An ASGI application that only requests with the token reach."""
+
+    def __init__(self, app: App, token: str) -> None:
+        self._app = app
+        self._expected = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 401."""
+        if scope["type"] == "lifespan" or self._has_token(scope):
+            await _with_client(self._app, scope, receive, send)
+            return
+        text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
+        await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE)
+
+    def _has_token(self, scope: Scope) -> bool:
+        given = header_values(scope, b"authorization")
+        kind, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
+
+
+async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have a request answered, when the server ends too.
+
+    That a client goes in the midst of it is no fault of ours, and not in the log.
+    """
+    gone = begun = False
+
+    async def heard() -> MutableMapping[str, Any]:
+        nonlocal gone
+        message = await receive()
+        gone = gone or message["type"] == "http.disconnect"
+        return message
+
+    async def noting(message: MutableMapping[str, Any]) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    try:
+        await app(scope, heard, noting)
+    except asyncio.CancelledError:
+        if begun:
+            raise
+        await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", b"1"), CLOSE)
+    except Exception:
+        if not gone:
+            raise
+
+
+class KnownHosts:
+    """An ASGI application that only requests for this server by one of its names reach, and no page of another."""
+
+    def __init__(self, app: App, names: HostNames) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 421 or 403."""
+        hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
+            text = b"This server is not reached under this name (Host); see `--allowed-host`.\n"
+            await send_text(send, 421, text)
+        elif origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
+            text = b"This server is not for the web pages of others (Origin); see `--allowed-host`.\n"
+            await send_text(send, 403, text)
+        else:
+            await self._app(scope, receive, send)
+
+
+class Measured:
+    """An ASGI application that answers `/metrics` itself."""
+
+    def __init__(self, app: App, page: Metrics) -> None:
+        self._app = app
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on."""
+        if scope["type"] != "http" or scope["path"] != METRICS:
+            await self._app(scope, receive, send)
+            return
+        found = scope["method"] == "GET"
+        status, text = (200, await self._page()) if found else (405, b"Metrics are read with GET.\n")
+        headers = [
+            (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+
+def application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -> App:
+    """Return what answers requests for a server, whoever asks, by whatever name.
+
+    Clients that ask while it ends are told to come back after `retry_s` seconds.
+    """
+    library = server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_request_body_size=LINE_LIMIT,
+        max_sessions=SESSIONS,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
+    )
+    places = SessionPlaces(AllDigits(library, LINE_LIMIT), SESSIONS)
+    return Inbound(AbandonedSessions(places), requests, retry_s)
+
+
+@asynccontextmanager
+async def http_service(
+    app: App, door: Door, requests: Requests, metrics: Metrics | None = None
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
+
+    Leaving the context ends all work in order.
+    """
+    if metrics is not None:
+        app = Measured(app, metrics)
+    app = TokenRequired(KnownHosts(app, door.names), door.token)
+    config = uvicorn.Config(
+        Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
+        http=partial(PatientConnection, Strangers()),  # pyright: ignore[reportArgumentType] - it is called, no more
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=0,
+    )
+    # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
+    # fill the log.
+    for name, texts in _UNTOLD.items():
+        logging.getLogger(name).addFilter(partial(_is_told, texts))
+    http = _Http(config)
+    task = asyncio.create_task(http.serve(sockets=[door.listener]))
+    try:
+        yield task
+    finally:
+        http.should_exit = True
+        await asyncio.wait({task})
+
+
+def _is_told(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info is not None else None
+    ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _GONE
+    return not ended and not record.getMessage().startswith(untold)
+
+
+class _Http(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the command."""
+        yield

@@ -1,0 +1,104 @@
+"""Where an MCP server over HTTP is reached, and its token. Loads nothing heavy: mistakes are told at once."""
+
+import ipaddress
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.mcp_server.http.hosts import HostNames
+from paddock.model.addresses import MAX_PORT
+from paddock.model.errors import ConfigurationError
+from paddock.own_files import NotOursError, read_trusted
+
+PATH = "/mcp"
+_SHORTEST_TOKEN = 16
+_LONGEST_TOKEN = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a server is reached and by whom."""
+
+    listener: socket.socket
+    token: str
+    names: HostNames
+    """Host names under which the server may be asked for."""
+    url: str
+    """The address of the server."""
+
+
+def open_door(address: str, token: str, names: tuple[str, ...]) -> Door:
+    """Listen on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
+
+    `names` are further host names under which the server may be asked for, `NAME` or `NAME:PORT`. Raises
+    ConfigurationError.
+    """
+    listener = _listen(address)
+    own, port = _own_names(listener), listener.getsockname()[1]
+    try:
+        known = HostNames.of(own, port, names)
+    except ConfigurationError:
+        listener.close()
+        raise
+    return Door(listener, token, known, f"http://{own[0]}:{port}{PATH}")
+
+
+def read_token(file: Path) -> str:
+    """Return the token in a file that nobody else can read; one that does not exist is written.
+
+    Raises ConfigurationError.
+    """
+    try:
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # a descriptor
+            new.write(secrets.token_urlsafe(32) + "\n")
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
+    try:
+        token = read_trusted(file, _LONGEST_TOKEN).decode("ascii").strip()
+        if file.stat().st_mode & 0o077:
+            raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
+    except NotOursError as problem:
+        raise ConfigurationError(f"{file}: cannot read this token file: {problem.strerror}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(f"{file}: cannot read this token file: {problem}") from None
+    return checked_token(token, str(file))
+
+
+def checked_token(token: str, where: str) -> str:
+    """Return a token that is worth the name. Raises ConfigurationError."""
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigurationError(
+            f"{where}: a token is at least {_SHORTEST_TOKEN} ASCII characters without spaces; "
+            'make one with: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+        )
+    return token
+
+
+def _listen(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not (port.isascii() and port.isdigit()):
+        raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for instance 127.0.0.1:8700")
+    if len(port) > len(str(MAX_PORT)) or int(port) > MAX_PORT:
+        raise ConfigurationError(f"--http {address}: a port is at most {MAX_PORT}")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen()
+    except UnicodeError:
+        raise ConfigurationError(f"--http {address}: this is no name of a host") from None
+    except OSError as problem:
+        raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from None
+    return listener
+
+
+def _own_names(listener: socket.socket) -> list[str]:
+    address = listener.getsockname()[0]
+    names = [f"[{address}]" if ":" in address else address]
+    return [*names, "localhost"] if ipaddress.ip_address(address).is_loopback else names

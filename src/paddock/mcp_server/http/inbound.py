@@ -1,0 +1,161 @@
+"""Requests over HTTP as the protocol's library can take them: what it would fail on, or lose, is answered here.
+
+a header twice that may be there once    400: readers of headers disagree on which one counts
+a body that is no JSON-RPC message       400, as over standard streams
+an id that is in flight in its session   400: the library would answer the second request alone
+GET that resumes a stream                a new stream: no events are kept that could be sent again
+any request while the server ends        503 and when to try again, except what belongs to a call that had started
+"""
+
+from collections.abc import MutableMapping
+from contextlib import ExitStack
+from math import ceil
+from typing import Any
+
+from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
+
+from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send
+from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
+from paddock.mcp_server.http.endpoint import PATH
+from paddock.mcp_server.requests import ENDING, LISTEN, Requests
+from paddock.mcp_server.stdio import HALF, LINE_LIMIT, UnreadableError, explain_double_id, read_message
+from paddock.model.numbers import dumps
+
+_RESUME = b"last-event-id"
+_LENGTH = b"content-length"
+_SINGLE = (
+    b"content-type",
+    b"host",
+    b"mcp-method",
+    b"mcp-name",
+    b"mcp-protocol-version",
+    b"origin",
+    _LENGTH,
+    _RESUME,
+    SESSION,
+)
+"""Headers that decide what becomes of a request."""
+
+
+class Inbound:
+    """An ASGI application that passes requests on that another can answer, and refuses the others."""
+
+    def __init__(self, app: App, requests: Requests, retry_s: float = 1) -> None:
+        """Have clients come back after `retry_s` seconds when the server ends."""
+        self._app = app
+        self._requests = requests
+        self._retry = str(max(1, ceil(retry_s))).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http" or scope["path"] != PATH:
+            await self._app(scope, receive, send)
+            return
+        twice = [name.decode() for name in _SINGLE if len(header_values(scope, name)) > 1]
+        if twice:
+            await _refuse(send, f"the header {twice[0]} stands more than once in this request")
+        elif scope["method"] == "POST":
+            await self._post(scope, receive, send)
+        elif self._requests.ending and scope["method"] != "DELETE":
+            await self._refuse_late(send)
+        else:
+            kept = [each for each in scope["headers"] if each[0] != _RESUME]
+            await self._app({**scope, "headers": kept}, receive, send)
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await _body(scope, receive)
+            message = (await read_message(body, "body")).message
+            if HALF in body.lower():
+                body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
+        except _GoneError:
+            return
+        except _TooLargeError:
+            await send_text(send, 413, b"The body is longer than a message may be.\n")
+            return
+        except UnreadableError as fault:
+            await _refuse(send, fault.text, fault.code)
+            return
+        replay = _replayed(body, receive)
+        if not isinstance(message, JSONRPCRequest):
+            await self._app(scope, replay, send)
+            return
+        if self._requests.ending and not _goes_on(message):
+            await self._refuse_late(send)
+            return
+        session = header_values(scope, SESSION)
+        key = (session[0].decode("latin-1"), str(message.id)) if session else object()
+        if self._requests.has(key):
+            await _refuse(send, explain_double_id(str(message.id)))
+        elif message.method == LISTEN:
+            await self._app(scope, replay, send)
+        else:
+            with ExitStack() as flight:
+                flight.enter_context(self._requests.in_flight(key))
+                await self._app(scope, replay, _closing(flight, send))
+
+    async def _refuse_late(self, send: Send) -> None:
+        await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE)
+
+
+class _GoneError(Exception):
+    """The client has gone before it had sent its body."""
+
+
+class _TooLargeError(Exception):
+    """The body is larger than a message may be."""
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """Return the body of a request. Raises _GoneError and _TooLargeError."""
+    declared = header_values(scope, _LENGTH)
+    if declared and declared[0].isdigit() and int(declared[0][:20]) > LINE_LIMIT:
+        raise _TooLargeError
+    parts: list[bytes] = []
+    left = LINE_LIMIT
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _GoneError
+        parts.append(message.get("body", b""))
+        left -= len(parts[-1])
+        if left < 0:
+            raise _TooLargeError
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read, and then what comes after it."""
+    given = False
+
+    async def replay() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _closing(flight: ExitStack, send: Send) -> Send:
+    """Return what sends an answer and ends the flight of its request: once a client has it, it may use the id again."""
+
+    async def send_and_close(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            flight.close()
+        await send(message)
+
+    return send_and_close
+
+
+def _goes_on(request: JSONRPCRequest) -> bool:
+    """Tell whether a request brings the answers for which a call that had started waits."""
+    return (request.params or {}).get("requestState") is not None
+
+
+async def _refuse(send: Send, text: str, code: int = INVALID_REQUEST) -> None:
+    error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
+    body = error.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    await send_text(send, 400, body, kind=b"application/json")

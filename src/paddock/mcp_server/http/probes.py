@@ -1,0 +1,36 @@
+"""Answers about health, for load balancers and kubelets: without a token, and without a word about the machine.
+
+    /livez            200 as long as the server answers at all
+    /readyz, /health  200, and 503 once the server is ending
+
+`Host` is not checked here: a kubelet asks by the address of its pod. What a web page could learn by DNS rebinding is
+that a server listens, which the refusal of any other path says, too.
+"""
+
+from collections.abc import Callable
+
+from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
+from paddock.mcp_server.http.answers import CLOSE, send_text
+
+_ALIVE = "/livez"
+_READY = frozenset({"/readyz", "/health"})
+
+
+class Probes:
+    """An ASGI application that answers probes itself and passes everything else on."""
+
+    def __init__(self, app: App, is_ready: Callable[[], bool]) -> None:
+        self._app = app
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on."""
+        path = scope["path"] if scope["type"] == "http" else None
+        if path != _ALIVE and path not in _READY:
+            await self._app(scope, receive, send)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE)
+        else:
+            ready = path == _ALIVE or self._is_ready()
+            status, text = (200, b"ok\n") if ready else (503, b"unavailable\n")
+            await send_text(send, status, text, (b"cache-control", b"no-store"), CLOSE)

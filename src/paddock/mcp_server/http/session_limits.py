@@ -1,0 +1,95 @@
+"""Places for sessions over HTTP, of 2025-11-25: where all are taken, the session that is idle for longest is ended.
+
+Many clients delete no session that they leave, and the library keeps an idle one for half an hour: those who left
+would keep everybody out. A session with a request or a stream is not idle; whoever comes back to one that was ended
+opens another, as after any end of a session.
+"""
+
+from collections import Counter
+from collections.abc import MutableMapping
+from typing import Any
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send, end_session
+
+_VERSION = b"mcp-protocol-version"
+_GONE = 404
+
+
+class SessionPlaces:
+    """An ASGI application that sees to it that another with so many places for sessions has one for the next."""
+
+    def __init__(self, app: App, places: int) -> None:
+        self._app = app
+        self._places = places
+        self._opening = 0
+        self._requests: Counter[bytes] = Counter()
+        self._begun: dict[bytes, Scope] = {}
+        """The request that opened a session; the session whose last request is the oldest comes first."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; before one that opens a session, make room."""
+        headers = dict(scope.get("headers", ()))
+        session = headers.get(SESSION)
+        if session is not None:
+            await self._within(session, scope, receive, send)
+        elif scope.get("method") == "POST" and _has_sessions(headers):
+            await self._open(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _within(self, session: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        ended = scope["method"] == "DELETE"
+
+        async def noting(message: MutableMapping[str, Any]) -> None:
+            nonlocal ended
+            ended = ended or message.get("status") == _GONE
+            await send(message)
+
+        self._requests[session] += 1
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            self._leave(session)
+            if ended:
+                self._begun.pop(session, None)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session: bytes | None = None
+
+        async def noting(message: MutableMapping[str, Any]) -> None:
+            nonlocal session
+            if session is None and (session := dict(message.get("headers", ())).get(SESSION)) is not None:
+                self._begun[session] = scope
+                self._requests[session] += 1
+            await send(message)
+
+        self._opening += 1
+        try:
+            if len(self._begun) + self._opening > self._places:
+                await self._make_room()
+            await self._app(scope, receive, noting)
+        finally:
+            self._opening -= 1
+            if session is not None:
+                self._leave(session)
+
+    def _leave(self, session: bytes) -> None:
+        """Take note of the end of a request."""
+        self._requests[session] -= 1
+        if not self._requests[session]:
+            del self._requests[session]
+        if session in self._begun:
+            self._begun[session] = self._begun.pop(session)
+
+    async def _make_room(self) -> None:
+        oldest = next((each for each in self._begun if each not in self._requests), None)
+        if oldest is not None:
+            await end_session(self._app, oldest, self._begun.pop(oldest))
+
+
+def _has_sessions(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether a request is of a revision with sessions; the one that opens a session may say nothing of it."""
+    version = headers.get(_VERSION)
+    return version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS

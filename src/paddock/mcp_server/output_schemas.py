@@ -1,0 +1,266 @@
+"""What the data of each native tool's answers look like: every member that there may be, and no others.
+
+A client that builds types from a schema sees all members. One that validates answers may validate all of them: results,
+failures, refusals, answers that wait for a person, and those that are cut to fit. Clients show models the schemas of
+arguments, not these. Therefore they cost no context.
+"""
+
+from typing import get_args
+
+from paddock.hub.typescript import Output
+from paddock.mcp_server.toolbox import object_schema
+from paddock.model.artifact import STREAMS, MatchStatus
+from paddock.model.base import Json
+from paddock.model.outcome import Status
+from paddock.output.digest.digest import Kind
+
+Schema = dict[str, Json]
+
+_TEXT: Schema = {"type": "string"}
+_WHOLE: Schema = {"type": "integer"}
+_NUMBER: Schema = {"type": "number"}
+_FLAG: Schema = {"type": "boolean"}
+_ANY: Schema = {
+    "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
+}
+"""Any JSON value, for clients that take an empty schema for a mistake."""
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _described(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+def _one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": [*words]}
+
+
+_NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
+"""How any call may end of which nothing ran."""
+_WAITING = "waiting"
+_TRUNCATED = _described(_FLAG, "Whether something was left out to fit into the answer.")
+_HANDLE = _described(_TEXT, "Handle of the whole in stored output, for `query_output`.")
+_REDACTIONS = _described(_WHOLE, "How many secrets were removed from the answer; missing when none were.")
+_REFUSAL = object_schema(["name", "message"], name=_TEXT, message=_TEXT)
+_WAITS: dict[str, Schema] = {
+    "run": _described(_TEXT, "Id of the run, as the record has it."),
+    "command": _described(_TEXT, "Where a person has to act: what they run in a terminal."),
+    "message": _described(_TEXT, "Where a person has to act: what to tell them, and how to go on."),
+}
+
+OUTCOME = object_schema(
+    ["status"],
+    status=_one_of(*(status.value for status in Status), _WAITING),
+    **_WAITS,
+    ms=_described(_WHOLE, "Wall time in milliseconds."),
+    redactions=_REDACTIONS,
+    calls=_described({"type": "object", "additionalProperties": _WHOLE}, "Calls of tools, by server."),
+    value=_described(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
+    excerpt=_described(_TEXT, "The beginning of a value that is too large, as text."),
+    artifactHandle=_HANDLE,
+    console=_described(_list(_TEXT), "Lines of the console."),
+    planned=_described(
+        _list(
+            object_schema(
+                ["server", "tool"],
+                server=_TEXT,
+                tool=_TEXT,
+                asks=_described(_list(_TEXT), "Why a person would be asked first."),
+                args=_described(_or_null({"type": "object"}), "The arguments, where they fit."),
+            )
+        ),
+        "In the mode `dry_run`: the calls that were not made.",
+    ),
+    truncated=_TRUNCATED,
+    error=object_schema(
+        ["name", "message"],
+        name=_TEXT,
+        message=_TEXT,
+        line=_described(_WHOLE, "Line of the program, from 1."),
+        column=_described(_WHOLE, "Column of the line, from 1."),
+        hint=_described(_TEXT, "What to write instead."),
+        code=_described(_WHOLE, "JSON-RPC code of a server's error."),
+        data=_described(_ANY, "What the server said beside it."),
+        frames=_described(
+            _list(object_schema(["function", "line", "column"], function=_TEXT, line=_WHOLE, column=_WHOLE)),
+            "The program's functions that were running, innermost first.",
+        ),
+    ),
+    happened=_described(
+        _one_of("not_started", "no_calls", "calls_completed", "in_flight_unknown"),
+        "Of a program that did not end well: what it had done to the world.",
+    ),
+)
+"""Of `execute_code`; `paddock.mcp_server.replies` makes them."""
+
+_EXCERPT = object_schema(
+    ["lineStart", "lineEnd", "content", "source"],
+    lineStart=_WHOLE,
+    lineEnd=_WHOLE,
+    content=_TEXT,
+    source=_one_of(*STREAMS),
+)
+_FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_WHOLE, message=_TEXT)
+
+PROGRAM = object_schema(
+    ["status"],
+    status=_one_of("success", "failure", "timeout", "denied", _WAITING, *_NOT_RUN),
+    **_WAITS,
+    exitCode=_or_null(_WHOLE),
+    signal=_described(_or_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),
+    durationMs=_WHOLE,
+    redactions=_REDACTIONS,
+    artifactHandle=_or_null(_HANDLE),
+    notKept=_described(_TEXT, "Why the output is not stored."),
+    stdoutSummary=_TEXT,
+    stderrSummary=_TEXT,
+    excerpts=_list(_EXCERPT),
+    outputLines=_described(_WHOLE, "In the mode `minimal`: lines of both streams."),
+    outputBytes=_WHOLE,
+    digest=_described(
+        object_schema(
+            ["kind", "ok", "summary", "failures"],
+            kind=_one_of(*get_args(Kind)),
+            ok=_FLAG,
+            summary=_TEXT,
+            failures=_list(_FAILURE),
+            truncatedFailures=_described(_WHOLE, "Failures that are not listed."),
+            excerpt=_TEXT,
+        ),
+        "In the mode `digest`: what failed, and where.",
+    ),
+    combined=_described(_FLAG, "Whether stdout has both streams."),
+    truncation=object_schema(
+        ["stdoutTruncated", "stderrTruncated", "totalStdoutBytes", "totalStderrBytes"],
+        stdoutTruncated=_FLAG,
+        stderrTruncated=_FLAG,
+        totalStdoutBytes=_WHOLE,
+        totalStderrBytes=_WHOLE,
+    ),
+    truncated=_TRUNCATED,
+    limit=_described(_TEXT, "The limit that ended it: `wall`, `memory`, `processes`."),
+    violations=_described(_list(_TEXT), "Protected files that it changed, and that were put back."),
+    stdinBytes=_WHOLE,
+    stdinSha256=_TEXT,
+    error=object_schema(
+        ["name", "message"],
+        name=_TEXT,
+        message=_TEXT,
+        hint=_TEXT,
+        file=_described(_TEXT, "The first file that its errors name."),
+        line=_WHOLE,
+    ),
+    policyDecision=object_schema(["auditHash"], auditHash=_TEXT, deniedReasons=_list(_TEXT)),
+    usage=object_schema(
+        ["wall_ms", "cpu_ms", "peak_bytes", "host_calls", "console_bytes", "emitted_bytes"],
+        wall_ms=_NUMBER,
+        cpu_ms=_NUMBER,
+        peak_bytes=_WHOLE,
+        host_calls=_WHOLE,
+        console_bytes=_WHOLE,
+        emitted_bytes=_WHOLE,
+    ),
+    sandbox=object_schema(
+        ["tier", "layers", "residual"], tier=_TEXT, layers=_list(_TEXT), residual=_list(_TEXT)
+    ),
+)
+"""Of `run_program`; `paddock.rendering.program_response` makes them."""
+
+_CURSOR = object_schema(["stream", "afterLine"], stream=_one_of(*STREAMS), afterLine=_WHOLE, afterChar=_WHOLE)
+
+STORED = object_schema(
+    [],
+    artifactHandle=_TEXT,
+    excerpts=_list(_EXCERPT),
+    totalLines=_WHOLE,
+    totalBytes=_WHOLE,
+    searchedStreams=_list(_one_of(*STREAMS)),
+    matchStatus=_one_of(*get_args(MatchStatus)),
+    matchCount=_WHOLE,
+    nextCursor=_described(_CURSOR, "Where to read on."),
+    lineCursor=_described(_CURSOR, "Where to read on in the first line that was cut."),
+    truncated=_TRUNCATED,
+    status=_described(
+        _one_of("ok", "failed", _WAITING, *_NOT_RUN), "Missing where stored output was searched."
+    ),
+    result=_described(_ANY, "The data of the call that waited for a person."),
+    **_WAITS,
+    error=_REFUSAL,
+)
+"""Of `query_output`, which also fetches the answers of calls that waited for a person."""
+
+FOUND_TOOLS = object_schema(
+    ["status"],
+    status=_one_of("ok", *_NOT_RUN),
+    tools=_list(
+        object_schema(
+            ["server", "tool", "signature"],
+            server=_TEXT,
+            tool=_TEXT,
+            signature=_described(_TEXT, "TypeScript, on one line."),
+        )
+    ),
+    notes=_described(_list(_TEXT), "What is missing or wrong, and why."),
+    error=_REFUSAL,
+)
+"""Of `search_tools`."""
+
+DESCRIBED_TOOLS = object_schema(
+    ["status"],
+    status=_one_of("ok", *_NOT_RUN),
+    tools=_list(
+        object_schema(
+            ["name", "declaration", "output"],
+            name=_TEXT,
+            declaration=_described(_TEXT, "TypeScript."),
+            output=_described(_one_of(*get_args(Output)), "Where the type of the result comes from."),
+        )
+    ),
+    notes=_described(_list(_TEXT), "What is missing or wrong, and why."),
+    error=_REFUSAL,
+)
+"""Of `describe_tools`."""
+
+SERVERS = object_schema(
+    ["status"],
+    status=_one_of("ok", "denied", *_NOT_RUN),
+    servers=_list(object_schema(["name", "enabled"], name=_TEXT, enabled=_FLAG)),
+    offers=_list(
+        object_schema(
+            ["name", "description", "confidence", "trusted"],
+            name=_TEXT,
+            description=_TEXT,
+            confidence=_NUMBER,
+            trusted=_FLAG,
+        )
+    ),
+    note=_TEXT,
+    command=_WAITS["command"],
+    truncated=_TRUNCATED,
+    error=_REFUSAL,
+)
+"""Of `provision_server`."""
+
+COMPUTED = object_schema(
+    [],
+    output=_described(_TEXT, "What was emitted."),
+    code=_described(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
+    message=_described(_TEXT, "Why it did not end well; where a person has to act, what to tell them."),
+    partial=_described(_TEXT, "What was emitted before the error, where that was asked for."),
+    hint=_described(_TEXT, "What to write instead."),
+    warnings=_described(_list(_TEXT), "Where a number may lack digits."),
+    truncated=_TRUNCATED,
+    artifactHandle=_HANDLE,
+    status=_described(_one_of(_WAITING, *_NOT_RUN), "Given where nothing was computed."),
+    run=_WAITS["run"],
+    command=_WAITS["command"],
+    error=_REFUSAL,
+)
+"""Of `compute`."""

@@ -1,0 +1,106 @@
+"""The rest of a result that is too large: stored like the output of a program, to be searched and read by ranges."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from paddock.mcp_server.stored_output import links
+from paddock.mcp_server.toolbox import Answer, text_block
+from paddock.model.artifact import RunFacts, Stream
+from paddock.model.base import Json
+from paddock.model.numbers import dumps
+from paddock.model.outcome import Outcome
+from paddock.rendering import render
+from paddock.rendering.terminal import encodable
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+    from paddock.output.recorder import Recording
+
+
+class Rest:
+    """Keeps whole what an answer shows in part: standard output is the value, standard error error and console."""
+
+    def __init__(self, session: "Session", workspace: Path) -> None:
+        self._session = session
+        self._workspace = workspace
+
+    async def told(
+        self,
+        outcome: Outcome,
+        shown: Answer,
+        *,
+        what: str,
+        value: str | None = None,
+        data: dict[str, Json] | None = None,
+    ) -> Answer:
+        """Return an answer that says where the whole of it is, also in `data` where that is ours to change.
+
+        `value` is the whole value, where it is to be read otherwise than as the outcome has it. A result over its limit
+        is stored already, beside the console.
+        """
+        if value is None:
+            value = _spelled(outcome) if outcome.has_value else ""
+        console = [encodable(render.console_text(line)) for line in outcome.console]
+        explained = [] if outcome.ok else [render.explanation(outcome)]
+        streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
+        filled: list[Stream] = [stream for stream in streams if streams[stream]]
+        if (handle := outcome.artifact) is not None:
+            filled = ["stdout", "stderr"] if console else ["stdout"]
+        else:
+            handle, why = await self._kept(outcome, streams, what)
+            if handle is None:
+                return _with(shown, f"--- the whole is not kept: {why}")
+        told = [f"{stream} has the {_NAMES[stream]}" for stream in filled]
+        line = f"--- the whole: query_output {handle} ({', '.join(told)})"
+        pointers = links(handle, filled, what)
+        structured = shown.structured if data is None else {**data, "artifactHandle": handle}
+        return replace(shown, content=[*_with(shown, line).content, *pointers], structured=structured)
+
+    async def _kept(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
+        """Return the handle of what was stored, or None and why there is none."""
+        recording = self._session.output.artifacts().record_result()
+        try:
+            await asyncio.to_thread(_write, recording, streams)
+            facts = RunFacts(
+                workspace=str(self._workspace),
+                runtime=what,
+                request=outcome.id,
+                status=outcome.status.value,
+                duration_ms=outcome.usage.wall_ms,
+                policy_audit_hash=outcome.decision.audit_hash,
+            )
+            return await recording.finish(facts), recording.refusal
+        finally:
+            await recording.discard()
+
+
+_NAMES: dict[Stream, str] = {"stdout": "value", "stderr": "console"}
+
+
+def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
+    recording.stdout(streams["stdout"].encode("utf-8", "replace"))
+    recording.stderr(streams["stderr"].encode("utf-8", "replace"))
+
+
+def _spelled(outcome: Outcome) -> str:
+    """Return a value in lines, so that it can be searched; a text as it is."""
+    value = outcome.value
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()  # see `render.compact`
+    except TypeError:
+        return dumps(value, ensure_ascii=False, indent=2)
+
+
+def _with(shown: Answer, line: str) -> Answer:
+    """Return an answer with a last line in its first text."""
+    first, *others = shown.content or [text_block("")]
+    if not isinstance(text := first.get("text"), str):
+        return replace(shown, content=[*shown.content, text_block(line)])
+    block = {**first, "text": f"{text}\n{line}"}
+    return replace(shown, content=[block, *others])

@@ -1,0 +1,127 @@
+"""Prompts that people choose: how to write programs, and the saved scripts. Completion of their arguments."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
+from paddock.hub.typescript import signature
+from paddock.mcp_server.replies import cut
+from paddock.mcp_server.resources import SavedScripts, beginning, guide
+from paddock.mcp_server.toolbox import Inquire
+from paddock.mcp_server.tools.discovery import PATIENCE_S
+from paddock.model.base import Json
+from paddock.model.errors import ScriptNotFound
+from paddock.policy.questions import plain
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
+    from paddock.redaction.outgoing import Outgoing
+
+_CHOICE = "script"
+
+
+class UnknownPromptError(ValueError):
+    """There is no such prompt or script; the text says which there are."""
+
+
+class Prompts:
+    """The prompts of a session; texts have at most `cap` characters."""
+
+    def __init__(self, servers: "Servers", outgoing: "Outgoing", workspace: Path, cap: int) -> None:
+        self._servers = servers
+        self._outgoing = outgoing
+        self._scripts = SavedScripts(workspace)
+        self._cap = cap
+
+    def entries(self) -> list[dict[str, Json]]:
+        """Return the prompts as `prompts/list` shows them."""
+        server = {"name": "server", "description": "Add the tools of this server", "required": False}
+        name = {"name": "name", "description": "Name of the script; left out, you choose", "required": False}
+        return [
+            {
+                "name": "write-program",
+                "title": "Write a program",
+                "description": "How to write programs for execute_code, with the tools of a server if you like.",
+                "arguments": [server],
+            },
+            {
+                "name": "run-script",
+                "title": "Run a saved script",
+                "description": "Have a script of this workspace run with execute_code.",
+                "arguments": [name],
+            },
+        ]
+
+    async def messages(
+        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
+    ) -> list[dict[str, Json]]:
+        """Return the messages of a prompt; its person is asked for what is left out. Raises UnknownPromptError."""
+        text = await self._text(name, arguments, inquire)
+        return [{"role": "user", "content": {"type": "text", "text": text}}]
+
+    def completions(self, argument: str, begun: str) -> list[str]:
+        """Return what an argument may be that begins so."""
+        match argument:
+            case "server":
+                return beginning(self._servers.config.servers, begun)
+            case "name":
+                return beginning(self._scripts.files(), begun)
+            case _:
+                return []
+
+    async def _text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
+        match name:
+            case "write-program":
+                text = guide()
+                if server := arguments.get("server"):
+                    text += await self._tools(server)
+            case "run-script":
+                text = self._script(arguments.get("name") or await self._choice(inquire))
+            case _:
+                raise UnknownPromptError(
+                    f"there is no prompt {name[:100]}; there are write-program and run-script"
+                )
+        return cut(self._outgoing.text(text), self._cap)
+
+    async def _tools(self, server: str) -> str:
+        listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)
+        lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
+        notes = [f"note: {why}" for why in listing.notes.get(server, ())]
+        return "\n".join(
+            [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), *notes, ""]
+        )
+
+    async def _choice(self, inquire: Inquire | None) -> str:
+        """Return the script that a person chooses; an empty name where nobody can be asked, or nobody chooses."""
+        names = beginning(self._scripts.files(), "")
+        if not names or inquire is None:
+            return ""
+        choices = [{"const": name, "title": plain(name)} for name in names]
+        schema = {
+            "type": "object",
+            "properties": {_CHOICE: {"type": "string", "oneOf": choices}},
+            "required": [_CHOICE],
+        }
+        params = ElicitRequestFormParams(message="Which script shall run?", requested_schema=schema)
+        try:
+            given = (await inquire({_CHOICE: ElicitRequest(params=params)})).get(_CHOICE)
+        except MCPError:
+            return ""
+        chosen = (given.content or {}).get(_CHOICE) if isinstance(given, ElicitResult) else None
+        return chosen if isinstance(chosen, str) else ""
+
+    def _script(self, name: str) -> str:
+        scripts = self._scripts.files()
+        if name not in scripts:
+            what = f"there is no script {name[:100]}" if name else "name a script"
+            raise UnknownPromptError(f"{what}; there are {', '.join(scripts) or 'none'}")
+        path = scripts[name]
+        try:
+            source = self._scripts.source(name, path)
+        except ScriptNotFound as problem:
+            raise UnknownPromptError(str(problem)) from None
+        wish = "Run this program with execute_code and tell me what it returns."
+        return f"{wish}\n\n```{path.suffix[1:]}\n{source}\n```\n"

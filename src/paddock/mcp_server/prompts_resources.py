@@ -1,0 +1,152 @@
+"""What a server offers besides tools: prompts that people choose, resources that clients read, completion of both."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CompleteRequestParams,
+    GetPromptRequestParams,
+    PaginatedRequestParams,
+    PromptReference,
+    ReadResourceRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.prompts import UnknownPromptError
+from paddock.mcp_server.stored_output import UnknownResourceError
+from paddock.mcp_server.toolbox import Caller, Inquire
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+PAGE = 100
+COMPLETE: dict[str, Json] = {"resultType": "complete"}
+"""What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
+_RESOURCE_NOT_FOUND = -32002
+"""What 2025-11-25 answers; later versions have INVALID_PARAMS for it (SEP-2164)."""
+
+
+class PromptOffer(Protocol):
+    """Prompts, as the protocol asks for them."""
+
+    def entries(self) -> list[dict[str, Json]]:
+        """Return the prompts as `prompts/list` shows them."""
+        ...
+
+    async def messages(
+        self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
+    ) -> list[dict[str, Json]]:
+        """Return the messages of a prompt, for which its client may be asked. Raises UnknownPromptError."""
+        ...
+
+    def completions(self, argument: str, begun: str) -> list[str]:
+        """Return what an argument may be that begins so."""
+        ...
+
+
+class ResourceOffer(Protocol):
+    """Resources, as the protocol asks for them."""
+
+    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        """Return one page of resources and the cursor of the next. Raises UnknownResourceError."""
+        ...
+
+    def templates(self) -> list[dict[str, Json]]:
+        """Return the templates as `resources/templates/list` shows them."""
+        ...
+
+    async def read(self, uri: str) -> dict[str, Json]:
+        """Return the contents of a resource. Raises UnknownResourceError."""
+        ...
+
+    async def completions(
+        self, template: str, argument: str, begun: str, given: Mapping[str, str]
+    ) -> list[str]:
+        """Return what an argument of a template may be that begins so."""
+        ...
+
+
+class Offers(NamedTuple):
+    """What is offered besides tools."""
+
+    prompts: PromptOffer
+    resources: ResourceOffer
+
+
+def offer(server: "Server[Any]", offers: Offers, rounds: Rounds) -> None:
+    """Have a server offer prompts and resources and complete their arguments."""
+    _offer_prompts(server, offers.prompts, rounds)
+    _offer_resources(server, offers.resources)
+
+    async def complete(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
+        argument, begun = params.argument.name, params.argument.value
+        given = (params.context and params.context.arguments) or {}
+        if isinstance(params.ref, PromptReference):
+            values = offers.prompts.completions(argument, begun)
+        else:
+            values = await offers.resources.completions(params.ref.uri, argument, begun, given)
+        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE}
+
+    server.add_request_handler("completion/complete", CompleteRequestParams, complete)
+
+
+def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) -> None:
+    async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return page("prompts", prompts.entries(), params)
+
+    async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
+        async def messages(caller: Caller) -> dict[str, Json]:
+            found = await prompts.messages(params.name, params.arguments or {}, caller.inquire)
+            return {"messages": [*found], **COMPLETE}
+
+        try:
+            return await rounds.get(context, params, actor(context), messages)
+        except UnknownPromptError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+
+    server.add_request_handler("prompts/list", PaginatedRequestParams, list_prompts)
+    server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
+
+
+def _offer_resources(server: "Server[Any]", resources: ResourceOffer) -> None:
+    async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        try:
+            entries, following = await resources.page(params.cursor)
+        except UnknownResourceError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+        more: dict[str, Json] = {} if following is None else {"nextCursor": following}
+        return {"resources": [*entries], **more, **COMPLETE}
+
+    async def list_templates(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return page("resourceTemplates", resources.templates(), params)
+
+    async def read_resource(context: Context, params: ReadResourceRequestParams) -> dict[str, Json]:
+        try:
+            contents = await resources.read(params.uri)
+        except UnknownResourceError as error:
+            modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+            code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
+            raise MCPError(code=code, message=str(error), data={"uri": params.uri[:1000]}) from None
+        return {"contents": [contents], **COMPLETE}
+
+    server.add_request_handler("resources/list", PaginatedRequestParams, list_resources)
+    server.add_request_handler("resources/templates/list", PaginatedRequestParams, list_templates)
+    server.add_request_handler("resources/read", ReadResourceRequestParams, read_resource)
+
+
+def page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:
+    """Return one page of a listing. The cursor is the number of the first entry."""
+    cursor = params.cursor
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE**4))):
+        raise MCPError(
+            code=INVALID_PARAMS, message=f"unknown cursor {cursor[:50]!r}; leave it out to begin again"
+        )
+    first = int(cursor or 0)
+    shown: dict[str, Json] = {key: entries[first : first + PAGE], **COMPLETE}
+    if first + PAGE < len(entries):
+        shown["nextCursor"] = str(first + PAGE)
+    return shown

@@ -1,0 +1,134 @@
+"""The MCP protocol around the table of tools, both eras: 2025-11-25 with sessions, 2026-07-28 without."""
+
+import os
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel.server import Server
+from mcp_types import CallToolRequestParams, Icon, PaginatedRequestParams
+from mcp_types.methods import is_input_required
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from paddock._version import __version__
+from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.list_changes import Announcer, AnnouncingServer
+from paddock.mcp_server.log import Logs
+from paddock.mcp_server.progress import as_progress, streamed
+from paddock.mcp_server.prompts_resources import COMPLETE, Offers, offer, page
+from paddock.mcp_server.toolbox import Answer, Toolbox
+from paddock.model.base import Json
+
+if TYPE_CHECKING:
+    from mcp.server.request_state import RequestStateBoundary
+
+INSTRUCTIONS = (
+    "Paddock runs programs that call tools of MCP servers. Prefer one program over many single calls: loop, filter "
+    "and join inside it, and return only what you need."
+)
+_ICON = (
+    "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCA5IDknPjxw"
+    "YXRoIGQ9J00yIDF2N001IDF2N004IDF2N00wIDNoOU0wIDZoOScgc3Ryb2tlPScjMjg2Jy8+PC9zdmc+"
+)
+"""A fence, nine by nine."""
+_LINKS_SINCE = "2025-06-18"
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+
+def protocol_server(
+    toolbox: Toolbox, offers: Offers, rounds: Rounds, announcer: Announcer | None = None
+) -> "Server[Any]":
+    """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
+
+    Through `rounds` clients and their people are asked; with an announcer clients are told that the tools may change,
+    and when they do.
+    """
+    logs = Logs()
+
+    async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
+        return page("tools", [tool.entry for tool in await toolbox.listed()], params)
+
+    async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
+        work = partial(toolbox.call, params.name, params.arguments)
+        sinks = [logs.sink(context)]
+        if (context.meta or {}).get("progress_token") is not None:
+            sinks.append(as_progress(context.session.report_progress))
+        if wanted := [sink for sink in sinks if sink is not None]:
+            async with streamed(*wanted) as listen:
+                answer = await rounds.call(context, params, actor(context), work, listen)
+        else:
+            answer = await rounds.call(context, params, actor(context), work, None)
+        if not isinstance(answer, Answer):
+            return answer
+        if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
+            await announcer.resources_changed()
+        return _result(answer, context.protocol_version)
+
+    kind: type[Server[Any]] = AnnouncingServer if announcer else Server
+    server = kind(
+        "paddock",
+        version=__version__,
+        title="Paddock",
+        instructions=INSTRUCTIONS,
+        icons=[Icon(src=_ICON, mime_type="image/svg+xml", sizes=["any"])],
+        cache_hints={
+            "tools/list": CacheHint(ttl_ms=_MINUTE_MS if announcer else _HOUR_MS, scope="private"),
+            "prompts/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
+            "resources/list": CacheHint(ttl_ms=0, scope="private"),
+            "resources/templates/list": CacheHint(ttl_ms=_HOUR_MS, scope="private"),
+            "resources/read": CacheHint(ttl_ms=_MINUTE_MS, scope="private"),
+        },
+        get_tool_input_schema=toolbox.input_schema,
+    )
+    server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+    server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
+    offer(server, offers, rounds)
+    logs.attach(server)
+    if announcer is not None:
+        announcer.attach(server)
+    _seal(server, rounds.wait_ms)
+    return server
+
+
+def _seal(server: "Server[Any]", wait_ms: int) -> None:
+    """Have what clients bring back be encrypted by us, for this request of this client, and not for long."""
+
+    @cache
+    def boundary() -> "RequestStateBoundary":
+        from mcp.server.request_state import (  # 30 ms, for those who can be asked
+            RequestStateBoundary,
+            RequestStateSecurity,
+        )
+
+        keys = [os.urandom(32)]
+        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=actor)
+        return RequestStateBoundary(security, default_audience="paddock")
+
+    async def sealed(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if (ctx.params or {}).get("requestState") is not None:
+            return await boundary()(ctx, call_next)
+        result = await call_next(ctx)
+        if not is_input_required(result):
+            return result
+
+        async def given(_ctx: Context) -> HandlerResult:
+            return result
+
+        return await boundary()(ctx, given)
+
+    server.middleware.append(sealed)
+
+
+def _result(answer: Answer, version: str) -> dict[str, Json]:
+    """Return an answer as the result of a call.
+
+    Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.
+    """
+    result = {**answer.result(), **COMPLETE}
+    if version < _LINKS_SINCE:
+        result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
+    if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("structuredContent", {}), dict):
+        del result["structuredContent"]
+    return result

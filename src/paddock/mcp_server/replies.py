@@ -1,0 +1,179 @@
+"""An outcome as an agent reads it: one text and the same data, both under one cap.
+
+ok · 142 ms · 12 calls (github 12) · run 01J...
+{"open":17,"titles":["..."]}
+--- console (3 lines)
+...
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from paddock.mcp_server.media import lifted, may_hold_media
+from paddock.mcp_server.toolbox import Answer, text_block
+from paddock.model.base import Json, count
+from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
+from paddock.rendering import render
+from paddock.rendering.render import compact
+from paddock.rendering.terminal import encodable
+
+_NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
+
+
+def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
+    """Return the answer to a program; value, console and error have at most `cap` characters together.
+
+    `single` is for what is one call itself, of a server's tool or of a script tool.
+    """
+    data = _facts(outcome)
+    parts = [_headline(outcome)]
+    if not outcome.ok:
+        explained = cut(render.explanation(outcome), cap // 2)
+        parts.append(explained)
+        data["error"] = _error(outcome, explained, cap // 4)
+        if explained != render.explanation(outcome):
+            data["truncated"] = True
+        data["happened"] = happened(outcome, single=single)
+    room = cap - sum(map(len, parts))
+    blocks: list[dict[str, Json]] = []
+    if outcome.has_value and outcome.ok:
+        value, text = outcome.value, value_text(outcome.value)
+        if may_hold_media(text):
+            value, blocks = lifted(value)
+            text = value_text(value)
+        shown = cut(text, room)
+        parts.append(shown)
+        if shown == text:
+            data["value"] = value
+        else:
+            data |= {"excerpt": shown, "truncated": True}
+        room -= len(shown)
+    elif outcome.ok:
+        parts.append("(the program returned nothing)")
+    if outcome.planned:
+        lines, plan = _plan(outcome.planned, max(room, cap // 4))
+        parts += lines
+        data |= plan
+        room -= sum(map(len, lines))
+    if outcome.console:
+        whole = [encodable(render.console_text(line)) for line in outcome.console]
+        lines = _shortened(whole, max(room, cap // 4))
+        parts += [f"--- console ({count(len(whole), 'line')})", *lines]
+        data["console"] = lines
+        if lines != whole:
+            data["truncated"] = True
+    return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
+
+
+def _facts(outcome: Outcome) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "status": outcome.status.value,
+        "run": outcome.id,
+        "ms": round(outcome.usage.wall_ms),
+    }
+    if outcome.redactions:
+        data["redactions"] = outcome.redactions
+    if outcome.calls:
+        data["calls"] = dict(Counter(call.server for call in outcome.calls))
+    return data
+
+
+def value_text(value: Json) -> str:
+    """Return a value as agents read it: a text as it is, anything else as compact JSON."""
+    return encodable(value if isinstance(value, str) else compact(value))
+
+
+def happened(outcome: Outcome, *, single: bool = False) -> str:
+    """Return what something that did not end well had done to the world, so that nobody repeats it blindly.
+
+    Calls that were refused, made no sense or never left had done nothing. `single` is for what is one call itself.
+    """
+    if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
+        return "not_started"
+    ends = {outcome.status} if single else {call.status for call in outcome.calls}
+    if outcome.in_flight or ends & UNSEEN:
+        return "in_flight_unknown"
+    return "calls_completed" if ends - _NOT_STARTED else "no_calls"
+
+
+def _headline(outcome: Outcome) -> str:
+    facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
+    if outcome.calls:
+        servers = Counter(call.server for call in outcome.calls)
+        named = ", ".join(f"{name} {number}" for name, number in servers.most_common())
+        failed = sum(call.status is not Status.OK for call in outcome.calls)
+        named += f"; {failed} failed" if failed else ""
+        facts.append(f"{count(len(outcome.calls), 'call')} ({named})")
+    return " · ".join([*facts, f"run {outcome.id}"])
+
+
+def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+    """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
+    error = outcome.error
+    if error is None:
+        return {"name": "Error", "message": explained}
+    told: dict[str, Json] = {
+        "name": error.name,
+        "message": cut(error.message or error.thrown, len(explained)),
+    }
+    told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if len(error.frames) > 1:  # a single one is `line` and `column`
+        told["frames"] = [each.model_dump() for each in error.frames]
+    if error.code is not None:
+        told["code"] = error.code
+    if error.data is not None and len(compact(error.data)) <= room:
+        told["data"] = error.data
+    return told
+
+
+def _plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
+    """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
+    whole = [encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
+    lines, planned = _shortened(whole, room), _planned(calls, room)
+    left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
+    told = {"planned": planned} | ({"truncated": True} if left_out else {})
+    return [f"--- planned, not called ({len(calls)})", *lines], told
+
+
+def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+    """Return the first calls that were not made as data, without the arguments for which there is no room."""
+    planned: list[dict[str, Json]] = []
+    for call in calls:
+        fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
+        if call.asks:
+            fields["asks"] = list(call.asks)
+        whole = {**fields, "args": call.arguments}
+        kept = whole if len(compact(whole)) <= room else fields
+        room -= len(compact(kept))
+        if room < 0:
+            break
+        planned.append(kept)
+    return planned
+
+
+def _shortened(texts: list[str], room: int) -> list[str]:
+    """Return the lines from the beginning and the end that fit, and between them how many do not."""
+    if sum(map(len, texts)) + len(texts) <= room:
+        return texts
+    head = _fitting(texts, room // 2)
+    rest = texts[len(head) :]
+    tail = _fitting(rest[::-1], room // 2)[::-1]
+    left_out = len(rest) - len(tail)
+    return [*head, f"[{count(left_out, 'line')} left out]", *tail] if left_out else [*head, *tail]
+
+
+def _fitting(texts: list[str], room: int) -> list[str]:
+    kept: list[str] = []
+    for text in texts:
+        if room <= 0:
+            break
+        kept.append(cut(text, room))
+        room -= len(text) + 1
+    return kept
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text, or its beginning and how much there is of it."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: max(longest, 0)]}... [truncated: {len(text)} characters in all]"

@@ -1,0 +1,75 @@
+"""The workspaces that `repoId` of the compat tools may name: the one that is served, and those its owner registered."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from paddock.mcp_server.tools.programs import Programs
+from paddock.model.errors import ConfigurationError
+from paddock.settings.schema import Repository
+
+Open = Callable[[Path], AbstractAsyncContextManager[Programs]]
+"""Opens a workspace of its own: what runs there is held to the settings of that workspace."""
+
+
+class Repositories:
+    """Knows workspaces by name and opens those that are registered when a program first runs there."""
+
+    def __init__(
+        self, own: Programs, workspace: Path, registered: Sequence[Repository], open_programs: Open
+    ) -> None:
+        """Take the name of its directory for the workspace's own. Raises ConfigurationError.
+
+        A registered name means what its owner says, whatever the directory that is served is called.
+        """
+        self._own = own
+        self._own_name = workspace.resolve().name
+        self._workspace = workspace
+        self._roots = {each.repo_id: each.root_path.resolve() for each in registered}
+        if len(self._roots) < len(registered):
+            names = [each.repo_id for each in registered]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigurationError(f"[[mcp.repos]]: {twice} is registered more than once; keep one of them")
+        self._open = open_programs
+        self._opening: dict[str, asyncio.Future[Programs]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+
+    def knows(self, name: str) -> bool:
+        """Tell whether there is such a workspace; looks at no file."""
+        return name == self._own_name or name in self._roots
+
+    def roots(self, name: str | None) -> list[Path]:
+        """Return where a known workspace is; without a name all of them, the one that is served first."""
+        if name is None:
+            return [self._workspace, *self._roots.values()]
+        return [self._roots.get(name, self._workspace)]
+
+    async def programs(self, name: str) -> Programs:
+        """Return what runs programs in a known workspace. Raises PaddockError when it cannot be opened now."""
+        if name not in self._roots:
+            return self._own
+        if name not in self._opening:
+            self._opening[name] = ready = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._keep(name, ready))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(self._opening[name])
+
+    async def close(self) -> None:
+        """End what runs in workspaces that were opened."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
+
+    async def _keep(self, name: str, ready: "asyncio.Future[Programs]") -> None:
+        """Hold a workspace open, in one task from its beginning to its end; the next call tries again what failed."""
+        try:
+            async with self._open(self._roots[name]) as programs:
+                ready.set_result(programs)
+                await self._closing.wait()
+        except Exception as problem:
+            if ready.done():
+                raise
+            del self._opening[name]
+            ready.set_exception(problem)

@@ -1,0 +1,97 @@
+"""The requests that a server is answering: what is in flight, and what happens to it when the server ends.
+
+SIGTERM -> no further request is taken -> what is in flight has a grace -> calls are stopped, and answered
+"""
+
+import asyncio
+import ctypes
+from collections import Counter
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
+
+from paddock.mcp_server.list_changes import Context, session_of
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult
+
+ENDING = "This server is ending."
+LISTEN = "subscriptions/listen"
+"""The method whose requests are streams: they last as long as their client wants."""
+
+_QUIET_S = 1.0
+"""Time without a request after which free memory is returned to the kernel, in seconds."""
+_LIBC = ctypes.CDLL(None)
+
+
+class Requests:
+    """What is in flight, by session and id of the request; one entry covers its handler and its HTTP exchange."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        """Whether no further request is taken."""
+        self._in_flight: Counter[Hashable] = Counter()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._begun = 0
+        self._watch: asyncio.TimerHandle | None = None
+
+    def has(self, key: Hashable) -> bool:
+        """Tell whether a request is in flight."""
+        return key in self._in_flight
+
+    @contextmanager
+    def in_flight(self, key: Hashable) -> Generator[None]:
+        """Have a request be in flight as long as the context lasts."""
+        self._in_flight[key] += 1
+        self._begun += 1
+        self._idle.clear()
+        if self._watch is None:
+            self._watch_for_quiet(self._begun)
+        try:
+            yield
+        finally:
+            self._in_flight[key] -= 1
+            if not self._in_flight[key]:
+                del self._in_flight[key]
+            if not self._in_flight:
+                self._idle.set()
+
+    async def handle(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
+        """Handle one message of a client, as a middleware of the server. Raises MCPError when the server ends."""
+        if ctx.request_id is None or ctx.method == LISTEN:
+            return await call_next(ctx)
+        if self.ending and ctx.request is None:  # over HTTP it was judged before
+            raise MCPError(code=CONNECTION_CLOSED, message=ENDING)
+        with self.in_flight((session_of(ctx), str(ctx.request_id))):
+            return await call_next(ctx)
+
+    async def drained(self, seconds: float) -> bool:
+        """Take no further request; wait until none is in flight, and tell whether that was within `seconds`."""
+        self.ending = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _watch_for_quiet(self, begun: int) -> None:
+        """Return free memory once there was no request for a while; `begun` is how many had begun at the last look."""
+        if begun == self._begun and not self._in_flight:
+            self._watch = None
+            return_free_memory()
+        else:
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(_QUIET_S, self._watch_for_quiet, self._begun)
+
+
+def return_free_memory() -> None:
+    """Return the free pages of the heap to the kernel (malloc_trim(3)); without effect where libc is not glibc.
+
+    glibc returns only the end of a heap. What mixed calls leave free in between made a server grow for hours.
+    """
+    if hasattr(_LIBC, "malloc_trim"):
+        _LIBC.malloc_trim(ctypes.c_size_t(0))

@@ -1,0 +1,220 @@
+"""What clients may read without calling a tool: the guide, saved scripts, types of tools, stored output."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from mcp.shared.uri_template import UriTemplate
+
+from paddock.hub.typescript import Described
+from paddock.mcp_server.replies import cut
+from paddock.mcp_server.stored_output import StoredOutput, UnknownResourceError
+from paddock.mcp_server.tools.discovery import PATIENCE_S, write_declaration
+from paddock.model.base import Json
+from paddock.model.errors import ScriptNotFound
+from paddock.rendering.terminal import encodable
+from paddock.saved_scripts import listed, saved
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
+    from paddock.app.session import Session
+
+GUIDE = "paddock://guide"
+COMPLETIONS = 100
+"""As many as the protocol allows in one answer."""
+LOOK_SECONDS = 2.0
+"""Between two looks at the scripts for who watches them."""
+_SCRIPT = UriTemplate.parse("paddock://scripts/{name}")
+_TYPES = UriTemplate.parse("paddock://tools/{server}/{tool}")
+
+
+class Kind(Protocol):
+    """One kind of resources: those that a template names."""
+
+    @property
+    def template(self) -> str:
+        """The addresses, as RFC 6570 spells them."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What the kind is called."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What such a resource holds."""
+        ...
+
+    async def read(self, uri: str) -> dict[str, Json] | None:
+        """Return contents; None when the address is of something else. Raises UnknownResourceError."""
+        ...
+
+    async def candidates(self, argument: str, given: Mapping[str, str], /) -> Iterable[str]:
+        """Return what an argument of the template may be, where the others are `given`."""
+        ...
+
+
+class SavedScripts:
+    """The scripts of the workspace and of the user, under the names by which they are run."""
+
+    template = str(_SCRIPT)
+    name = "script"
+    description = "Source of a saved script."
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+
+    def files(self) -> dict[str, Path]:
+        """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
+        found: dict[str, Path] = {}
+        for name, path in listed(self._workspace):
+            found.setdefault(encodable(name), path)
+        return found
+
+    def entries(self) -> list[dict[str, Json]]:
+        """Return the scripts as `resources/list` shows them."""
+        return [
+            {"uri": _SCRIPT.expand({"name": name}), "name": name, "mimeType": "text/plain"}
+            for name in self.files()
+        ]
+
+    async def changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
+        """Yield, soon after they changed, the addresses of scripts, and whether one came or went."""
+        known = await asyncio.to_thread(self._versions)
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            before, known = known, await asyncio.to_thread(self._versions)
+            changed = {name for name, _ in before.items() ^ known.items()}
+            if changed:
+                yield {_SCRIPT.expand({"name": name}) for name in changed}, before.keys() != known.keys()
+
+    def _versions(self) -> dict[str, tuple[str, int, int]]:
+        """Return what tells that a script has changed, by its name: which file it is, and of when."""
+        found: dict[str, tuple[str, int, int]] = {}
+        for name, path in self.files().items():
+            with suppress(OSError):
+                seen = path.stat()
+                found[name] = (str(path), seen.st_mtime_ns, seen.st_size)
+        return found
+
+    def source(self, name: str, path: Path) -> str:
+        """Return the source of a script that `files` names. Raises ScriptNotFound."""
+        return saved(name, path, self._workspace).decode("utf-8", "replace")
+
+    async def read(self, uri: str) -> dict[str, Json] | None:
+        """Return the source of a script."""
+        if (found := _SCRIPT.match(uri)) is None:
+            return None
+        name, known = str(found["name"]), self.files()
+        if name not in known:
+            raise UnknownResourceError(
+                f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
+            )
+        try:
+            return _contents(uri, self.source(name, known[name]))
+        except ScriptNotFound as problem:
+            raise UnknownResourceError(str(problem)) from None
+
+    async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+        """Return the names of the scripts."""
+        return self.files() if argument == "name" else ()
+
+
+class ToolTypes:
+    """TypeScript declarations of the tools of upstream servers."""
+
+    template = str(_TYPES)
+    name = "types"
+    description = "TypeScript declaration of a server's tool."
+
+    def __init__(self, servers: "Servers", cap: int) -> None:
+        self._servers = servers
+        self._cap = cap
+
+    async def read(self, uri: str) -> dict[str, Json] | None:
+        """Return the declaration of a tool."""
+        if (found := _TYPES.match(uri)) is None:
+            return None
+        name = f"{found['server']}.{found['tool']}"
+        config = self._servers.config
+        (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
+        if isinstance(entry, Described):
+            return _contents(uri, cut(write_declaration(entry, config), self._cap))
+        raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
+
+    async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
+        """Return the configured servers, or the tools of the one that is given."""
+        match argument:
+            case "server":
+                return self._servers.config.servers
+            case "tool" if (server := given.get("server")) in self._servers.config.servers:
+                return [
+                    tool.tool.name
+                    for tool in (await self._servers.catalog.listing(server, patience_s=PATIENCE_S)).tools
+                ]
+            case _:
+                return ()
+
+
+class Resources:
+    """The resources of a session; texts have at most `cap` characters, stored output has ranges."""
+
+    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+        self._redact = session.outgoing.text
+        self._outputs = StoredOutput(session, workspace)
+        self.scripts = SavedScripts(workspace)
+        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
+
+    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        """Return one page: guide and scripts first, then what is stored. Raises UnknownResourceError."""
+        entries, following = await self._outputs.page(cursor)
+        if cursor is None:
+            about: dict[str, Json] = {"title": "Programs for execute_code", "mimeType": "text/markdown"}
+            entries = [{"uri": GUIDE, "name": "guide", **about}, *self.scripts.entries(), *entries]
+        return entries, following
+
+    def templates(self) -> list[dict[str, Json]]:
+        """Return the templates as `resources/templates/list` shows them."""
+        return [
+            {"uriTemplate": kind.template, "name": kind.name, "description": kind.description}
+            for kind in self._kinds
+        ]
+
+    async def read(self, uri: str) -> dict[str, Json]:
+        """Return the contents of a resource. Raises UnknownResourceError."""
+        if uri == GUIDE:
+            return {**_contents(uri, guide()), "mimeType": "text/markdown"}
+        for kind in self._kinds:
+            if (contents := await kind.read(uri)) is not None:
+                return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
+        raise UnknownResourceError(
+            "there is no such resource; see resources/list and resources/templates/list"
+        )
+
+    async def completions(
+        self, template: str, argument: str, begun: str, given: Mapping[str, str]
+    ) -> list[str]:
+        """Return what an argument of a template may be that begins so."""
+        for kind in self._kinds:
+            if kind.template == template:
+                return beginning(await kind.candidates(argument, given), begun)
+        return []
+
+
+def guide() -> str:
+    """Return how programs are written."""
+    return (files("paddock.mcp_server") / "guide.md").read_text(encoding="utf-8")
+
+
+def beginning(names: Iterable[str], begun: str) -> list[str]:
+    """Return the names that begin so, as many as an answer may hold."""
+    return list(islice((name for name in names if name.startswith(begun)), COMPLETIONS))
+
+
+def _contents(uri: str, text: str) -> dict[str, Json]:
+    return {"uri": uri, "mimeType": "text/plain", "text": encodable(text)}

@@ -1,0 +1,176 @@
+"""Sessions of Paddock as MCP servers: which tools there are, and over which transport they are served."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from paddock.app.pending_approvals import Inbox
+from paddock.app.session import Session, open_session
+from paddock.mcp_server.compat.programs import seed_program_tools
+from paddock.mcp_server.compat.tools import seed_tools
+from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.http.app import application, http_service
+from paddock.mcp_server.http.endpoint import Door
+from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.overflow import Rest
+from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.prompts import Prompts
+from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.repositories import Repositories
+from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.resources import Resources
+from paddock.mcp_server.stdio import standard_streams
+from paddock.mcp_server.toolbox import Toolbox
+from paddock.mcp_server.tools.code import code_tools
+from paddock.mcp_server.tools.compute import compute_tool, seed_compute_tool
+from paddock.mcp_server.tools.discovery import discovery_tools
+from paddock.mcp_server.tools.programs import Programs, program_tools
+from paddock.mcp_server.tools.provision import provision_tool
+from paddock.mcp_server.tools.script_tools import ScriptTools
+from paddock.mcp_server.version_probe import serve_client
+from paddock.model.errors import ApprovalError
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.server.lowlevel.server import Server
+
+    from paddock.telemetry.metrics import Metrics
+
+_log = logging.getLogger("paddock.mcp")
+
+_ANSWERS_S = 5.0
+"""Maximum time in which the answers of stopped calls leave."""
+
+Names = Literal["native", "seed"]
+SettingsOf = Callable[[Path], Settings]
+"""Returns what holds in a workspace. Raises ConfigurationError."""
+
+
+class Service:
+    """The tools and prompts that are served, in the default or the compat profile."""
+
+    def __init__(
+        self, session: Session, settings: Settings, workspace: Path, names: Names, settings_of: SettingsOf
+    ) -> None:
+        """Ask `settings_of` for the settings of workspaces that are registered besides."""
+        cap = settings.mcp.answer_characters
+        rest = Rest(session, workspace)
+        own = [
+            *code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
+            *discovery_tools(session.servers, cap),
+        ]
+        programs = Programs(session, workspace, cap)
+        own += [provision_tool(session, workspace, cap), *program_tools(programs)]
+        own.append(compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
+        opened = partial(_programs, settings_of, session.metrics, names == "seed")
+        self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
+        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
+        seed.append(seed_compute_tool(session.gate, workspace))
+        seed = [replace(tool, exact=True) for tool in seed]
+        self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
+        further = self._scripts.tools
+        if names == "native":
+            self._tools = Toolbox(own, seed, further=further, outgoing=session.outgoing)
+        else:
+            self._tools = Toolbox(
+                seed, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
+            )
+        resources = Resources(session, workspace, cap)
+        self._saved = resources.scripts
+        self._offers = Offers(Prompts(session.servers, session.outgoing, workspace, cap), resources)
+        self._announcer = Announcer()
+        self._metrics = session.metrics.page if session.metrics else None
+        self._changes = names == "native"
+        self._requests = Requests()
+        self._grace_s = settings.mcp.shutdown_grace_ms / 1000
+        self._inbox = Inbox(settings.approvals.directory)
+        self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
+
+    async def stdio(self, stop: asyncio.Event) -> None:
+        """Serve one client over the standard streams until it closes its end, or `stop` is set."""
+        async with self._server() as server, standard_streams() as (reader, writer):
+            serving = asyncio.create_task(serve_client(server, reader, writer))
+            try:
+                await self._until(stop, serving)
+            finally:
+                serving.cancel()
+                await asyncio.wait({serving})
+
+    async def http(self, door: Door, stop: asyncio.Event) -> None:
+        """Serve many clients over HTTP until `stop` is set."""
+        async with self._server() as server:
+            app = application(server, self._requests, self._grace_s)
+            async with http_service(app, door, self._requests, self._metrics) as serving:
+                await self._until(stop, serving)
+
+    async def _until(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+        """Wait until a transport has ended, or `stop` is set and what is in flight has ended."""
+        for waiting in (stop.wait, self._drain):
+            other = asyncio.create_task(waiting())
+            try:
+                await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                other.cancel()
+            if serving.done():
+                serving.result()
+                return
+
+    async def _drain(self) -> None:
+        """Let what is in flight end within the grace; then stop it, and let the answers leave."""
+        if not await self._requests.drained(self._grace_s):
+            await self._tools.stop()
+            await self._requests.drained(_ANSWERS_S)
+
+    @asynccontextmanager
+    async def _server(self) -> "AsyncGenerator[Server[Any]]":
+        """Give the protocol's side; changes are announced as long as it is there."""
+        looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
+        watching = [*map(asyncio.create_task, looks)]
+        announcer = self._announcer if self._changes else None
+        try:
+            self._inbox.sweep()
+        except ApprovalError as error:
+            _log.warning("no question can wait for `paddock approve`: %s", error)
+        try:
+            server = protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server.middleware.append(self._requests.handle)
+            yield server
+        finally:
+            await self._rounds.close()
+            await self._repositories.close()
+            for task in watching:
+                task.cancel()
+            if watching:
+                await asyncio.wait(watching)
+
+    async def _watch_scripts(self) -> None:
+        async for changed, others in self._saved.changes():
+            for uri in changed:
+                await self._announcer.resource_updated(uri)
+            if others:
+                await self._announcer.resources_changed()
+
+    async def _watch_tools(self) -> None:
+        async for _ in self._scripts.changes():
+            await self._announcer.tools_changed()
+
+
+@asynccontextmanager
+async def _programs(
+    settings_of: SettingsOf,
+    metrics: "Metrics | None",
+    compatible: bool,
+    workspace: Path,
+) -> "AsyncGenerator[Programs]":
+    """Give what runs programs in a workspace, under its own settings; `metrics` count what runs there too."""
+    settings = settings_of(workspace)
+    async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
+        yield Programs(session, workspace, settings.mcp.answer_characters)

@@ -1,0 +1,172 @@
+"""Stored output as resources: listed newest first, read by ranges of bytes, linked from the results that tell of it."""
+
+import asyncio
+import base64
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mcp.shared.uri_template import UriTemplate
+
+from paddock.model.artifact import STREAMS, Handle, Stream
+from paddock.model.base import Json
+from paddock.model.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+    from paddock.output.artifacts import Found
+
+PAGE = 100
+"""Artifacts of one page; each has up to two streams."""
+LONGEST = 1024 * 1024
+"""Most bytes of one answer, and as many as come when none are asked for."""
+_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
+_NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
+_CURSOR = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
+
+
+class UnknownResourceError(ValueError):
+    """There is no such resource, range or page; the text says what to do."""
+
+
+class StoredOutput:
+    """The stored output that a workspace may read; what has expired is not there."""
+
+    template = str(_TEMPLATE)
+    name = "output"
+    description = f"Output of a run, from byte `start` on, at most {LONGEST} bytes."
+
+    def __init__(self, session: "Session", workspace: Path) -> None:
+        self._session = session
+        self._workspace = workspace
+
+    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        """Return one page, newest first, and where the next begins. Raises UnknownResourceError."""
+        return await asyncio.to_thread(self._page, cursor)
+
+    async def read(self, uri: str) -> dict[str, Json] | None:
+        """Return the contents of a range; None when the address is of something else. Raises UnknownResourceError."""
+        if (found := _TEMPLATE.match(uri)) is None:
+            return None
+        return await asyncio.to_thread(self._read, uri, cast("dict[str, str]", found))
+
+    async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+        """Return what an argument may be."""
+        match argument:
+            case "handle":
+                return await asyncio.to_thread(lambda: [str(handle) for handle in self._handles()])
+            case "stream":
+                return STREAMS
+            case _:
+                return ()
+
+    def _page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        before = _place(cursor)
+        artifacts = self._session.output.artifacts()
+        older = (handle for handle in self._handles() if before is None or _age(handle) < before)
+        found = list(islice(artifacts.readable(self._workspace, older), PAGE + 1))
+        entries = [each for artifact in found[:PAGE] for each in _entries(artifact)]
+        if len(found) <= PAGE:
+            return entries, None
+        last = found[PAGE - 1].handle
+        return entries, f"{last.epoch_ms}-{last.token}"
+
+    def _handles(self) -> list[Handle]:
+        """Return what is stored, newest first, whether it may be read or not; of this workspace alone, as a rule."""
+        return self._session.output.artifacts().newest_handles(self._workspace)
+
+    def _read(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
+        from paddock.output.query import Reading, read_bytes
+
+        stream, start = asked["stream"], _number(asked, "start", 0)
+        if stream not in STREAMS:
+            raise UnknownResourceError(f"there is no stream {stream[:20]!r}; there are stdout and stderr")
+        length = min(_number(asked, "length", LONGEST), LONGEST)
+        try:
+            reading = Reading(self._session.output.artifacts(), asked["handle"], self._workspace)
+            data = read_bytes(reading, stream, start, length + 1)
+        except ArtifactError as error:
+            raise UnknownResourceError(str(error)) from None
+        more = len(data) > length
+        contents, taken = _contents(data[:length], after=start, more=more)
+        meta: dict[str, Json] = {"paddock/start": start}
+        if more and taken:
+            handle = str(reading.found.handle)
+            meta["paddock/next"] = _TEMPLATE.expand(
+                {"handle": handle, "stream": stream, "start": str(start + taken)}
+            )
+        return {"uri": uri, **contents, "_meta": meta}
+
+
+def read_address(uri: str) -> tuple[str, str] | None:
+    """Return handle and stream of the address of a stored stream; None for another text."""
+    found = _TEMPLATE.match(uri) if uri.startswith("paddock:") else None
+    return None if found is None else (str(found["handle"]), str(found["stream"]))
+
+
+def links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
+    """Return content blocks that point to streams of an artifact."""
+    return [{"type": "resource_link", **_entry(handle, stream, title)} for stream in streams]
+
+
+def _entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
+    return {
+        "uri": _TEMPLATE.expand({"handle": handle, "stream": stream}),
+        "name": f"{handle}/{stream}",
+        "title": f"{stream} of {title}",
+        "mimeType": "text/plain",
+    }
+
+
+def _entries(found: "Found") -> Iterator[dict[str, Json]]:
+    """Yield the streams of an artifact; those that are surely empty are not worth a line."""
+    manifest = found.manifest
+    sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
+    title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
+    when: dict[str, Json] = {"lastModified": found.handle.created.isoformat()}
+    for stream in STREAMS:
+        if sizes.get(stream, 1):
+            yield {**_entry(str(found.handle), stream, title), "annotations": when}
+
+
+def _age(handle: Handle) -> tuple[int, str]:
+    return handle.epoch_ms, handle.token
+
+
+def _place(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    if (found := _CURSOR.fullmatch(cursor)) is None:
+        raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
+    return int(found[1]), found[2]
+
+
+def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name, "")
+    if not text:
+        return default
+    if _NUMBER.fullmatch(text) is None:
+        raise UnknownResourceError(f"`{name}` is a number of bytes, not {text[:20]!r}")
+    return int(text)
+
+
+def _contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], int]:
+    """Return bytes as text or, where they are none, as base64; and how many of them that are.
+
+    A range may begin or end within a character: one that began before is passed over, one that goes on is left to the
+    next range.
+    """
+    begun = 0
+    while after and begun < min(3, len(data)) and data[begun] & 0xC0 == 0x80:  # UTF-8's continuation
+        begun += 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data[begun:], final=not more)
+    except UnicodeDecodeError:
+        blob = base64.b64encode(data).decode()
+        return {"mimeType": "application/octet-stream", "blob": blob}, len(data)
+    left = len(decoder.getstate()[0])
+    return {"mimeType": "text/plain", "text": text}, len(data) - left

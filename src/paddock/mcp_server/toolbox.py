@@ -1,0 +1,320 @@
+"""The table of tools: each tool that the server offers is one entry, whatever it does."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import orjson
+from mcp.shared.exceptions import MCPError
+
+from paddock.app.approvals import Asker
+from paddock.cancellation import stopped_first
+from paddock.javascript.job import OnConsole
+from paddock.large_json import run_in_slices
+from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
+from paddock.mcp_server.icons import icons
+from paddock.model.base import Json
+from paddock.model.errors import PaddockError
+from paddock.model.numbers import MARK, marked, unmarked
+from paddock.model.outcome import Status
+from paddock.redaction.known import KnownSecrets
+from paddock.redaction.outgoing import Outgoing
+from paddock.rendering.terminal import encodable
+from paddock.schema.check import Schema
+from paddock.settings.schema import RedactionSettings
+
+if TYPE_CHECKING:
+    from mcp_types import InputRequests
+
+    from paddock.app.gate import Gate
+    from paddock.model.outcome import Outcome
+    from paddock.model.request import ExecutionRequest
+    from paddock.output.recorder import OnOutput
+
+Arguments = Mapping[str, Json]
+Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
+"""Asks a client for what only it has, one time after another, and gives the answers under the same keys.
+
+A key that was not answered is missing. Raises MCPError for what the client cannot do, TimeoutError when it does not
+come back.
+"""
+
+_SURROGATE = "\\ud"
+"""How `json.dumps` begins to spell half of a character."""
+
+_HEED_S = 3.0
+"""Seconds that calls have for an outcome of their own once they are stopped; the rest is cancelled."""
+
+_log = logging.getLogger("paddock.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool, and how to tell them what happens meanwhile."""
+
+    actor: str
+    on_console: OnConsole | None = None
+    asker: Asker | None = None
+    """Asks their person what a rule wants to be asked."""
+    inquire: Inquire | None = None
+    """Asks their client."""
+    present: bool = False
+    """Whether the client itself asks its person, while the call lasts."""
+    stop: asyncio.Event | None = None
+    """Set when the call is to end as `cancelled`, with what it did until then."""
+
+    async def execute(
+        self,
+        gate: "Gate",
+        request: "ExecutionRequest",
+        *,
+        on_console: OnConsole | None = None,
+        on_output: "OnOutput | None" = None,
+    ) -> "Outcome":
+        """Return what became of a request of the caller, whose person is asked; listeners as of `Gate.execute`.
+
+        A cancelled call ends its request in order before the cancellation goes on.
+        """
+        return await stopped_first(
+            lambda stop: gate.execute(
+                request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
+            ),
+            self.stop,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a tool: content blocks, the same as data where the tool declares it, and whether it failed."""
+
+    content: list[dict[str, Json]]
+    structured: Json = None
+    is_error: bool = False
+    meta: dict[str, Json] = field(default_factory=dict)
+    """What an upstream server said beside its result, for the client's program and not for a model."""
+
+    def result(self) -> dict[str, Json]:
+        """Return the answer as a CallToolResult."""
+        structured = {} if self.structured is None else {"structuredContent": self.structured}
+        meta = {"_meta": self.meta} if self.meta else {}
+        return {"content": self.content, **structured, "isError": self.is_error, **meta}
+
+
+def text_block(text: str) -> dict[str, Json]:
+    """Return a text as a content block."""
+    return {"type": "text", "text": text}
+
+
+def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
+    """Return the schema of an object with these members, and no others."""
+    needed: dict[str, Json] = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def refusal(status: Status, name: str, text: str) -> Answer:
+    """Return the answer to a call of which nothing ran: status, then what to do."""
+    error = {"name": name, "message": text}
+    return Answer(
+        [text_block(f"{status.value}\n{text}")], {"status": status.value, "error": error}, is_error=True
+    )
+
+
+_STOPPED = refusal(Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record")
+_NOT_TAKEN = refusal(Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run")
+
+
+def invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
+    """Return the answer to arguments that break the schema of a tool."""
+    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool. Sentence one of a description says when to use it (60 words in all)."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Json]
+    """Names of arguments are in snake case, and none that a client library keeps for itself."""
+    run: Callable[[Arguments, Caller], Coroutine[Any, Any, Answer]]
+    """Answers a call with valid arguments."""
+    output_schema: dict[str, Json] | None = None
+    annotations: dict[str, bool] = field(default_factory=dict[str, bool])
+    """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
+    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = invalid_arguments
+    """Answers a call with invalid arguments."""
+    checks: bool = True
+    """Whether arguments are held against the schema here; else what runs the tool does it."""
+    exact: bool = False
+    """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    """Former names of arguments, still read, and their present names."""
+    phrases: frozenset[str] = frozenset()
+    """Lists of texts whose items are phrases: one text, even with spaces, is one of them."""
+    unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
+    """Schemas of arguments by which they are read, where the list of tools has a shorter one."""
+
+    @cached_property
+    def reading_schema(self) -> dict[str, Json]:
+        """The schema by which arguments are read."""
+        return {
+            **self.input_schema,
+            "properties": {**self.input_schema.get("properties", {}), **self.unlisted},
+        }
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema that arguments are held against."""
+        return Schema(self.input_schema)
+
+    @cached_property
+    def entry(self) -> dict[str, Json]:
+        """The tool as `tools/list` shows it."""
+        shown: dict[str, Json] = {"name": self.name, "title": self.title, "description": self.description}
+        shown["inputSchema"] = self.input_schema
+        if self.output_schema is not None:
+            shown["outputSchema"] = self.output_schema
+        if self.annotations:
+            shown["annotations"] = self.annotations
+        shown["icons"] = icons(self.name)
+        return shown
+
+
+class Toolbox:
+    """The tools that are listed, and those that are understood besides.
+
+    `further` gives tools that come and go: they stand after the others, none of which they can replace. They are
+    listed, too, unless `shows_further` is false.
+    """
+
+    def __init__(
+        self,
+        listed: Iterable[Tool],
+        understood: Iterable[Tool] = (),
+        *,
+        suggests: bool = True,
+        further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
+        shows_further: bool = True,
+        outgoing: Outgoing | None = None,
+    ) -> None:
+        """Remove from answers what `outgoing` removes; None removes what the default settings do."""
+        self._outgoing = outgoing or Outgoing(RedactionSettings(), KnownSecrets())
+        self._suggests = suggests
+        self._listed = tuple(listed)
+        self._known = {tool.name: tool for tool in (*understood, *self._listed)}
+        self._further = further
+        self._shows_further = shows_further
+        self._running: dict[asyncio.Task[Answer], asyncio.Event] = {}
+        self._stopped = False
+
+    async def listed(self) -> tuple[Tool, ...]:
+        """Return the tools that are listed, as they are now."""
+        further = await self._others() if self._shows_further else {}
+        return (*self._listed, *further.values())
+
+    def input_schema(self, name: str) -> dict[str, Json] | None:
+        """Return the schema of a tool's arguments; None for a tool that nobody knows, or that comes and goes."""
+        return self._known[name].input_schema if name in self._known else None
+
+    async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        """Return what a tool answers. Cancelling the task ends the work before this returns.
+
+        Raises MCPError for what the tool wants to be answered with an error of the protocol.
+        """
+        return await _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
+
+    async def stop(self) -> None:
+        """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
+        self._stopped = True
+        for stop in self._running.values():
+            stop.set()
+        if self._running:
+            await asyncio.wait([*self._running], timeout=_HEED_S)
+        for task in [*self._running]:
+            task.cancel()
+
+    async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        known = self._known if name in self._known else {**await self._others(), **self._known}
+        tool = known.get(name)
+        if tool is None:
+            near = get_close_matches(name[:200], known, n=1) if self._suggests else []
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
+        given: Json = {} if arguments is None else arguments
+        given = unmarked(given) if MARK in json.dumps(given) else given
+        if tool.checks and not tool.exact:
+            try:
+                given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
+            except NamedTwiceError as problem:
+                return tool.explain(tool, given, (str(problem),))
+        if not _is_finite(given):
+            told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
+            return refusal(Status.INVALID, "InvalidArguments", told)
+        if tool.checks and (problems := tool.schema.problems(given)):
+            return tool.explain(tool, given, problems)
+        try:
+            return await self._run(tool, given, caller)
+        except MCPError:
+            raise
+        except PaddockError as error:
+            return refusal(Status.ERROR, type(error).__name__, str(error))
+        except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
+            _log.exception("tool %s failed", tool.name)
+            return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
+
+    async def _run(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
+        """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
+
+        The protocol library cancels again at every await, which would cut short what ends a program's processes.
+        """
+        if self._stopped:
+            return _NOT_TAKEN
+        stop = asyncio.Event()
+        task = asyncio.create_task(tool.run(given, replace(caller, stop=stop)))
+        self._running[task] = stop
+        task.add_done_callback(self._running.pop)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._stopped and task.cancelled():
+                return _STOPPED
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({task})
+            raise
+
+    async def _others(self) -> dict[str, Tool]:
+        """Return the tools that come and go, but for those that bear the name of another."""
+        found = await self._further() if self._further else ()
+        return {tool.name: tool for tool in found if tool.name not in self._known}
+
+
+def _is_finite(given: Json) -> bool:
+    """Return whether all numbers are finite: the library reads NaN, and 1e999 as infinity."""
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
+    """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
+    parts: Any = [answer.content, answer.structured, answer.meta]
+    try:
+        text = orjson.dumps(parts).decode()
+    except TypeError:
+        text = json.dumps(parts)
+        parts = marked(parts)
+    if not outgoing.leaves_alone([text]):
+        parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
+    if _SURROGATE in text:
+        parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
+    return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

@@ -1,0 +1,113 @@
+"""The tools that run programs and single calls: `execute_code` and `call_tool`."""
+
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from paddock.app.gate import Gate
+from paddock.mcp_server import output_schemas
+from paddock.mcp_server.forwarded_results import forwarded, is_larger, written
+from paddock.mcp_server.overflow import Rest
+from paddock.mcp_server.replies import answer
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema
+from paddock.model.base import Json
+from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
+
+EXECUTE_CODE = (
+    "Use this for several steps: a JavaScript/TypeScript program that calls tools "
+    "and returns only what you need. `await servers.NAME.TOOL({...})`, Promise.all, console.log, "
+    "`input`, top-level `return`. No files, no network."
+)
+CALL_TOOL = "Use this for one call without code; the result stays untouched."
+
+_NO_WISHES = LimitOverrides()
+_ANY = ("object", "array", "string", "number", "boolean")
+"""Any JSON value, as clients know it that take one type a schema."""
+_JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
+
+
+def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> list[Tool]:
+    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
+
+    With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
+    """
+
+    async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
+        work = GuestRun(source=arguments["code"], input=arguments.get("input"))
+        limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
+        request = _request(
+            work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
+        )
+        outcome = await caller.execute(gate, request, on_console=caller.on_console)
+        shown = answer(outcome, cap)
+        data = cast("dict[str, Any]", shown.structured)
+        cut = "truncated" in data or outcome.artifact is not None
+        if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
+            data["truncated"] = True
+        return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
+
+    async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
+        work = ServerCall(
+            server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
+        )
+        request = _request(work, workspace, caller)
+        outcome = await caller.execute(gate, request)
+        shown = forwarded(outcome, cap)
+        cut = outcome.ok and is_larger(outcome, cap)
+        return await rest.told(outcome, shown, what="call_tool", value=written(outcome)) if cut else shown
+
+    return [
+        Tool(
+            name="execute_code",
+            title="Run a program",
+            description=EXECUTE_CODE,
+            input_schema=_program_schema(jit=jit),
+            run=execute_code,
+            output_schema=output_schemas.OUTCOME,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+        Tool(
+            name="call_tool",
+            title="Call one tool",
+            description=CALL_TOOL,
+            input_schema=object_schema(
+                ["server", "tool"],
+                server={"type": "string"},
+                tool={"type": "string"},
+                args={"type": "object"},
+            ),
+            run=call_tool,
+            annotations={"destructiveHint": True, "openWorldHint": True},
+        ),
+    ]
+
+
+def _program_schema(*, jit: bool) -> dict[str, Json]:
+    return object_schema(
+        ["code"],
+        code={"type": "string"},
+        input={"anyOf": [{"type": kind} for kind in _ANY]},
+        timeout_ms={"type": "integer", "minimum": 1},
+        mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
+        **(_JIT if jit else {}),
+    )
+
+
+def _request(
+    work: Work,
+    workspace: Path,
+    caller: Caller,
+    limits: LimitOverrides = _NO_WISHES,
+    calls: Calls = "run",
+    *,
+    jit: bool = False,
+) -> ExecutionRequest:
+    return ExecutionRequest(
+        actor=caller.actor,
+        surface="mcp",
+        workspace=workspace,
+        work=work,
+        limits=limits,
+        jit=jit,
+        calls=calls,
+    )

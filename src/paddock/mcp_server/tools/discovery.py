@@ -1,0 +1,191 @@
+"""The tools with which agents find upstream tools and learn how to call them."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from paddock.catalog.queries import MAX_QUERIES, default_limit
+from paddock.hub.typescript import Described, signature
+from paddock.mcp_server import output_schemas
+from paddock.mcp_server.replies import cut
+from paddock.mcp_server.toolbox import (
+    Answer,
+    Arguments,
+    Caller,
+    Tool,
+    object_schema,
+    refusal,
+    text_block,
+)
+from paddock.model.base import Json, count
+from paddock.model.errors import UnknownServer
+from paddock.model.outcome import Status
+
+if TYPE_CHECKING:
+    from paddock.app.servers import Servers
+    from paddock.catalog.catalog import Listing, Unknown
+    from paddock.hub.config import ServersConfig
+
+SEARCH_TOOLS = (
+    "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
+)
+DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
+PATIENCE_S = 30.0
+"""Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
+_MOST = 50
+
+
+class _Discovery:
+    """What the two tools do, on the servers of a session; results have at most `cap` characters."""
+
+    def __init__(self, servers: "Servers", cap: int) -> None:
+        self._servers = servers
+        self._cap = cap
+
+    async def search(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Find tools by what they do."""
+        catalog, server = self._servers.catalog, arguments.get("server")
+        config = self._servers.config
+        if server is not None and server not in config.servers:
+            unknown = UnknownServer(server[:200], config.servers, config.absent)
+            told = "\n".join(filter(None, (str(unknown), unknown.hint)))
+            return refusal(Status.INVALID, "UnknownServer", told)
+        queries = [*([arguments["query"]] if "query" in arguments else []), *arguments.get("queries", [])]
+        if not queries:
+            told = "search_tools: `queries` is missing: give one short query for each step of the task"
+            return refusal(Status.INVALID, "InvalidArguments", told)
+        if len(queries) > MAX_QUERIES:
+            told = f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
+            return refusal(Status.INVALID, "InvalidArguments", told)
+        asked = arguments.get("limit", default_limit(queries))
+        limit = min(asked, _MOST)
+        hits, listing = await catalog.search(queries, server=server, limit=limit, patience_s=PATIENCE_S)
+        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
+        found: list[Json] = [
+            {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
+            for hit, line in zip(hits, lines, strict=True)
+        ]
+        lines = lines or [_nothing(listing, server)]
+        notes = [f"warning: {hit.tool.warning}" for hit in hits if hit.tool.warning]
+        if asked > limit == len(hits):
+            notes.append(f"note: one answer lists at most {_MOST} tools; ask more precisely for others")
+        notes += _notes(listing)
+        return _answer(f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap)
+
+    async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
+        """Give the declarations of tools by name."""
+        names: list[str] = arguments["names"]
+        entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
+        config = self._servers.config
+        texts = [write_declaration(entry, config) for entry in entries]
+        found: list[Json] = [
+            {"name": entry.name, "declaration": text, "output": entry.output}
+            for entry, text in zip(entries, texts, strict=True)
+            if isinstance(entry, Described)
+        ]
+        notes = _notes(listing)
+        notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
+        if not found:
+            told = cut("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
+            return refusal(Status.INVALID, "UnknownTools", told)
+        return _answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
+
+
+def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
+    """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
+    discovery = _Discovery(servers, cap)
+    return [
+        Tool(
+            name="search_tools",
+            title="Find tools",
+            description=SEARCH_TOOLS,
+            input_schema=object_schema(
+                [],
+                queries={"type": "array", "items": {"type": "string"}},
+                query={"type": "string"},
+                server={"type": "string"},
+                limit={"type": "integer", "minimum": 1},
+            ),
+            run=discovery.search,
+            phrases=frozenset({"queries"}),
+            output_schema=output_schemas.FOUND_TOOLS,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+        Tool(
+            name="describe_tools",
+            title="Describe tools",
+            description=DESCRIBE_TOOLS,
+            input_schema=object_schema(
+                ["names"],
+                names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
+            ),
+            run=discovery.describe,
+            output_schema=output_schemas.DESCRIBED_TOOLS,
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ]
+
+
+def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
+    """Return entries as text and as data; those at the end that do not fit are left out of both.
+
+    What is to be said beside them comes in any case, within a quarter of `cap`.
+    """
+    notes = [cut("\n".join(notes), cap // 4)] if notes else []
+    kept, room = 0, cap - sum(map(len, notes))
+    for text in texts:
+        room -= len(text) + 1
+        if room < 0:
+            break
+        kept += 1
+    lines = texts[:kept]
+    if kept < len(texts):
+        lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
+    text = "\n".join([f"ok · {headline}", *lines, *notes])
+    data: dict[str, Json] = {"status": "ok", "tools": found[:kept]}
+    return Answer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
+
+
+def _notes(listing: "Listing") -> list[str]:
+    """Return which tools are missing, and why."""
+    notes = [_unavailable(name, why) for name, why in listing.failures.items()]
+    notes += [f"note: {cut(listing.ranking, 500)}"] if listing.ranking else []
+    return notes + [f"note: {name}: {cut(why, 200)}" for name, each in listing.notes.items() for why in each]
+
+
+def _unavailable(server: str, why: str) -> str:
+    return f"not available: {server}: {cut(why, 200)}"
+
+
+def _nothing(listing: "Listing", server: str | None) -> str:
+    servers = Counter(tool.server for tool in listing.tools)
+    known = ", ".join(f"{name} ({count(number, 'tool')})" for name, number in servers.items())
+    if known:
+        return f"nothing found; try other words. Servers: {known}"
+    return f"server {server} offers no tool" if server else "no server offers any tool"
+
+
+_CHANGED = "its server changed it after it was approved: calls are refused"
+_HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
+
+
+def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> str:
+    """Return a declaration as agents read it, or why there is none."""
+    if not isinstance(entry, Described):
+        return _unknown(entry, config)
+    notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
+    notes += [_HIDES] if entry.hides else []
+    return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
+
+
+def _unknown(entry: "Unknown", config: "ServersConfig") -> str:
+    """Return why a name has no declaration, and what to ask for instead."""
+    name = entry.name[:200]
+    near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
+    if name in config.servers:
+        return f'// {name}: this is a server; `search_tools` with "server": "{name}" finds its tools'
+    for server, why in config.absent.items():
+        if name.startswith((f"{server}.", f"{server}/")) or name == server:
+            return f"// {name}: {why}"
+    if near or any(name.startswith((f"{server}.", f"{server}/")) for server in config.servers):
+        return f"// {name}: unknown{near}"
+    return f"// {name}: unknown; a name is SERVER.TOOL, and the servers are {', '.join(config.servers) or 'none'}"

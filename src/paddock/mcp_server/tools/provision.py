@@ -1,0 +1,144 @@
+"""The tool `provision_server`: what servers there are and could be had. Enabling one is for a person to allow."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from paddock.mcp_server import output_schemas
+from paddock.mcp_server.replies import compact, cut
+from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+from paddock.model.approval import YES
+from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
+from paddock.model.outcome import Status
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+    from paddock.catalog.provisioning import Match
+
+PROVISION_SERVER = (
+    "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."
+)
+NEXT_SESSION = "It counts from the next session on."
+NOTHING_FITS = "nothing in the registry's list fits; try other words"
+NO_LIST = "there is no registry's list here to offer from; a person fetches one: paddock servers refresh"
+_PRIVATE = frozenset({"env", "headers"})
+"""What may hold secrets in an entry of a servers file."""
+_TEXT: dict[str, Json] = {"type": "string"}
+
+
+class Provision:
+    """What the tool does, on the servers of one session; results have at most `cap` characters."""
+
+    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+        self._servers = session.servers
+        self._approvals = session.gate.approvals
+        self._workspace = workspace
+        self._cap = cap
+
+    async def answer(self, arguments: Arguments, caller: Caller) -> Answer:
+        """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
+        action, name = arguments.get("action", "status"), arguments.get("name")
+        if action == "status":
+            return self._status(arguments.get("intent") or name)
+        if name is None:
+            return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
+        enabled = self._servers.provisioning.configured().get(name)
+        if enabled is (action == "enable"):
+            return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
+        if enabled is None and (refused := self._unfit(action, name)):
+            return refused
+        if caller.present:
+            return await self._asked(action, name, caller)
+        command = shlex.join(["paddock", "servers", action, name])
+        text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
+        error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
+        data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
+        return Answer([text_block(f"denied\n{text}")], data, is_error=True)
+
+    async def _asked(self, action: str, name: str, caller: Caller) -> Answer:
+        """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
+        provisioning = self._servers.provisioning
+        entry = provisioning.entry(name)
+        shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
+        for key in _PRIVATE & entry.keys():
+            if isinstance(value := entry[key], dict):
+                shown[f"names in {key}"] = sorted(cast("dict[str, Json]", value))
+        answer = await self._approvals.confirm(
+            f"{action} the server {name}",
+            {"file": str(provisioning.file_of(name)), "entry": shown},
+            "which servers there are is a person's to say",
+            actor=caller.actor,
+            surface="mcp",
+            workspace=str(self._workspace),
+            asker=caller.asker,
+        )
+        if answer.verdict not in YES:
+            return refusal(Status.DENIED, "ApprovalDenied", answer.told)
+        if provisioning.entry(name) != entry:
+            return refusal(
+                Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
+            )
+        change = (provisioning.enable if action == "enable" else provisioning.disable)(name, approved=True)
+        server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
+        return _told({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
+
+    def _status(self, intent: str | None) -> Answer:
+        provisioning = self._servers.provisioning
+        configured = provisioning.configured().items()
+        known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
+        data: dict[str, Json] = {"status": "ok", "servers": known}
+        if intent and intent.strip():
+            data["offers"] = [_offer(each) for each in provisioning.answer(intent).matches]
+            if not data["offers"]:
+                data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
+        return _told(data, self._cap)
+
+    def _unfit(self, action: str, name: str) -> Answer | None:
+        """Return why a server that is not configured cannot be asked for; None when it can."""
+        if action == "disable":
+            return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
+        try:
+            found = self._servers.provisioning.find(name)
+        except ConfigurationError as unknown:
+            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+        if found.allowed:
+            return None
+        text = f"{name} is not trusted; only a person can change that, in the list of trusted servers"
+        return refusal(Status.DENIED, "Untrusted", text)
+
+
+def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
+    """Return `provision_server`."""
+    return Tool(
+        name="provision_server",
+        title="Find or enable a server",
+        description=PROVISION_SERVER,
+        input_schema=object_schema(
+            [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
+        ),
+        run=Provision(session, workspace, cap).answer,
+        output_schema=output_schemas.SERVERS,
+        annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
+    )
+
+
+def _offer(match: "Match") -> dict[str, Json]:
+    offer = match.offer
+    return {
+        "name": offer.name if offer.is_unique else offer.address,
+        "description": match.offer.description,
+        "confidence": match.confidence,
+        "trusted": match.trusted,
+    }
+
+
+def _told(data: dict[str, Json], cap: int) -> Answer:
+    """Return what there is, as text and as data; offers that do not fit are left out of both."""
+    offers = data.get("offers")
+    while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
+        offers.pop()
+        data["truncated"] = True
+    if len(text) > cap:
+        data = {"status": "ok", "truncated": True}
+    return Answer([text_block(f"ok\n{cut(text, cap)}")], data)

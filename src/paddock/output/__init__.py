@@ -1,0 +1,1 @@
+"""Stored output of executions: artifacts, the recorder that fills them, and queries."""

@@ -1,0 +1,313 @@
+"""Artifacts: the stored output of executions, in a directory, in memory or in a bucket (`paddock.output.backends`).
+
+An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What
+has no manifest does not exist for who reads. An artifact past its time does not exist either, swept or not.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+
+import orjson
+
+from paddock._version import __version__
+from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
+from paddock.model.errors import ArtifactError, UnknownArtifact
+from paddock.model.limits import KIB
+from paddock.output.backends import Bucket, Folder, Objects
+from paddock.output.recorder import OnOutput, Recording, Track
+from paddock.own_files import NotOursError
+from paddock.redaction.scanner import Scanner
+from paddock.settings.schema import ArtifactSettings
+
+_MANIFEST = "manifest.json"
+_NAMES = (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS))
+"""The manifest first: without it, what is half deleted is gone."""
+_KEPT = 256 * KIB
+_CHUNK = 256 * KIB
+_MANIFEST_BYTES = 64 * KIB
+_SMALL = 64 * KIB
+_ORPHANS = timedelta(days=1)
+_SWEEP_EVERY = timedelta(minutes=5)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An artifact that may be read. `manifest` is None when it is there and not understood."""
+
+    handle: Handle
+    manifest: Manifest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did: artifacts deleted, and artifacts that it could not judge or delete."""
+
+    deleted: int
+    errors: int
+
+
+class Artifacts:
+    """The artifacts of one place. Nothing is created before something is stored."""
+
+    def __init__(
+        self, settings: ArtifactSettings, scanner: Scanner, *, clock: Callable[[], datetime] = _now
+    ) -> None:
+        self.settings = settings
+        self._scanner = scanner
+        self._clock = clock
+        self._last_sweep = datetime.min.replace(tzinfo=UTC)
+        """The last one that is known of; somebody else may have swept since."""
+        self._objects: Objects = (
+            Folder(settings.directory) if settings.url is None else Bucket(settings.url, clock())
+        )
+
+    def record(
+        self,
+        *,
+        persist: bool = True,
+        kept_bytes: int = _KEPT,
+        kept_stderr_bytes: int | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Recording:
+        """Return a recording for one execution; without `persist` it redacts and keeps no artifact.
+
+        Of each stream `kept_bytes` stay in memory, of standard error `kept_stderr_bytes` where that is given.
+        """
+        return Recording(
+            self._scanner,
+            kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
+            max_bytes=self.settings.max_bytes,
+            shelf=self if persist and self.settings.enabled else None,
+            on_output=on_output,
+        )
+
+    def record_result(self) -> Recording:
+        """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
+        return Recording(
+            self._scanner,
+            kept_bytes={"stdout": 0, "stderr": 0},
+            max_bytes=self.settings.max_read_bytes,
+            setting="artifacts.max_read_bytes",
+            shelf=self if self.settings.enabled else None,
+        )
+
+    def begin(self, workspace: Path) -> Handle:
+        """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
+        handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
+        try:
+            self._objects.begin(str(handle), _NAMES[1:], whole=_MANIFEST)
+        except OSError as error:
+            self.drop(handle)
+            raise _failure("write the artifact", error) from error
+        return handle
+
+    def is_quick(self, size: int) -> bool:
+        """Tell whether output of that size is written in less time than another thread takes to begin."""
+        return self._objects.is_near and size <= _SMALL
+
+    def put(self, handle: Handle, tracks: Mapping[Stream, Track]) -> None:
+        """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
+        try:
+            for stream in STREAMS:
+                self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
+        except BaseException as error:
+            raise self._unwritten(handle, error) from error
+
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
+        """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
+        try:
+            text = self._manifest_of(handle, facts, tracks)
+            self._objects.put(str(handle), _MANIFEST, BytesIO(text), whole=True)
+        except BaseException as error:
+            raise self._unwritten(handle, error) from error
+
+    def _unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
+        """Leave nothing of an artifact that could not be written, and return what is told of it."""
+        with contextlib.suppress(ArtifactError):
+            self._delete(handle)
+        return _failure("write the artifact", error)
+
+    def drop(self, handle: Handle) -> None:
+        """Leave nothing of an artifact that was begun and not published."""
+        self._objects.drop(str(handle))
+
+    def find(self, handle: str, workspace: Path | None) -> Found:
+        """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
+
+        Raises InvalidHandle, or UnknownArtifact, whether it never was, has expired, or belongs to others.
+        """
+        parsed = Handle.parse(handle)
+        data = self._manifest(parsed)
+        manifest = None if data is None else Manifest.parse(data)
+        ends = manifest.expires_at if manifest else expiry(parsed, self.settings.ttl_hours)
+        if data is None or ends <= self._clock():
+            raise UnknownArtifact(
+                f"Artifact not found: {parsed}; it never was, or has expired (artifacts.ttl_hours)"
+            )
+        if workspace is not None and not self.settings.cross_workspace:
+            own = (
+                manifest.workspace == str(workspace) if manifest else parsed.repo == safe_name(workspace.name)
+            )
+            if not own:
+                raise UnknownArtifact(
+                    f"Artifact not found in this workspace: {parsed}; ask from its own workspace, "
+                    "or set artifacts.cross_workspace = true"
+                )
+        return Found(parsed, manifest)
+
+    def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
+        """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
+        return self._object(handle, f"{stream}.gz", _CHUNK)
+
+    def list(self) -> Iterator[Handle]:
+        """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
+        try:
+            groups = self._objects.groups()
+        except Exception as error:
+            raise _failure("list artifacts", error) from error
+        for group in groups:
+            try:
+                handle = Handle.parse(group)
+            except ArtifactError:
+                continue
+            yield handle
+
+    def newest_handles(self, workspace: Path | None) -> "list[Handle]":
+        """Return the handles of what a workspace may have stored (None: any), the newest first. Raises ArtifactError.
+
+        Nothing is read: some may have expired, or belong to another directory of the same name.
+        """
+        own = None if workspace is None or self.settings.cross_workspace else safe_name(workspace.name)
+        handles = (handle for handle in self.list() if own in (None, handle.repo))
+        return sorted(handles, key=lambda handle: (handle.epoch_ms, handle.token), reverse=True)
+
+    def readable(self, workspace: Path | None, handles: Iterable[Handle] | None = None) -> Iterator[Found]:
+        """Yield what may be read for a workspace (None: for any), the newest first. Raises ArtifactError.
+
+        Each is read when it is asked for. `handles` are looked at instead of all of `newest_handles`.
+        """
+        for handle in self.newest_handles(workspace) if handles is None else handles:
+            with contextlib.suppress(UnknownArtifact):
+                yield self.find(str(handle), workspace)
+
+    def size(self) -> int:
+        """Return the bytes of everything stored. Raises ArtifactError."""
+        try:
+            return self._objects.size()
+        except Exception as error:
+            raise _failure("measure the artifacts", error) from error
+
+    def sweep(self, *, thorough: bool = True) -> Swept:
+        """Delete what has expired; what is younger than the time to live is looked at only when `thorough`.
+
+        What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
+        """
+        deleted, errors, now = 0, 0, self._clock()
+        for handle in self.list():
+            if not thorough and expiry(handle, self.settings.ttl_hours) > now:
+                continue
+            try:
+                data = self._manifest(handle)
+                manifest = Manifest.parse(data) if data is not None else None
+                grace = _ORPHANS if data is None else timedelta()
+                ends = manifest.expires_at if manifest else expiry(handle, self.settings.ttl_hours) + grace
+                if ends <= now:
+                    self._delete(handle)
+                    deleted += 1
+                elif data is not None and manifest is None:
+                    errors += 1
+            except ArtifactError:
+                errors += 1
+        return Swept(deleted, errors)
+
+    def sweep_when_due(self) -> None:
+        """Sweep when that was not done for a while; what goes wrong is left to the next time."""
+        now = self._clock()
+        with contextlib.suppress(OSError, ArtifactError):
+            if self.must_sweep:
+                self._objects.swept(now)
+                self.sweep(thorough=False)
+
+    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> bytes:
+        """Return what `Manifest` reads. Each program waits for it, and a model would take three times as long."""
+        now, names = self._clock(), Manifest.names()
+        fields: dict[str, object] = {
+            **vars(facts),
+            "artifact_id": str(handle),
+            "repo_id": os.path.basename(facts.workspace),
+            "stdout_bytes": tracks["stdout"].written,
+            "stderr_bytes": tracks["stderr"].written,
+            "stdout_sha256": tracks["stdout"].sha256,
+            "stderr_sha256": tracks["stderr"].sha256,
+            "created_at": now,
+            "expires_at": now + timedelta(hours=self.settings.ttl_hours),
+            "server_version": __version__,
+        }
+        told = {names[name]: value for name, value in fields.items()}
+        return orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+
+    @property
+    def must_sweep(self) -> bool:
+        """Whether nobody has swept for a while."""
+        now = self._clock()
+        if _is_recent(now, self._last_sweep):
+            return False
+        try:
+            self._last_sweep = self._objects.last_sweep
+        except OSError:
+            return False
+        return not _is_recent(now, self._last_sweep)
+
+    def _manifest(self, handle: Handle) -> bytes | None:
+        """Return the manifest's bytes, far too many if there are; None when there is none."""
+        data = None
+        try:
+            for piece in self._object(handle, _MANIFEST, _MANIFEST_BYTES):
+                data = (data or b"") + piece
+                if len(data) > _MANIFEST_BYTES:
+                    break
+        except ArtifactError as error:
+            # A link or a pipe is a damaged manifest, and no reason why others cannot be read.
+            if not isinstance(error.__cause__, NotOursError) or not error.__cause__.filename.endswith(
+                _MANIFEST
+            ):
+                raise
+            data = b""
+        return data
+
+    def _object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:
+        try:
+            yield from self._objects.read(str(handle), name, chunk)
+        except Exception as error:
+            raise _failure("read the artifact", error) from error
+
+    def _delete(self, handle: Handle) -> None:
+        try:
+            self._objects.delete(str(handle), _NAMES)
+        except Exception as error:
+            raise _failure("delete the artifact", error) from error
+
+
+def _is_recent(now: datetime, sweep: datetime) -> bool:
+    return abs(now - sweep) < _SWEEP_EVERY  # a clock may have been set back
+
+
+def _failure(what: str, error: BaseException) -> ArtifactError:
+    """Return an error of ours for one of the store; its texts run over many lines."""
+    why = str(error).partition(chr(10))[0]
+    if isinstance(error, NotOursError):
+        why = f"{error.filename}: {error.strerror}"
+    if isinstance(error, PermissionError) and error.filename:
+        cure = f"make it accessible to user {os.geteuid()}, or set artifacts.directory"
+        why = f"{error.filename}: {error.strerror}; {cure}"
+    return ArtifactError(f"cannot {what}: {why}")

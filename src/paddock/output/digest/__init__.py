@@ -1,0 +1,1 @@
+"""The digest of a program's output: what failed, and where."""

@@ -1,0 +1,159 @@
+"""The gist of a program's output: what failed, where, in the words of the tool that said so.
+
+A digest is read out of hostile text, and bounded: 20 failures, 200 characters a message, 30 lines of excerpt. Whether a
+program succeeded is never read out of its output.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from paddock.model.artifact import Wire
+from paddock.model.base import Json
+from paddock.output.digest import suites
+from paddock.output.digest.failure import MESSAGE_CHARS, Failure, counted, failure
+from paddock.output.digest.faults import faults
+
+Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
+
+MOST_FAILURES = 20
+EXCERPT_LINES = 30
+
+
+class Digest(Wire):
+    """What output comes to."""
+
+    kind: Kind
+    ok: bool
+    summary: str
+    failures: tuple[Failure, ...] = ()
+    truncated_failures: int | None = None
+    """Failures that are not listed."""
+    excerpt: str | None = None
+    """The last lines, where the tool is unknown or said nothing that is known."""
+
+    def to_wire(self) -> dict[str, Json]:
+        """Return the digest as JSON, without what there is not."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TSC = re.compile(
+    r"(?P<file>[^\s(][^(]*)\((?P<line>\d{1,9}),\d+\): error (?P<name>TS\d+): (?P<message>.*)"
+    r"|(?P<file2>\S.*?):(?P<line2>\d{1,9}):\d+ - error (?P<name2>TS\d+): (?P<message2>.*)"
+    r"|error (?P<name3>TS\d+): (?P<message3>.*)"
+)
+_ESLINT_COUNT = re.compile(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\)")
+_ESLINT = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
+_NPM_ERROR = re.compile(r"npm (?:ERR!|error) ?(.*)")
+_NPM_DONE = re.compile(r"(?:added|removed|changed|audited|up to date)\b.*")
+
+_EVIDENCE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("tsc", _TSC),
+    ("node-test", suites.NODE_TEST),
+    ("eslint", _ESLINT_COUNT),
+    ("pytest", suites.PYTEST),
+    ("unittest", suites.UNITTEST),
+    ("go-test", suites.GO_TEST),
+    ("rust-test", suites.RUST_TEST),
+)
+_COMMANDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("tsc", re.compile(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
+    ("node-test", re.compile(r"(?:^|\s)--test(?:\s|$)")),
+    ("eslint", re.compile(r"(?:^|[\s/])eslint(?:\.js)?(?:\s|$)")),
+    ("npm", re.compile(r"(?:^|[\s/])npm(?:-cli\.js)?(?:\s|$)")),
+)
+
+
+def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
+    """Return the gist of output; `command` is what was run, as far as it tells which tool it was."""
+    told = [_COLOUR.sub("", line).rstrip("\r") for line in lines]
+    kind = _kind(told, command)
+    summary, found = _READERS[kind](told) if kind in _READERS else _BY_STATUS[kind](told, ok=ok)
+    failures = () if ok else tuple(islice(found, MOST_FAILURES))
+    left = 0 if ok else sum(1 for _ in found)
+    silent = not ok and (not failures or kind in ("npm", "generic"))
+    return Digest(
+        kind=kind,
+        ok=ok,
+        summary=f"{kind}: {summary}",
+        failures=failures,
+        truncated_failures=left or None,
+        excerpt="\n".join(told[-EXCERPT_LINES:]) if silent and told else None,
+    )
+
+
+def _kind(lines: Sequence[str], command: str) -> Kind:
+    """Return the tool whose output this is: by what it says, else by what was called."""
+    for kind, pattern in _EVIDENCE:
+        if any(map(pattern.fullmatch, lines)):
+            return kind
+    for kind, pattern in _COMMANDS:
+        if pattern.search(command):
+            return kind
+    return "npm" if any(map(_NPM_ERROR.fullmatch, lines)) else "generic"
+
+
+def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    found = [match for line in lines if (match := _TSC.fullmatch(line))]
+    failures = [
+        failure(
+            match["message"] or match["message2"] or match["message3"] or "",
+            name=match["name"] or match["name2"] or match["name3"],
+            file=match["file"] or match["file2"],
+            line=match["line"] or match["line2"],
+        )
+        for match in found
+    ]
+    files = len({each.file for each in failures if each.file})
+    return counted(len(failures), "error") + (f" in {counted(files, 'file')}" if files else ""), iter(
+        failures
+    )
+
+
+def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    counts = next((match for line in reversed(lines) if (match := _ESLINT_COUNT.fullmatch(line))), None)
+    if counts is None:
+        return "no problems", iter(())
+    failures: list[Failure] = []
+    file = None
+    for line in lines:
+        if (match := _ESLINT.fullmatch(line)) is None:
+            file = line if line and not line[0].isspace() else file
+        elif match[2] == "error":
+            message, _, rule = match[3].rpartition("  ")
+            failures.append(
+                failure(message or rule, name=rule if message else None, file=file, line=match[1])
+            )
+    return f"{counted(int(counts[1]), 'error')}, {counted(int(counts[2]), 'warning')}", iter(failures)
+
+
+def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+    errors = [match[1] for line in lines if (match := _NPM_ERROR.fullmatch(line)) and match[1]]
+    code = next((text.removeprefix("code ") for text in errors if text.startswith("code ")), None)
+    if ok:
+        return next((line for line in reversed(lines) if _NPM_DONE.fullmatch(line)), "done")[
+            :MESSAGE_CHARS
+        ], iter(())
+    message = next((text for text in errors if not text.startswith(("code ", "errno ", "syscall "))), "")
+    failures = [failure(message, name=code)] if errors else []
+    return f"failed with {code}" if code else "failed", iter(failures)
+
+
+def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
+    found = (failure(each.said, file=each.file, line=each.line) for each in faults(lines))
+    return f"{'ok' if ok else 'failed'}, {counted(len(lines), 'line')} of output", found
+
+
+_READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] = {
+    "tsc": _tsc,
+    "eslint": _eslint,
+    "node-test": suites.node_test,
+    "pytest": suites.pytest,
+    "unittest": suites.unittest,
+    "go-test": suites.go_test,
+    "rust-test": suites.rust_test,
+}
+_BY_STATUS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {"npm": _npm, "generic": _generic}
+"""Those whose output does not tell how it ended."""

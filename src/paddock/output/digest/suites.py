@@ -1,0 +1,257 @@
+"""What runners of tests print, and what failed by it: names, places and words.
+
+What is read is hostile text: each line is looked at a bounded number of times, by patterns that never go back.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from paddock.output.digest.failure import Failure, counted, failure
+
+NODE_TEST = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
+PYTEST = re.compile(
+    r"(?:=++ )?+((?:\d{1,9} (?:failed|passed|skipped|deselected|xfailed|xpassed|warnings?|errors?|rerun)(?:, )?+)++"
+    r"|no tests ran) in \d{1,9}\.\d{1,9}s(?: \([\d:., a-z]++\))?+(?: =++)?+"
+)
+UNITTEST = re.compile(r"Ran (\d{1,9}) tests? in \d{1,9}\.\d{1,9}s")
+GO_TEST = re.compile(r"(ok  |FAIL|\?   )\t\S++(?:\t.*+| \[.*+)?+")
+RUST_TEST = re.compile(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;.*+")
+"""Lines that only these print."""
+
+_TAP_FAILURE = re.compile(r"\s*not ok \d+ - (.*)")
+_TAP_FACT = re.compile(r"\s+(location|error|failureType): (.*)")
+_SPEC_PLACE = re.compile(r"test at (.+):(\d{1,9}):\d+")
+_SPEC_FAILURE = re.compile(r"\s*✖ (.+?)(?: \([\d.]+ms\))?")
+
+_PYTEST_TITLE = re.compile(r"_{3,}+ (?:ERROR (?:at (?:setup|teardown) of|collecting) )?+(.+) _{3,}+")
+_PYTEST_PLACE = re.compile(r"([^\s:]++):(\d{1,9}): ?\S?.*+")
+_PYTEST_SAID = re.compile(r"E   (\s*+)(\S.*+)")
+_PYTEST_FAILED = re.compile(r"(?:FAILED|ERROR) (\S.*+)")
+
+_UNITTEST_RULE = "=" * 70
+_UNITTEST_FAILED = re.compile(r"(FAIL|ERROR|UNEXPECTED SUCCESS): (\S++)(?: \(([\w.]++)\))?+(.*+)")
+_UNITTEST_END = re.compile(r"(?:FAILED|OK|NO TESTS RAN)(?: \((.*)\))?")
+_FRAME = re.compile(r'\s++File "([^"]++)", line (\d{1,9})\b.*+')
+
+_GO_TEST = re.compile(r"(?:=== (?:RUN|NAME|CONT) |\s*+--- ([A-Z]++):) ++(\S++)(?: \([\d.]++s\))?+")
+_GO_SAID = re.compile(r"\s++([^\s:]++(?<=\.go)):(\d{1,9}): (.*+)")
+_GO_BUILD = re.compile(r"([^\s:]++(?<=\.go)):(\d{1,9})(?::\d{1,9})?+: (.*+)")
+_GO_FRAME = re.compile(r"\t([^\s:]++(?<=\.go)):(\d{1,9})\b.*+")
+_GO_OWN = re.compile(r"/src/(?:testing|runtime)/")
+
+_RUST_SECTION = re.compile(r"---- (\S.*) stdout ----")
+_RUST_PANIC = re.compile(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
+_RUST_PLACE = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
+_RUST_LINES = 6
+"""Lines that the words of a panic may take until its place, in Rust before 1.73."""
+
+
+class _Section(NamedTuple):
+    """What a runner tells of one failure."""
+
+    said: str
+    file: str | None = None
+    line: str | None = None
+
+
+def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    """Read what `node --test` prints, as TAP or for people."""
+    counts = {match[1]: int(match[2]) for line in lines if (match := NODE_TEST.fullmatch(line))}
+    failed = counts.get("fail", 0) + counts.get("cancelled", 0)
+    summary = f"{counted(counts.get('tests', 0), 'test')}, {counts.get('pass', 0)} passed, {failed} failed"
+    tap = any(_TAP_FAILURE.fullmatch(line) for line in lines)
+    return summary, _tap_failures(lines) if tap else _spec_failures(lines)
+
+
+def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    """Yield what failed by itself; a suite that failed through its tests is not one more failure."""
+    for number, line in enumerate(lines):
+        if (match := _TAP_FAILURE.fullmatch(line)) is None:
+            continue
+        facts: dict[str, str] = {}
+        for index in range(number + 1, min(number + 12, len(lines))):
+            if lines[index].strip() == "...":
+                break
+            if fact := _TAP_FACT.fullmatch(lines[index]):
+                facts[fact[1]] = fact[2].strip("'\"")
+                if fact[2] in ("|-", ">-", "|", ">") and index + 1 < len(lines):
+                    facts[fact[1]] = lines[index + 1].strip()
+        if facts.get("failureType") != "subtestsFailed":
+            file, _, place = facts.get("location", "").partition(":")
+            line_number = place.partition(":")[0]
+            known = file and line_number.isdecimal() and len(line_number) < 10  # a line, not a flood
+            yield failure(
+                facts.get("error", ""),
+                name=match[1],
+                file=file if known else None,
+                line=line_number if known else None,
+            )
+
+
+def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    """Yield what stands below `failing tests:`, each with its place before and its error after it."""
+    for number, line in enumerate(lines):
+        if (place := _SPEC_PLACE.fullmatch(line)) and number + 1 < len(lines):
+            name = _SPEC_FAILURE.fullmatch(lines[number + 1])
+            message = lines[number + 2] if number + 2 < len(lines) else ""
+            yield failure(message, name=name[1] if name else None, file=place[1], line=place[2])
+
+
+def pytest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    """Read what pytest prints, in any of its styles."""
+    ends = [match[1] for line in lines if (match := PYTEST.fullmatch(line))]
+    return ends[-1] if ends else "no result", _pytest_failures(lines)
+
+
+def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    """Yield what the summary at the end names, with the place and the words of its section above."""
+    sections = _pytest_sections(lines)
+    for line in lines:
+        if (match := _PYTEST_FAILED.fullmatch(line)) is None:
+            continue
+        node, sep, told = match[1].partition(" - ")
+        if "[" in node and not node.endswith("]"):  # a parameter has the separator in it
+            node, sep, told = match[1].partition("] - ")
+            node += sep[:1]
+        file, _, test = node.partition("::")
+        key = test.replace("::", ".") or file
+        known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
+        yield failure(
+            known.said or told or "failed", name=test or None, file=known.file or file, line=known.line
+        )
+
+
+def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Section]:
+    """Return the first section of each title, by title and name of a file, the last line of that file."""
+    found: dict[tuple[str, str | None], _Section] = {}
+    title, said, outright, places = "", "", False, dict[str, str]()
+    for line in (*lines, "==="):
+        if (match := _PYTEST_TITLE.fullmatch(line)) or line[:3] == line[-3:] == "===":
+            last = next(reversed(places.items()), (None, None))
+            if title:
+                found.setdefault((title, None), _Section(said, *last))
+                for file, number in places.items():
+                    found.setdefault((title, PurePath(file).name), _Section(said, file, number))
+            title, said, outright, places = match[1] if match else "", "", False, {}
+        elif not title:
+            continue
+        elif match := _PYTEST_PLACE.fullmatch(line) or _FRAME.fullmatch(line.removeprefix("E ")):
+            outright = outright or line.startswith("E ")
+            places.pop(match[1], None)
+            places[match[1]] = match[2]
+        elif not said and (match := _PYTEST_SAID.fullmatch(line)) and not (outright and match[1]):
+            said = match[2]
+    return found
+
+
+def unittest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    """Read what Python's own runner prints."""
+    ran = [int(match[1]) for line in lines if (match := UNITTEST.fullmatch(line))]
+    ends = [match[1] for line in lines if (match := _UNITTEST_END.fullmatch(line))]
+    told = ends[-1] if ends and ends[-1] else "all passed" if ran and ran[-1] else ""
+    return ", ".join(filter(None, (counted(ran[-1] if ran else 0, "test"), told))), _unittest_failures(lines)
+
+
+def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for number, line in enumerate(lines):
+        match = _UNITTEST_FAILED.fullmatch(line)
+        if match is None or not number or lines[number - 1] != _UNITTEST_RULE:
+            continue
+        test, owner = match[2], match[3]
+        name = test if owner is None else owner if owner.endswith(f".{test}") else f"{owner}.{test}"
+        found = _traceback(lines, number + 1)
+        said = found.said or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
+        yield failure(said, name=name + match[4].rstrip(), file=found.file, line=found.line)
+
+
+def _traceback(lines: Sequence[str], start: int) -> _Section:
+    """Return the last frame up to the next failure, and the first words below it."""
+    found = _Section("")
+    for index in range(start, len(lines)):
+        line = lines[index]
+        if line == _UNITTEST_RULE or UNITTEST.fullmatch(line):
+            break
+        if match := _FRAME.fullmatch(line):
+            found = _Section("", match[1], match[2])
+        elif found.file and not found.said and line and not line[0].isspace():
+            found = found._replace(said=line)
+    return found
+
+
+def go_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    """Read what `go test` prints, with `-v` or without."""
+    states = [match[1].strip() for line in lines if (match := GO_TEST.fullmatch(line))]
+    passed, failed = states.count("ok"), states.count("FAIL")
+    return f"{counted(passed, 'package')} passed, {failed} failed", _go_failures(lines)
+
+
+def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    """Yield what does not compile, and the tests that failed by themselves, each with the last that it said."""
+    said: dict[str, _Section] = {}
+    failed: list[str] = []
+    running, panicking = "", False
+    for line in lines:
+        if match := _GO_TEST.fullmatch(line):
+            running, panicking = match[2], False
+            if match[1] == "FAIL":
+                failed.append(running)
+        elif match := _GO_SAID.fullmatch(line):
+            said[running] = _Section(match[3], match[1], match[2])
+        elif line.startswith("panic: "):
+            said[running], panicking = _Section(line), True
+        elif panicking and (match := _GO_FRAME.fullmatch(line)) and not _GO_OWN.search(line):
+            said[running], panicking = said[running]._replace(file=match[1], line=match[2]), False
+        elif match := _GO_BUILD.fullmatch(line):
+            yield failure(match[3], file=match[1], line=match[2])
+        elif line.startswith(("FAIL\t", "ok  \t")):
+            yield from _go_tests(failed, said)
+            said, failed, running = {}, [], ""
+    yield from _go_tests(failed, said)
+
+
+def _go_tests(failed: Iterable[str], said: dict[str, _Section]) -> Iterator[Failure]:
+    """Yield failed tests of a package; one that failed through its subtests, and said nothing, is not one more."""
+    parents = {name.rpartition("/")[0] for name in failed}
+    for name in dict.fromkeys(failed):
+        if name in said or name not in parents:
+            found = said.get(name, _Section("failed"))
+            yield failure(found.said, name=name, file=found.file, line=found.line)
+
+
+def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
+    """Read what the test harness of Rust prints, as `cargo test` shows it."""
+    ends = [match for line in lines if (match := RUST_TEST.fullmatch(line))]
+    passed, failed = (sum(int(match[group]) for match in ends) for group in (1, 2))
+    return f"{counted(passed + failed, 'test')}, {passed} passed, {failed} failed", _rust_failures(lines)
+
+
+def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for number, line in enumerate(lines):
+        if match := _RUST_SECTION.fullmatch(line):
+            found = _panic(lines, number + 1)
+            yield failure(found.said, name=match[1], file=found.file, line=found.line)
+
+
+def _panic(lines: Sequence[str], start: int) -> _Section:
+    """Return what the first panic of a section says, or its first line."""
+    for index in range(start, len(lines)):
+        line = lines[index]
+        if _RUST_SECTION.fullmatch(line) or line == "failures:":
+            break
+        if match := _RUST_PANIC.fullmatch(line):
+            return _panicked(match[1], lines[index + 1 : index + _RUST_LINES])
+        if line.startswith("Error: "):
+            return _Section(line)
+    return _Section("failed")
+
+
+def _panicked(told: str, below: Sequence[str]) -> _Section:
+    if told.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
+        place = next((match for line in (told, *below) if (match := _RUST_PLACE.fullmatch(line))), None)
+        said = told[1:].rpartition("', ")[0] or told[1:]
+        return _Section(said, place[1], place[2]) if place else _Section(said)
+    place = _RUST_PLACE.fullmatch(told)
+    said = below[0] if below else ""
+    return _Section(said, place[1], place[2]) if place else _Section(said)

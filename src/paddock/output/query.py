@@ -1,0 +1,275 @@
+"""Read stored output again: by terms, by lines, by bytes. Decompressed as it is read, so memory is bounded.
+
+A reader trusts nothing that it reads: what decompresses to more than the limit, does not decompress, or is not what its
+manifest says is an ArtifactError.
+"""
+
+import codecs
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
+from paddock.model.errors import ArtifactError, ArtifactTooLarge
+from paddock.output.artifacts import Artifacts, Found
+from paddock.output.redraw import last_frames
+from paddock.output.text import (
+    CUT,
+    LINE_CHARS,
+    Lines,
+    Windows,
+    blocks,
+    excerpt,
+    holding,
+    is_cut,
+)
+
+MOST_LINES = 1000
+"""Lines that one answer may read by number."""
+MOST_CHARS = 20_000
+"""Characters of one line that one answer may read."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+_PIECE = 256 * 1024
+
+
+class Reading:
+    """One artifact, opened for reading."""
+
+    def __init__(self, artifacts: Artifacts, handle: str, workspace: Path | None) -> None:
+        self.found: Found = artifacts.find(handle, workspace)
+        self._artifacts = artifacts
+        self._left = artifacts.settings.max_read_bytes
+
+    def pieces(self, stream: Stream) -> Iterator[bytes]:
+        """Yield the bytes of a stream in pieces of at most 256 KiB. Raises ArtifactError."""
+        digest = hashlib.sha256()
+        unpacker = zlib.decompressobj(_GZIP)
+        for packed in self._artifacts.packed(self.found.handle, stream):
+            rest = packed
+            while not unpacker.eof:
+                try:
+                    piece = unpacker.decompress(rest, _PIECE)
+                except zlib.error as error:
+                    raise self._damaged(stream, str(error)) from None
+                rest = unpacker.unconsumed_tail
+                if not piece and not rest:
+                    break
+                self._left -= len(piece)
+                if self._left < 0:
+                    limit = self._artifacts.settings.max_read_bytes
+                    raise ArtifactTooLarge(
+                        f"The artifact {self.found.handle} decompresses to more than artifacts.max_read_bytes = {limit}"
+                    )
+                digest.update(piece)
+                yield piece
+        if not unpacker.eof:
+            raise self._damaged(stream, "it ends too early")
+        manifest = self.found.manifest
+        if manifest and digest.hexdigest() != getattr(manifest, f"{stream}_sha256"):
+            raise self._damaged(stream, "its SHA-256 is not that of the manifest")
+
+    def _damaged(self, stream: Stream, why: str) -> ArtifactError:
+        return ArtifactError(f"The {stream} of the artifact {self.found.handle} is damaged: {why}")
+
+
+def read_bytes(reading: Reading, stream: Stream, start: int, length: int) -> bytes:
+    """Return up to `length` bytes of a stream from byte `start` on; fewer at its end. Raises ArtifactError."""
+    kept = bytearray()
+    position = 0
+    for piece in reading.pieces(stream):
+        kept += piece[max(0, start - position) : max(0, start + length - position)]
+        position += len(piece)
+        if position >= start + length:
+            break
+    return bytes(kept)
+
+
+def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> OutputFound:
+    """Answer a query. Blocks on reading.
+
+    Raises InvalidHandle, UnknownArtifact, or ArtifactError when the artifact cannot be read.
+    """
+    return _Search(Reading(artifacts, asked.artifact_handle, workspace), asked).answer()
+
+
+class _Search:
+    def __init__(self, reading: Reading, asked: OutputQuery) -> None:
+        self._reading = reading
+        self._asked = asked
+        self._total_lines = 0
+        self._total_bytes = 0
+        self._searched: list[Stream] = []
+
+    def answer(self) -> OutputFound:
+        asked = self._asked
+        if asked.query_terms:
+            return self._matches()
+        if (span := asked.line_range) is not None:
+            most = min(span.end_line - span.start_line + 1, MOST_LINES)
+            return self._page(span.stream, span.start_line, most, last=span.end_line)
+        assert asked.cursor is not None
+        if asked.cursor.after_char is not None:
+            return self._within(asked.cursor.stream, asked.cursor.after_line + 1, asked.cursor.after_char)
+        return self._page(asked.cursor.stream, asked.cursor.after_line + 1, asked.max_excerpts)
+
+    def _matches(self) -> OutputFound:
+        asked = self._asked
+        excerpts: list[Excerpt] = []
+        first: list[Excerpt] = []
+        matches, more = 0, False
+        for stream in self._streams():
+            after = asked.cursor.after_line if asked.cursor and asked.cursor.stream == stream else 0
+            windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
+            start: list[str] = []
+            number = 0
+            pass_over = _Passing(windows, start, after, asked)
+            for number, line, hit in self._lines(stream, pass_over):
+                if number > after:
+                    windows.feed(number, line, hit=hit)
+                    if len(start) < asked.max_excerpts:
+                        start.append(line)
+            windows.end(number)
+            if start and not first:
+                first = [excerpt(stream, after + 1, start)]
+            excerpts += windows.excerpts
+            matches += windows.matches
+            more = more or windows.more
+        return self._found(
+            excerpts if matches else first,
+            status="matched" if matches else "noMatchFallback",
+            matches=matches,
+            following=_end_of(excerpts[-1]) if more else None,
+        )
+
+    def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
+        """Return lines by number; there is a cursor while there are more of those that were asked for."""
+
+        def passes_over(_: str, before: int, count: int) -> bool:
+            return before + count < start or before + 1 >= start + most
+
+        lines = [
+            line for number, line, _ in self._lines(stream, passes_over) if start <= number < start + most
+        ]
+        excerpts = [excerpt(stream, start, lines)] if lines else []
+        end = self._total_lines if last is None else min(last, self._total_lines)
+        following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
+        return self._found(excerpts, status="lineRange", matches=0, following=following)
+
+    def _within(self, stream: Stream, wanted: int, after: int) -> OutputFound:
+        """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
+        line, length, shown, whole = 1, 0, "", 0
+        for text in last_frames(self._texts(stream)):
+            ends = text.count("\n")
+            if not line <= wanted <= line + ends:
+                line, length = line + ends, len(text) - text.rfind("\n") - 1 + (0 if ends else length)
+                continue
+            for place, part in enumerate(text.split("\n")):
+                if place:
+                    line, length = line + 1, 0
+                if line == wanted:
+                    taken = part[max(0, after - length) : max(0, after + MOST_CHARS - length)]
+                    shown += taken
+                    whole += len(part)
+                length += len(part)
+        self._total_lines = line if length else line - 1
+        end = after + len(shown)
+        following = None
+        if end < whole:
+            following = Cursor(stream=stream, after_line=wanted - 1, after_char=end)
+        elif wanted < self._total_lines:
+            following = Cursor(stream=stream, after_line=wanted)
+        excerpts = [excerpt(stream, wanted, [shown])] if shown else []
+        return self._found(excerpts, status="lineRange", matches=0, following=following)
+
+    def _streams(self) -> tuple[Stream, ...]:
+        """Return what is to be searched: a cursor in the second stream has the first behind it."""
+        asked = self._asked
+        if asked.stream != "both":
+            return (asked.stream,)
+        return STREAMS[STREAMS.index(asked.cursor.stream) :] if asked.cursor else STREAMS
+
+    def _lines(
+        self, stream: Stream, passes_over: Callable[[str, int, int], bool]
+    ) -> Iterator[tuple[int, str, bool]]:
+        """Yield the lines of a stream, but for some whole ones at a time, which `passes_over` takes.
+
+        It gets these lines, and how many are before and among them.
+        """
+        terms = self._asked.query_terms
+        lines = Lines(terms)
+        number = 0
+        for text, whole in blocks(last_frames(self._texts(stream), terms)):
+            count = text.count("\n") if whole else 0
+            if whole and passes_over(text, number, count):
+                number += count
+                continue
+            for line, hit in lines.feed(text):
+                number += 1
+                yield number, line, hit
+        for line, hit in lines.end():
+            number += 1
+            yield number, line, hit
+        self._total_lines += number
+
+    def _texts(self, stream: Stream) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for piece in self._reading.pieces(stream):
+            if stream not in self._searched:
+                self._searched.append(stream)
+            self._total_bytes += len(piece)
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", final=True)
+
+    def _found(
+        self, excerpts: list[Excerpt], *, status: MatchStatus, matches: int, following: Cursor | None
+    ) -> OutputFound:
+        return OutputFound(
+            artifact_handle=self._asked.artifact_handle,
+            excerpts=tuple(excerpts),
+            total_lines=self._total_lines,
+            total_bytes=self._total_bytes,
+            searched_streams=tuple(self._searched),
+            match_status=status,
+            match_count=matches,
+            next_cursor=following,
+            line_cursor=None if self._reads_on() else _cut(excerpts),
+        )
+
+    def _reads_on(self) -> bool:
+        return self._asked.cursor is not None and self._asked.cursor.after_char is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """Takes whole lines at once where a search shows none of them."""
+
+    windows: Windows
+    start: Sequence[str]
+    """The first lines, shown where nothing matches."""
+    after: int
+    asked: OutputQuery
+
+    def __call__(self, block: str, before: int, count: int) -> bool:
+        """Tell whether it has taken so many lines."""
+        if before + count <= self.after:
+            return True
+        if before < self.after or len(self.start) < self.asked.max_excerpts or self.windows.is_open:
+            return False
+        return self.windows.passes_over(block, len(holding(block, self.asked.query_terms)))
+
+
+def _cut(excerpts: Iterable[Excerpt]) -> Cursor | None:
+    """Return where the first line that is shown in part is read on: after what is shown, or from its beginning."""
+    for each in excerpts:
+        for number, line in enumerate(each.content.split("\n"), each.line_start):
+            if is_cut(line):
+                shown = 0 if line.startswith(CUT) else LINE_CHARS
+                return Cursor(stream=each.source, after_line=number - 1, after_char=shown)
+    return None
+
+
+def _end_of(shown: Excerpt) -> Cursor:
+    return Cursor(stream=shown.source, after_line=shown.line_end)

@@ -1,0 +1,312 @@
+r"""Lines of output as people and models read them: cut, searched, summarised. Pure, and bounded whatever comes.
+
+A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty line after it. Where it matters, lines
+are looked at one by one; there may be millions between, of which no more is asked than which of them hold a term.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from paddock.model.artifact import Excerpt, Stream
+from paddock.model.program import Captured
+from paddock.output.redraw import last_frames, later_frames
+
+LINE_CHARS = 500
+"""Characters of a line that are ever shown."""
+CUT = "[truncated]"
+
+_SEARCHED = 64 * 1024
+"""Characters of a line that are searched at a time."""
+_BEFORE = 100
+"""Characters shown before what was found, where the beginning of its line does not show it."""
+
+
+def clipped(line: str) -> str:
+    """Return a line as it is shown: after 500 characters comes `[truncated]`."""
+    return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
+
+
+def is_cut(shown: str) -> bool:
+    """Tell whether a line is shown in part."""
+    return len(shown) > LINE_CHARS or (shown.startswith(CUT) and len(shown) > len(CUT) + _BEFORE)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, without their ends."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def holding(text: str, terms: Sequence[str]) -> list[int]:
+    """Return which lines of a text, counted from 0, hold one of some terms, in either case."""
+    lower = text.lower()
+    wanted = [term for term in map(str.lower, terms) if term in lower]
+    if not wanted:
+        return []
+    lines = lower.split("\n")
+    return sorted({number for term in wanted for number, line in enumerate(lines) if term in line})
+
+
+def blocks(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield a text that comes in pieces in other pieces, and of each whether it is lines, whole and to their ends."""
+    begun = False
+    for text in texts:
+        end = text.rfind("\n") + 1
+        start = text.find("\n") + 1 if begun else 0
+        for piece, whole in ((text[:start], False), (text[start:end], True), (text[end:], False)):
+            if piece:
+                yield piece, whole
+                begun = not piece.endswith("\n")
+
+
+class Lines:
+    """Splits a text that comes in pieces into lines, each clipped, and says which hold a term.
+
+    A term is looked for in the whole line, in either case, however long the line is. Where the first 500 characters do
+    not show it, the 500 around it are shown instead.
+    """
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self._terms = [term.lower() for term in terms]
+        self._overlap = max((len(term) for term in self._terms), default=0) + _BEFORE
+        self._begin()
+
+    def _begin(self) -> None:
+        self._shown = ""
+        self._rest: list[str] = []
+        self._size = 0
+        self._length = 0
+        self._hit = False
+        self._around: _Window | None = None
+        self._open = False
+
+    def feed(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Yield each line that is whole now, and whether it holds a term."""
+        *whole, rest = text.split("\n")
+        for part in whole:
+            if self._open or len(part) > LINE_CHARS:
+                self._hold(part)
+                yield self._close()
+            else:
+                yield part, self._holds(part)
+        if rest:
+            self._hold(rest)
+
+    def end(self) -> Iterator[tuple[str, bool]]:
+        """Yield the last line, if it has no end."""
+        if self._open:
+            yield self._close()
+
+    def _hold(self, part: str) -> None:
+        self._open = True
+        if len(self._shown) <= LINE_CHARS:
+            self._shown += part[: LINE_CHARS + 1]
+        self._rest.append(part)
+        self._size += len(part)
+        self._length += len(part)
+        if self._size >= _SEARCHED:
+            self._search()
+
+    def _search(self) -> None:
+        text = "".join(self._rest)
+        if self._terms and not self._hit:
+            self._look(text)
+        text = text[-self._overlap :]
+        self._rest, self._size = [text], len(text)
+
+    def _holds(self, line: str) -> bool:
+        if not self._terms:
+            return False
+        lower = line.lower()
+        return any(term in lower for term in self._terms)
+
+    def _look(self, text: str) -> None:
+        """Look for the first term in a part of the line, which ends where the line does so far."""
+        lower = text.lower()
+        found = [(place, len(term)) for term in self._terms if (place := lower.find(term)) >= 0]
+        if not found:
+            return
+        self._hit = True
+        place, size = min(found)
+        before = self._length - len(text)
+        if before + place + size > LINE_CHARS:
+            start = max(0, place - _BEFORE)
+            self._around = _Window(text[start : start + LINE_CHARS], before + start)
+
+    def _close(self) -> tuple[str, bool]:
+        self._search()
+        shown = clipped(self._shown) if self._around is None else self._around.of(self._length)
+        found = shown, self._hit
+        self._begin()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A part of a line."""
+
+    text: str
+    start: int
+
+    def of(self, length: int) -> str:
+        """Return it as part of a line of so many characters."""
+        goes_on = self.start + len(self.text) < length
+        return CUT * (self.start > 0) + self.text + CUT * goes_on
+
+
+class Windows:
+    """Collects excerpts around the matching lines of one stream.
+
+    A window is a match with `context` lines before and after it. The next one begins with the first match after its
+    end; the lines before that match may have been shown already.
+    """
+
+    def __init__(self, source: Stream, *, context: int, limit: int) -> None:
+        self.excerpts: list[Excerpt] = []
+        self.matches = 0
+        """Matching lines, shown or not."""
+        self.more = False
+        """Whether a match stands outside of every excerpt."""
+        self._source: Stream = source
+        self._context = context
+        self._limit = limit
+        self._before: deque[str] = deque(maxlen=context)
+        self._window: list[str] = []
+        self._ends = 0
+
+    def feed(self, number: int, line: str, *, hit: bool) -> None:
+        """Take the next line; `number` counts from 1."""
+        self.matches += hit
+        if self._window:
+            self._window.append(line)
+        elif hit and len(self.excerpts) < self._limit:
+            self._window = [*self._before, line]
+            self._ends = number + self._context
+        elif hit:
+            self.more = True
+        self._before.append(line)
+        if self._window and number == self._ends:
+            self.end(number)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line belongs to an excerpt."""
+        return bool(self._window)
+
+    def passes_over(self, block: str, matches: int) -> bool:
+        """Take whole lines, of which so many match, at once; tell whether that is possible: no excerpt has any."""
+        if self.is_open or (matches and len(self.excerpts) < self._limit):
+            return False
+        self.matches += matches
+        self.more = self.more or bool(matches)
+        if self._context and not matches:  # else there will be no window
+            before = block[:-1].rsplit("\n", self._context)[-self._context :]
+            self._before.extend(map(clipped, before))
+        return True
+
+    def end(self, number: int) -> None:
+        """Close a window that is open; `number` is that of the last line."""
+        if self._window:
+            self.excerpts.append(excerpt(self._source, number - len(self._window) + 1, self._window))
+            self._window = []
+
+
+def excerpt(source: Stream, start: int, lines: Sequence[str]) -> Excerpt:
+    """Return lines from number `start` on as an excerpt."""
+    return Excerpt(line_start=start, line_end=start + len(lines) - 1, content="\n".join(lines), source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """What is told of one stream: some lines from its start, some from its end, and excerpts.
+
+    Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
+    known start ends says so, and the rest of a line that began before the known end is left out. Output that redraws
+    itself is shown as a terminal leaves it (`paddock.output.redraw`), and its lines are numbered like that.
+    """
+
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    """Up to the last line; may hold lines that are in `first` too."""
+    total: int
+    """How many lines there are."""
+    excerpts: tuple[Excerpt, ...]
+
+    def lines(self) -> list[str]:
+        """Return the lines from both ends, none twice."""
+        start = self.total - len(self.last)
+        return [*self.first, *self.last[max(0, len(self.first) - start) :]]
+
+    def summary(self, most: int) -> str:
+        """Return all lines, or as many from either end, `most` in all, and the number of those between.
+
+        `most` is no more than what `gist` was told to keep.
+        """
+        if len(self.first) == self.total <= most:
+            return "\n".join(self.first)
+        tail = most - most // 2
+        first, last = self.first[: most // 2], self.last[-tail:]
+        omitted = self.total - len(first) - len(last)
+        marker = [f"\n... ({omitted} lines omitted) ...\n"] if omitted > 0 else []
+        return "\n".join([*first, *marker, *last])
+
+
+def gist(
+    captured: Captured,
+    source: Stream,
+    *,
+    keep: int,
+    terms: Sequence[str] = (),
+    context: int = 0,
+    limit: int = 0,
+) -> Gist:
+    """Return the gist of a stream, with `keep` lines from either end and up to `limit` excerpts around terms."""
+    cut = captured.truncated
+    head, tail = (captured.head, captured.tail) if cut else (captured.head + captured.tail, "")
+    # The rest of a line that begins in what is omitted is no line, but its later frames may be whole.
+    begun, line_end, rest = tail.partition("\n")
+    frames = later_frames(begun)
+    rest = _redrawn(rest if frames is None else frames + line_end + rest, terms)
+    head = _redrawn(head, terms)
+    total = head.count("\n") + captured.omitted_line_ends + (line_end if frames is None else "").count("\n")
+    total += rest.count("\n") + ((cut or head != "") and not (tail or head).endswith("\n"))
+    first: list[str] = []
+    excerpts: list[Excerpt] = []
+
+    def read(text: str, number: int, *, partial: int = 0) -> list[str]:
+        """Take lines from `number` + 1 on, and return the last; line `partial` is known in part."""
+        lines = lines_of(text)
+
+        def shown(start: int, end: int) -> list[str]:
+            found = [_around(line, terms) for line in lines[start:end]]
+            if found and partial == number + start + len(found):  # no other one is the last
+                found[-1] = found[-1].removesuffix(CUT) + CUT
+            return found
+
+        if number <= len(first):
+            first.extend(shown(len(first) - number, keep - number))
+        end = 0
+        for hit in holding(text, terms) if limit else ():
+            if hit >= end and len(excerpts) < limit:
+                start, end = max(0, hit - context), min(len(lines), hit + context + 1)
+                excerpts.append(excerpt(source, number + start + 1, shown(start, end)))
+        return shown(max(0, len(lines) - keep), len(lines))
+
+    last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
+    if cut:
+        number = total - len(lines_of(rest))
+        del first[number:]
+        last = read(rest, number)
+    return Gist(tuple(first), tuple(last), total, tuple(excerpts))
+
+
+def _redrawn(text: str, terms: Sequence[str]) -> str:
+    return "".join(last_frames([text], terms)) if "\r" in text or "\x1b" in text else text
+
+
+def _around(line: str, terms: Sequence[str]) -> str:
+    """Return a line as `Lines` shows it."""
+    if len(line) <= LINE_CHARS:
+        return line
+    [(shown, _)] = Lines(terms).feed(f"{line}\n")
+    return shown

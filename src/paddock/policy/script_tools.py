@@ -1,0 +1,59 @@
+"""Decide on a script tool: what it declares against what the settings allow.
+
+Timeouts are cut to the maximum; grants never are: a script that declares more than it
+may get would fail half way through its work.
+"""
+
+from fnmatch import fnmatchcase
+
+from paddock.model.limits import LimitOverrides
+from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.request import ToolRun
+from paddock.model.tool import ToolTerms
+from paddock.policy.reason import Reason
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
+
+DISABLED = "Script tools are disabled in configuration (tools.enabled = false)"
+
+
+def judge(
+    work: ToolRun, asked: LimitOverrides, settings: Settings
+) -> tuple[ToolTerms, list[Reason], list[Reason]]:
+    """Return what a tool gets, what was cut, and what is refused; each with the name of its rule."""
+    given = settings.tools
+    timeout_ms = asked.timeout_ms or max(1, round(work.timeout_ms or given.timeout_ms))
+    memory = asked.memory_bytes or given.memory_bytes
+    terms = ToolTerms(
+        timeout_ms=min(timeout_ms, given.max_timeout_ms),
+        memory_bytes=min(memory, given.memory_bytes),
+        output_bytes=min(asked.output_bytes or given.output_bytes, given.output_bytes),
+        access=work.access,
+        network=work.network,
+        environment=given.environment,
+    )
+    cut: list[Reason] = []
+    if timeout_ms > given.max_timeout_ms:
+        text = f"the timeout of {timeout_ms} ms is over tools.max_timeout_ms, which holds instead"
+        cut.append(("tools.max_timeout_ms", text))
+    return terms, cut, list(_refused(work, settings))
+
+
+def concerns(rule: Rule, work: ToolRun) -> bool:
+    """Tell whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
+    return fnmatchcase(work.tool, (rule.script or "*").lower())
+
+
+def _refused(work: ToolRun, settings: Settings) -> list[Reason]:
+    given = settings.tools
+    if not given.enabled:
+        return [("tools.enabled", DISABLED)]
+    found: list[Reason] = []
+    where = "under [tools] in the paddock.toml of the user or the system"
+    if ACCESSES.index(work.access) > ACCESSES.index(given.access):
+        text = f"tool {work.tool} declares workspace: {work.access}, and at most {given.access} is allowed"
+        found.append(("tools.access", f"{text}; set `access` {where}"))
+    if NETWORKS.index(work.network) > NETWORKS.index(given.network):
+        text = f"tool {work.tool} declares network: {work.network}, and {given.network} is allowed"
+        found.append(("tools.network", f"{text}; set `network` {where}"))
+    return found

@@ -1,0 +1,1 @@
+"""Outcomes and answers as text. Every surface uses it, so that they all print the same."""

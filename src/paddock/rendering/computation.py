@@ -1,0 +1,248 @@
+"""Pure computations with JSON in and one line of JSON out. Every surface uses this mapping.
+
+{"source", "input", "limits"} -> ExecutionRequest -> gate -> Outcome -> {"output"} or {"code", "message"}
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from paddock.model.base import Json, Value, kind
+from paddock.model.computation import SUCCESS, code
+from paddock.model.errors import PaddockError
+from paddock.model.limits import KIB, LimitOverrides
+from paddock.model.outcome import ErrorInfo, Outcome, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.rendering.terminal import encodable
+
+if TYPE_CHECKING:
+    from paddock.app.session import Session
+
+_INT64 = 1 << 63
+# `<`, `>`, `&` and the line separators as Go's encoder spells them, and what moves a terminal's cursor.
+_SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
+
+
+LIMITS: dict[str, dict[str, Json]] = {
+    "wall_ms": {"type": "integer"},
+    "output_kb": {"type": "integer"},
+    "deterministic": {"type": "boolean"},
+    "partial": {"type": "boolean", "description": "keep output on error"},
+}
+
+
+class InvalidInput(PaddockError):
+    """What was sent is no request for a computation; the text says why."""
+
+
+class _NoValueError(ValueError):
+    """A word that stands for no JSON value."""
+
+
+class Envelope(Value):
+    """The answer to a computation."""
+
+    output: str | None = None
+    """What was emitted: of a computation that ended well, or up to the limit that it exceeded."""
+    code: str = SUCCESS
+    """`success`, `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or another status in capitals."""
+    message: str = ""
+    """Why it did not end well."""
+    partial: str | None = None
+    """What was emitted before an error, when that was asked for."""
+    hint: str = ""
+    """What to write instead. Exact answers have none."""
+    warnings: tuple[str, ...] = ()
+    """What may be wrong with the output, such as digits that a number has lost. Exact answers have none."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the computation ended well."""
+        return self.code == SUCCESS
+
+    @property
+    def stdout(self) -> str:
+        """What goes to standard output: one line of JSON, or nothing."""
+        return "" if self.output is None else one_line({"output": self.output})
+
+    @property
+    def stderr(self) -> str:
+        """What goes to standard error: one line of JSON, or nothing."""
+        return "" if self.ok else one_line(self.error)
+
+    @property
+    def error(self) -> dict[str, Json]:
+        """The error of an exact answer."""
+        told: dict[str, Json] = {"code": self.code, "message": self.message}
+        return told if self.partial is None else {**told, "partial": self.partial}
+
+
+class Asked(Value):
+    """What a request for a computation says."""
+
+    source: str
+    input: str = ""
+    limits: LimitOverrides = LimitOverrides()
+    deterministic: bool = True
+    partial: bool = False
+    jit: bool = False
+
+    def request(self, *, actor: str, surface: str, workspace: Path, exact: bool = True) -> ExecutionRequest:
+        """Return the request for the gate; without `exact`, numbers of JSON are doubles."""
+        work = GuestRun(
+            source=self.source,
+            input=self.input,
+            name="computation",
+            language="javascript",
+            profile="compute",
+            deterministic=self.deterministic,
+            partial=self.partial,
+            exact=exact,
+        )
+        return ExecutionRequest(
+            actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits, jit=self.jit
+        )
+
+
+async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
+    """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}`.
+
+    `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
+    `jit` (false), which is refused unless `grants.jit` is set.
+    Raises LedgerError when the computation cannot be recorded; everything else is an answer.
+    """
+    try:
+        request = asked(body).request(actor="local", surface="library", workspace=workspace or Path.cwd())
+    except InvalidInput as problem:
+        return refused(problem)
+    return envelope(await session.gate.execute(request))
+
+
+def schema(*, jit: bool) -> dict[str, Json]:
+    """Return the schema of a request as every surface but the compatible profile takes it."""
+
+    def members(**properties: Json) -> dict[str, Json]:
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+    limits = {**LIMITS, "jit": {"type": "boolean"}} if jit else LIMITS
+    text: Json = {"type": "string"}
+    asked_for = members(source=text, input=text, limits=members(**limits))
+    return {**asked_for, "required": ["source"]}
+
+
+def check(body: Json, problems: tuple[str, ...]) -> None:
+    """Raise InvalidInput for a request that breaks the schema, whose `problems` say how, or has no text to run."""
+    if not problems and isinstance(body, dict) and not cast("dict[str, Json]", body)["source"]:
+        problems = ("`source` is empty",)
+    if problems:
+        raise InvalidInput("; ".join(problems))
+
+
+def read(raw: bytes) -> Asked:
+    """Return what a JSON text asks for. Raises InvalidInput."""
+    return asked(parse(raw))
+
+
+def parse(raw: bytes) -> Json:
+    """Return the value of a JSON text. Raises InvalidInput."""
+    try:
+        return json.loads(raw.decode(), parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidInput("invalid JSON: it is nested too deeply") from None
+    except UnicodeDecodeError as problem:
+        raise InvalidInput(f"invalid JSON: it is not UTF-8 (byte {problem.start + 1})") from None
+    except json.JSONDecodeError as problem:
+        raise InvalidInput(f"invalid JSON: {problem}") from None
+    except ValueError as problem:
+        told = str(problem) if isinstance(problem, _NoValueError) else "a number has too many digits"
+        raise InvalidInput(f"invalid JSON: {told}") from None
+
+
+def asked(body: Json) -> Asked:
+    """Return what a JSON value asks for. Names count in any case, unknown ones do not. Raises InvalidInput."""
+    fields = _fields(body, "the request")
+    source = _text(fields, "source")
+    if not source:
+        raise InvalidInput("missing source")
+    limits = _fields(fields.get("limits"), "limits")
+    wall_ms, output_kb = (_number(limits, name) for name in ("wall_ms", "output_kb"))
+    return Asked(
+        source=source,
+        input=_text(fields, "input"),
+        limits=LimitOverrides(timeout_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
+        deterministic=_flag(limits, "deterministic", default=True),
+        partial=_flag(limits, "partial", default=False),
+        jit=_flag(limits, "jit", default=False),
+    )
+
+
+def envelope(outcome: Outcome) -> Envelope:
+    """Return the answer to a computation that the gate has seen to."""
+    emitted = encodable(outcome.value) if isinstance(outcome.value, str) else None
+    warnings = tuple(encodable(line.text) for line in outcome.console)
+    if outcome.ok:
+        return Envelope(output=emitted or "", warnings=warnings)
+    error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
+    answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
+    kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
+    hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
+    return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
+
+
+def refused(problem: PaddockError) -> Envelope:
+    """Return the answer to what never became a request, or could not be carried out."""
+    status = Status.INVALID if isinstance(problem, InvalidInput) else Status.ERROR
+    return Envelope(code=code(status), message=encodable(str(problem)))
+
+
+def one_line(value: Json) -> str:
+    """Return a value as one line of JSON, without its end."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SPELLED)
+
+
+def _told(status: Status, error: ErrorInfo) -> str:
+    """Return the message; of an error in the program with its name and place."""
+    if status is Status.FAILED:
+        text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
+        return text if error.line is None else f"{text} at <eval>:{error.line}:{error.column}"
+    return f"{error.message}: {error.hint}" if status is Status.MEMORY_LIMIT else error.message
+
+
+def _fields(value: Json, what: str) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"invalid JSON: {what} must be an object, not {kind(value)}")
+    return {name.lower(): member for name, member in cast("dict[str, Json]", value).items()}
+
+
+def _text(fields: dict[str, Json], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str | None):
+        raise InvalidInput(f"invalid JSON: {name} must be a string, not {kind(value)}")
+    return value or ""
+
+
+def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
+    value = limits.get(name)
+    if not isinstance(value, bool | None):
+        raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {kind(value)}")
+    return default if value is None else value
+
+
+def _number(limits: dict[str, Json], name: str) -> int | None:
+    """Return a limit; None, which stands for the default, when it is left out or not positive."""
+    if name not in limits:
+        return None
+    value = limits[name]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
+    if not -_INT64 <= value < _INT64:
+        raise InvalidInput(f"invalid JSON: limits.{name} does not fit 64 bits")
+    return value if value > 0 else None
+
+
+def _no_constant(name: str) -> Json:
+    raise _NoValueError(f"{name} is no JSON value")

@@ -1,0 +1,137 @@
+"""What an agent is told of a program: the response of `run_program`, with its status words.
+
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are
+added; every other field is exact in the compat profile.
+"""
+
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome, Status
+from paddock.model.program import Captured, ProgramEnd, signal_name
+from paddock.model.request import RuntimeRun
+from paddock.output.digest.digest import digest
+from paddock.output.digest.faults import faults
+from paddock.output.text import gist
+
+MOST_EXCERPTS = 10
+"""Excerpts of one response, both streams together, standard output first."""
+
+_DIGESTED = 2000
+"""Lines from either end of a stream that a digest is made of."""
+
+_WORDS = {
+    Status.OK: "success",
+    Status.TIMEOUT: "timeout",
+    Status.CANCELLED: "cancelled",
+    Status.DENIED: "denied",
+}
+"""Status words; whatever is not here is a `failure`."""
+
+_NOT_STARTED = 1
+"""Exit code of a program that could not be started."""
+
+
+def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
+    """Return the response to a request for a program, whatever became of it, as JSON."""
+    program = outcome.program
+    response: dict[str, Json] = {
+        "status": _WORDS.get(outcome.status, "failure"),
+        "exitCode": _exit_code(outcome),
+        "signal": None if program is None or program.signal is None else signal_name(program.signal),
+        "durationMs": round(outcome.usage.wall_ms),
+        "artifactHandle": program.artifact if program else None,
+        "truncation": _truncation(program),
+        "policyDecision": {"auditHash": outcome.decision.audit_hash},
+        **_shown(outcome, program, work),
+        "usage": outcome.usage.model_dump(mode="json"),
+        "sandbox": outcome.sandbox.model_dump(mode="json"),
+    }
+    if outcome.status is Status.DENIED:
+        response["policyDecision"]["deniedReasons"] = list(outcome.decision.reasons)
+    if outcome.redactions:
+        response["redactions"] = outcome.redactions
+    if program is not None and program.limit is not None:
+        response["limit"] = program.limit
+    if program is not None and program.not_kept:
+        response["notKept"] = program.not_kept
+    if program is not None and program.combined:
+        response["combined"] = True
+    if program is not None and program.violations:
+        response["violations"] = list(program.violations)
+    if program is not None and program.stdin_sha256:
+        response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
+    if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
+        fault = {"name": error.name, "message": error.message, "hint": error.hint}
+        response["error"] = fault | (_place(program) if outcome.status is Status.FAILED else {})
+    return response
+
+
+def put_back(outcome: Outcome) -> str:
+    """Return what a program or script tool changed of the workspace in vain, for people, or "": it does not know."""
+    end = outcome.program or outcome.tool
+    changed = end.violations if end else ()
+    paths = ", ".join(changed)
+    return f"put back as before, because your own tools run or trust it: {paths}" if changed else ""
+
+
+def _place(program: ProgramEnd | None) -> dict[str, Json]:
+    """Return the first file and line that a failed program's errors name, if any."""
+    if program is None:
+        return {}
+    stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
+    stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
+    found = next((each for each in faults([*stderr.lines(), *stdout.lines()]) if each.line), None)
+    return {"file": found.file, "line": int(found.line)} if found and found.line else {}
+
+
+def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
+    """Return what the mode shows of the output."""
+    if program is None:
+        return {"stdoutSummary": "", "stderrSummary": ""}
+    wishes, terms = work.output, work.output.query_terms
+    match wishes.mode:
+        case "minimal":
+            size = program.stdout.total_bytes + program.stderr.total_bytes
+            lines = _seed_lines(program.stdout) + _seed_lines(program.stderr)
+            return {"outputLines": lines, "outputBytes": size, "stdoutSummary": "", "stderrSummary": ""}
+        case "digest":
+            command = " ".join([program.executable, *work.args, work.code or ""])
+            stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
+            stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
+            found = digest([*stdout.lines(), *stderr.lines()], command=command, ok=outcome.ok)
+            return {"digest": found.to_wire(), "stdoutSummary": found.summary, "stderrSummary": ""}
+        case "summary" | "intent":
+            keep, context = wishes.max_lines, wishes.context_lines
+            stdout = gist(
+                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MOST_EXCERPTS
+            )
+            left = MOST_EXCERPTS - len(stdout.excerpts)
+            stderr = gist(program.stderr, "stderr", keep=keep, terms=terms, context=context, limit=left)
+            shown: dict[str, Json] = {}
+            if wishes.mode == "summary":
+                last = stderr.last[-(keep // 4) :]
+                shown |= {"stdoutSummary": stdout.summary(keep), "stderrSummary": "\n".join(last)}
+            if excerpts := [*stdout.excerpts, *stderr.excerpts]:
+                shown["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
+            return shown
+
+
+def _exit_code(outcome: Outcome) -> int | None:
+    if outcome.program is not None:
+        return outcome.program.exit_code
+    return _NOT_STARTED if outcome.status is Status.UNAVAILABLE else None
+
+
+def _truncation(program: ProgramEnd | None) -> dict[str, Json]:
+    stdout, stderr = (program.stdout, program.stderr) if program else (Captured(), Captured())
+    return {
+        "stdoutTruncated": stdout.truncated,
+        "stderrTruncated": stderr.truncated,
+        "totalStdoutBytes": stdout.total_bytes,
+        "totalStderrBytes": stderr.total_bytes,
+    }
+
+
+def _seed_lines(captured: Captured) -> int:
+    """Return the lines of a stream as a response counts them: one more than line ends, none when empty."""
+    line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
+    return line_ends + 1 if captured.total_bytes else 0

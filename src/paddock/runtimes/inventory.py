@@ -1,0 +1,61 @@
+"""What runtimes a machine has: for each recipe the toolchain and its version, or what is missing."""
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paddock.model.outcome import Status
+from paddock.model.process import ProcessLimits
+from paddock.runtimes.steps import Job, Step
+from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.runtimes.toolchain_cache import Toolchains
+from paddock.sandbox.sandbox import Sandbox
+
+_LIMITS = ProcessLimits(timeout_ms=60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A toolchain and what it says of itself."""
+
+    toolchain: Toolchain
+    version: str
+    """Empty when it does not say."""
+
+
+async def survey(
+    sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramJob]
+) -> list[Found | Missing]:
+    """Return what runs each of some programs, in their order.
+
+    Toolchains are asked for their version where programs run: in the sandbox, a few at a time.
+    """
+    turns = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def look(job: ProgramJob) -> Found | Missing:
+        async with turns:
+            found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+            return found if isinstance(found, Missing) else Found(found, await version(sandbox, job, found))
+
+    return list(await asyncio.gather(*map(look, jobs)))
+
+
+async def version(sandbox: Sandbox, program: ProgramJob, toolchain: Toolchain) -> str:
+    """Return the version that the toolchain of a program tells; empty when it tells none."""
+    asked = toolchain.way.version
+    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
+    grants = program.first_grants.but(readable=toolchain.prefixes)
+    place = await sandbox.place(grants, _LIMITS)
+    try:
+        scratch = str(place.scratch)
+        job = Job(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
+        command, environment = step.filled_in(job)
+        ended = await sandbox.run(command, grants.but(environment=environment), _LIMITS, place=place)
+    finally:
+        place.release()
+    said = getattr(ended, asked.stream).head if ended.status is Status.OK else ""
+    match = re.search(asked.pattern, said, re.MULTILINE)
+    return next(filter(None, match.groups()), "") if match else ""

@@ -1,0 +1,226 @@
+"""Schedules of sequences: `.paddock/temporals/NAME.toml`, of the workspace or of the home directory.
+
+A run is noted before it begins, so one that was cut short is not repeated. What came due while nobody served is run
+once, however often it came due.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+from pydantic import Field, model_validator
+
+from paddock.model.base import Json, Value
+from paddock.model.errors import SdkError
+from paddock.model.outcome import Outcome
+from paddock.model.request import ExecutionRequest, SdkCall
+from paddock.schedules.last_runs import LastRuns
+from paddock.sequences.sequence import find, listed, read
+
+_EVERY = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_CRON_FIELDS = 5
+_LOOK_S = 60
+"""Seconds after which the clock is looked at again: it may be set, and the machine may sleep."""
+_AHEAD = timedelta(minutes=5)
+"""A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
+
+
+class Temporal(Value):
+    """When a sequence runs, and with which variables."""
+
+    sequence: str
+    description: str = ""
+    vars: dict[str, str] = Field(default_factory=dict)
+    cron: str | None = None
+    """Minute, hour, day of the month, month, day of the week."""
+    every: str | None = None
+    """`30s`, `15m`, `2h`, `1d`: the time from one start to the next."""
+    timezone: str = "UTC"
+    """Name of a time zone, such as `Europe/Berlin`, for `cron`."""
+    enabled: bool = True
+    """Whether it runs by itself."""
+
+    @model_validator(mode="after")
+    def _comes_due(self) -> Self:
+        if (self.cron is None) == (self.every is None):
+            raise ValueError('give one of `cron` and `every`, for instance every = "15m"')
+        if self.every is not None and not _EVERY.fullmatch(self.every):
+            raise ValueError(f"every is a number and s, m, h or d, for instance 15m, not {self.every!r}")
+        try:
+            zone = ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"there is no time zone {self.timezone!r}") from None
+        if self.cron is not None:
+            if len(self.cron.split()) != _CRON_FIELDS:
+                raise ValueError(f'cron has five fields, for instance "0 3 * * *", not {self.cron!r}')
+            try:
+                CronSim(self.cron, datetime.now(zone))
+            except CronSimError as problem:
+                raise ValueError(f"cron: {problem}: {self.cron!r}") from None
+        return self
+
+    def due(self, last: datetime) -> datetime | None:
+        """Return when it comes due after a moment; None for never."""
+        if self.every is not None:
+            found = _EVERY.fullmatch(self.every)
+            assert found is not None
+            return last + timedelta(**{_UNITS[found[2]]: int(found[1])})
+        assert self.cron is not None
+        following = next(CronSim(self.cron, last.astimezone(ZoneInfo(self.timezone))), None)
+        return None if following is None else following.astimezone(UTC)
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now(self) -> datetime:
+        """Return the moment, in UTC."""
+        ...
+
+    async def wait(self, seconds: float) -> None:
+        """Return after some seconds."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
+
+
+class Temporals:
+    """The schedules of one session."""
+
+    def __init__(self, execute: Execute, state: Path, clock: Clock | None = None) -> None:
+        self._execute = execute
+        self._state = state
+        self._clock = clock or SystemClock()
+
+    async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
+        """Return what became of the sequence of a schedule: `{name, ok, sequence}`, or `{name, ok, error}`.
+
+        With `due` (a moment in ISO format) nothing runs when it has run since: `{name, ok, skipped}`. Raises SdkError
+        for a name or file that makes no sense, and when it is running.
+        """
+        temporal = read(find(name, request.workspace, "temporals"), Temporal)
+        runs = LastRuns(self._state, request.workspace)
+        with runs.turn(name) as mine:
+            if not mine:
+                raise SdkError(f"temporal {name} is running already; it never runs twice at a time")
+            now, last = self._clock.now(), runs.last(name)
+            if due is not None and last is not None and last == _counted(last, now) and last >= _moment(due):
+                return {"name": name, "ok": True, "skipped": "it has run since"}
+            runs.note(name, now)
+            outcome = await self._execute(
+                ExecutionRequest(
+                    parent=request.id,
+                    root=request.root or request.id,
+                    actor=request.actor,
+                    surface="temporal",
+                    workspace=request.workspace,
+                    caller=request.caller,
+                    work=SdkCall(
+                        method="sequence.run", arguments=(temporal.sequence, {"vars": dict(temporal.vars)})
+                    ),
+                    calls=request.calls,
+                    depth=request.depth + 1,
+                )
+            )
+        if outcome.ok:
+            return {"name": name, "ok": outcome.value["ok"], "sequence": outcome.value}
+        told = outcome.error
+        error = {"name": told.name, "message": told.message} if told else {"name": outcome.status.value}
+        return {"name": name, "ok": False, "error": error}
+
+    def temporals(self, workspace: Path) -> Json:
+        """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
+        return listing(workspace, self._state, self._clock.now())
+
+    async def serve(self, workspace: Path, fire: Callable[[str, datetime], Awaitable[None]]) -> None:
+        """Call `fire` with every schedule that comes due, until cancelled. Files are read once.
+
+        Raises SdkError when there is nothing to serve, and for a file with mistakes.
+        """
+        found = {name: read(path, Temporal) for name, path in listed(workspace, "temporals")}
+        enabled = {name: temporal for name, temporal in found.items() if temporal.enabled}
+        if not enabled:
+            raise SdkError(f"there is no temporal to serve in {workspace / '.paddock' / 'temporals'}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, temporal in enabled.items():
+                    group.create_task(self._serve(name, temporal, LastRuns(self._state, workspace), fire))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from None
+
+    async def _serve(
+        self,
+        name: str,
+        temporal: Temporal,
+        runs: LastRuns,
+        fire: Callable[[str, datetime], Awaitable[None]],
+    ) -> None:
+        last = self._first_seen(name, runs)
+        while (due := temporal.due(last)) is not None:
+            if (left := (due - self._clock.now()).total_seconds()) > 0:
+                await self._clock.wait(min(left, _LOOK_S))
+                last = _counted(last, self._clock.now())
+                continue
+            last = self._clock.now()
+            await fire(name, due)
+            while (passed := temporal.due(last)) is not None and passed <= self._clock.now():
+                last = passed
+
+    def _first_seen(self, name: str, runs: LastRuns) -> datetime:
+        """Return when a schedule last ran; one that never did counts from now on, restarts or not."""
+        with runs.turn(name) as mine:
+            last = runs.last(name)
+            if last is None:
+                last = self._clock.now()
+                if mine:
+                    runs.note(name, last)
+        return _counted(last, self._clock.now())
+
+
+def _counted(last: datetime, now: datetime) -> datetime:
+    """Return from when a schedule counts: its last run, or now when that is a moment that has not come yet."""
+    return now if last - now > _AHEAD else last
+
+
+def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
+    """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
+    return [
+        _told(name, path, LastRuns(state, workspace), now) for name, path in listed(workspace, "temporals")
+    ]
+
+
+def _told(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
+    try:
+        temporal = read(path, Temporal)
+        last = runs.last(name)
+    except SdkError as problem:
+        return {"name": name, "problem": str(problem)}
+    due = temporal.due(_counted(last or now, now)) if temporal.enabled else None
+    told = {"last": last and last.isoformat(), "next": due and due.isoformat()}
+    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **told}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        raise SdkError(
+            f"{text!r} is no moment; write it in ISO format, for instance 2030-01-01T03:00:00Z"
+        ) from None

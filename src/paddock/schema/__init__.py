@@ -1,0 +1,1 @@
+"""JSON Schema: checks of values, and bounds on what a hostile schema costs."""

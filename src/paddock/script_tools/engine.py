@@ -1,0 +1,353 @@
+"""The engine of script tools: one tool's directory, one confined process, one result.
+
+    enabled? script there? inputs valid? runtime known? -> process -> what it printed, as JSON where it is some
+
+It never waits for pipes that grandchildren hold, leaves nobody alive, tells a death by
+signal from success, cuts no character in two, keeps bounded output, and lets nothing lead out of the tool's directory.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from paddock.model.base import Json, count
+from paddock.model.limits import SCRIPT_BYTES
+from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import dumps, loads_finite
+from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.program import Captured
+from paddock.model.request import ToolRun
+from paddock.model.tool import REFUSED, SIGNALLED, ToolEnd, ToolTerms
+from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.script_tools.environment import VariableError, environment
+from paddock.script_tools.inputs import check
+from paddock.script_tools.library import Tool, ToolError, inside
+
+_MOST_PARTS = 1_000_000
+"""Commas and brackets of an output that is read as JSON: what it becomes takes hundred times as much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolJob:
+    """One run of one tool."""
+
+    tool: Tool
+    work: ToolRun
+    workspace: Path
+    terms: ToolTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a script is run on this machine."""
+
+    start: Callable[[Path], tuple[list[str], dict[str, str]]]
+    """Returns argument vector and variables for a scratch directory."""
+    sha256: str
+    """SHA-256 (hex) of the script as it was read for this."""
+    readable: tuple[Path, ...] = ()
+    """What the process must read besides the tool's directory."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What must stand in scratch before."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoCommand:
+    """Why there is no command: the runtime is unknown, or known and not here."""
+
+    known: bool
+    hint: str = ""
+
+
+class Runtimes(Protocol):
+    """What the engine needs to know about languages."""
+
+    def of(self, script: Path) -> str | None:
+        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        ...
+
+    async def command(
+        self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
+    ) -> Command | NoCommand:
+        """Return how a runtime runs a script. Raises Unreadable."""
+        ...
+
+
+class Unreadable(Exception):
+    """The script cannot be read; the text says why."""
+
+
+class _RefusedError(Exception):
+    """The tool cannot be run as asked; nothing was started."""
+
+    def __init__(self, message: str, *, status: Status = Status.INVALID, hint: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.hint = hint
+
+
+class ToolEngine:
+    """Runs script tools. `sandbox` gives the session's sandbox, `environ` what may be inherited in part."""
+
+    def __init__(
+        self,
+        sandbox: Callable[[], Awaitable[Sandbox]],
+        runtimes: Runtimes,
+        environ: Mapping[str, str],
+        *,
+        strict_nulls: bool,
+        most: int,
+    ) -> None:
+        self._sandbox = sandbox
+        self._runtimes = runtimes
+        self._environ = environ
+        self._strict_nulls = strict_nulls
+        self._turn = asyncio.Semaphore(most)
+
+    async def run(self, job: ToolJob) -> RawResult:
+        """Return what became of a run. Cancelling the task ends the process first.
+
+        Raises EngineError when Paddock's own machinery failed before the script started.
+        """
+        started = time.perf_counter()
+        try:
+            script, inputs = self._checked(job)
+            async with self._turn:
+                result = await self._process(job, script, inputs)
+        except _RefusedError as refused:
+            end = ToolEnd(success=False, error=str(refused), duration_ms=_since(started))
+            return _raw(refused.status, end, Usage(), SandboxFacts(), refused.hint)
+        end = _end(result, job.terms, _since(started))
+        status = result.status
+        if status is Status.FAILED and result.exit_code is None and result.signal is None:
+            status = Status.UNAVAILABLE
+        cost = result.usage
+        usage = Usage(
+            wall_ms=cost.wall_ms,
+            cpu_ms=round(cost.cpu_user_ms + cost.cpu_system_ms, 3),
+            peak_bytes=cost.peak_bytes,
+        )
+        return _raw(status, end, usage, result.sandbox)
+
+    def _checked(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
+        """Return script and inputs, or raise: first whether it may run, then whether it can, then its inputs."""
+        tool = job.tool
+        if not tool.manifest.enabled:
+            raise _RefusedError("Tool is disabled")
+        try:
+            script = inside(tool.directory, tool.manifest.script)
+        except ToolError as problem:
+            raise _RefusedError(f"Script not allowed: {problem}") from None
+        try:
+            facts = script.stat()
+        except OSError:
+            facts = None
+        if facts is None or not stat.S_ISREG(facts.st_mode):
+            raise _RefusedError(f"Script not found: {tool.script}")
+        if facts.st_size > SCRIPT_BYTES:
+            raise _RefusedError(f"Script larger than {SCRIPT_BYTES} bytes: {tool.script}")
+        checked = check(job.work.inputs, tool.schema, strict_nulls=self._strict_nulls)
+        if checked.errors:
+            raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
+        return script, checked.inputs
+
+    async def _process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
+        tool, terms = job.tool, job.terms
+        sandbox = await self._sandbox()
+        runtime = self._runtime(tool, script)
+        grants = _grants(job, _working_directory(tool))
+        try:
+            command = await self._runtimes.command(
+                runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
+            )
+        except Unreadable as problem:  # it may have gone while this run waited for its turn
+            raise _RefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
+        if isinstance(command, NoCommand):
+            status = Status.UNAVAILABLE if command.known else Status.INVALID
+            named = tool.manifest.runtime if tool.manifest.runtime != "auto" else runtime
+            text = f"No interpreter found for runtime '{named}'"
+            raise _RefusedError(text, status=status, hint=command.hint)
+        if command.sha256 != job.work.script_sha256:
+            # A rule or a person said yes to another one, perhaps long ago: they may take their time.
+            raise _RefusedError("Script has changed since it was asked for; ask again")
+        # What is half a character is no UTF-8; with a backslash it is the escape that JSON has for it.
+        stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+        grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
+        limits = _limits(terms, len(stdin))
+        place = await sandbox.place(grants, limits)
+        try:
+            await asyncio.to_thread(_write, command.files, place.scratch)
+            argv, given = command.start(place.scratch)
+            grants = grants.model_copy(update={"environment": self._variables(job, given)})
+            return await sandbox.run(argv, grants, limits, Streams(stdin), place=place)
+        finally:
+            place.release()
+
+    def _runtime(self, tool: Tool, script: Path) -> str:
+        """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell."""
+        if tool.manifest.runtime != "auto":
+            return tool.manifest.runtime
+        return self._runtimes.of(script) or "shell"
+
+    def _variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
+        """Return every variable; `base` is the toolchain's, whose PATH leads past the stand-ins of ours."""
+        own, allowed = job.tool.manifest.env, job.terms.environment
+        try:
+            given = environment(self._environ, base, own, job.work.env, allowed)
+        except VariableError as problem:
+            raise _RefusedError(str(problem)) from None
+        context = {
+            "SCRIPT_TOOL_ID": job.tool.manifest.id,
+            "SCRIPT_PROMPT_ID": job.work.prompt,
+            "SCRIPT_TOOL_DIR": str(job.tool.directory),
+        }
+        if job.terms.access != "none":
+            context["PADDOCK_WORKSPACE"] = str(job.workspace)
+        return {**given, **context}
+
+
+def _working_directory(tool: Tool) -> Path:
+    name = tool.manifest.working_dir
+    if name is None:
+        return tool.directory
+    try:
+        path = inside(tool.directory, name)
+    except ToolError as problem:
+        raise _RefusedError(f"Working directory not allowed: {problem}") from None
+    if not os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
+        raise _RefusedError(f"Working directory not found: {name}")
+    return path
+
+
+def _grants(job: ToolJob, cwd: Path) -> ProcessGrants:
+    """Return what the process may reach: its own directory to read, and what the tool declares and policy allows.
+
+    The directory stands in for a workspace where none is granted: where a process with a workspace runs as its owner,
+    it can read the directory too.
+    """
+    directory, terms = job.tool.directory, job.terms
+    if terms.access == "none":
+        grants = ProcessGrants(workspace=directory, access="read-only", cwd=cwd, network=terms.network)
+    else:
+        grants = ProcessGrants(
+            workspace=job.workspace,
+            access=terms.access,
+            cwd=cwd,
+            network=terms.network,
+            readable=(directory,),
+        )
+    return grants.model_copy(update={"fixed": (directory,)})
+
+
+def _write(files: Mapping[str, str], scratch: Path) -> None:
+    owner = scratch.stat().st_uid
+    for name, text in files.items():
+        path = scratch / name
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        os.chown(path, owner, -1)
+
+
+def _limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
+    return ProcessLimits(
+        timeout_ms=terms.timeout_ms,
+        cpu_ms=terms.timeout_ms * 2,
+        memory_bytes=terms.memory_bytes,
+        stdout_bytes=terms.output_bytes,
+        stderr_bytes=terms.output_bytes,
+        kept_bytes=terms.output_bytes,
+        stdin_bytes=max(1, stdin),
+    )
+
+
+def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
+    """Return the end of a run."""
+    stdout, stderr = _text(result.stdout), _text(result.stderr)
+    code, output = REFUSED, None
+    error: str | None = None
+    match result.status:
+        case Status.OK:
+            code, output = 0, parsed(stdout)
+        case Status.FAILED if result.exit_code is not None:
+            code, output = result.exit_code, parsed(stdout)
+            error = stderr or f"Process exited with code {code}"
+        case Status.FAILED if result.signal is not None:
+            code, output = SIGNALLED + result.signal, parsed(stdout)
+            error = stderr or f"Process was ended by {_signal(result.signal)}"
+        case Status.TIMEOUT if result.limit == "wall":
+            error = f"Script timed out after {terms.timeout_ms}ms"
+        case Status.TIMEOUT:
+            error = f"Script used more than {terms.timeout_ms * 2}ms of CPU time"
+        case Status.MEMORY_LIMIT:
+            error = f"Script used more than {terms.memory_bytes} bytes of memory"
+        case Status.OUTPUT_LIMIT if result.limit in ("stdout", "stderr"):
+            error = f"Script wrote more than {terms.output_bytes} bytes to {result.limit}"
+        case Status.OUTPUT_LIMIT | Status.PROCESS_LIMIT:
+            error = f"Script went beyond its limit: {result.limit}"
+        case _:
+            error = f"Spawn error: {result.reason or result.status.value}"
+    if result.status is Status.FAILED and code == REFUSED:
+        error = f"Spawn error: {result.reason}"
+    return ToolEnd(
+        success=result.status is Status.OK,
+        output=output,
+        stdout=stdout,
+        stderr=stderr,
+        exit_code=code,
+        duration_ms=ms,
+        error=error,
+        violations=result.violations,
+    )
+
+
+def parsed(stdout: str) -> Json:
+    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing.
+
+    What is nested too deep stays text.
+    """
+    text = stdout.strip().strip("\ufeff").strip()
+    if not text:
+        return None
+    if sum(map(text.count, ",[{")) <= _MOST_PARTS:
+        with contextlib.suppress(ValueError, RecursionError):
+            value = loads_finite(text)
+            if not is_deeper(value, MAX_DEPTH):
+                return value
+    return {"output": text}
+
+
+def _text(stream: Captured) -> str:
+    gap = f"\n[...{count(stream.omitted_bytes, 'byte')} left out...]\n" if stream.truncated else ""
+    return stream.head + gap + stream.tail
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"Signal {number}"
+
+
+def _since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
+
+
+def _raw(status: Status, end: ToolEnd, usage: Usage, sandbox: SandboxFacts, hint: str = "") -> RawResult:
+    error = ErrorInfo(name="ToolError", message=end.error, phase="call", hint=hint) if end.error else None
+    has_value = end.output is not None
+    return RawResult(
+        status=status,
+        value=end.output,
+        has_value=has_value,
+        error=error,
+        tool=end,
+        usage=usage,
+        sandbox=sandbox,
+    )

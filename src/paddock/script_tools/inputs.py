@@ -1,0 +1,160 @@
+"""Check the inputs of a tool against its schema, with exact messages.
+
+Two things differ, both for the better: the whole of JSON Schema 2020-12 holds, not only names and types, and a whole
+number is a number.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from paddock.model.base import Json
+from paddock.model.nesting import MAX_DEPTH, is_deeper
+from paddock.model.numbers import loads_finite
+from paddock.schema.check import CostlyValueError, Schema
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+_LONGEST = 300
+_MOST_ERRORS = 50
+
+Inputs = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of inputs: errors, or what the script is to get."""
+
+    errors: tuple[str, ...]
+    inputs: Inputs
+
+
+def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = False) -> Checked:
+    """Return the inputs in the form the script gets, or what is wrong with them.
+
+    A null stands for any type unless `strict_nulls`: existing tools rely on it.
+    """
+    normalised = _normalised(inputs, schema.document)
+    nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
+    value = {name: each for name, each in normalised.items() if name not in nulls}
+    try:
+        errors = _told(schema, value, normalised)
+    except CostlyValueError as problem:
+        errors = (str(problem),)
+    return Checked(errors, normalised)
+
+
+def json_type(value: Json) -> str:
+    """Return the name of a value's type, as JSON Schema calls it; 1.0 is an integer."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case _:
+            return "object"
+
+
+def types_of(schema: Json) -> tuple[str, ...]:
+    """Return the types that a property's schema names; none when it does not say."""
+    named = cast("dict[str, Json]", schema).get("type") if isinstance(schema, dict) else None
+    if isinstance(named, str):
+        return (named,)
+    return tuple(map(str, cast("list[Json]", named))) if isinstance(named, list) else ()
+
+
+def properties_of(document: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the declared properties of a schema."""
+    found = document.get("properties")
+    return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
+
+
+def required_of(document: Mapping[str, Json]) -> list[str]:
+    """Return the required properties of a schema, in its order."""
+    found = document.get("required")
+    return (
+        [name for name in cast("list[Json]", found) if isinstance(name, str)]
+        if isinstance(found, list)
+        else []
+    )
+
+
+def _normalised(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
+    """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out."""
+    properties, required = properties_of(document), {*required_of(document)}
+    found: Inputs = {}
+    for name, value in inputs.items():
+        if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
+            found[name] = value
+            continue
+        text = value.strip()
+        if not text and name not in required:
+            continue
+        found[name] = _parsed(text, value)
+    return found
+
+
+def _parsed(text: str, otherwise: str) -> Json:
+    if not text.startswith(("[", "{")):
+        return otherwise
+    try:
+        value = loads_finite(text)
+    except (ValueError, RecursionError):
+        return otherwise
+    return otherwise if is_deeper(value, MAX_DEPTH) else value
+
+
+def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str]:
+    for name, schema in properties_of(document).items():
+        if name in inputs and inputs[name] is None and types_of(schema):
+            yield name
+
+
+def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
+    """Return the messages: what is missing, then wrong types in the order of the inputs, then everything else."""
+    missing: list[str] = []
+    types: list[tuple[int, str]] = []
+    others: list[str] = []
+    places = {name: place for place, name in enumerate(given)}
+    for error in schema.errors(value):
+        path = error.instance_path
+        facts: dict[str, Any] = error.kind.as_dict()
+        match error.kind.name:
+            case "required" if not path:
+                missing += [facts["property"]] if facts["property"] not in given else []
+            case "type" if path:
+                place = places.get(str(path[0]), len(places))
+                types.append((place, _type_message(error, facts["types"])))
+            case _:
+                others.append(_message(error))
+    required = {name: place for place, name in reversed([*enumerate(required_of(schema.document))])}
+    missing.sort(key=lambda name: required.get(name, len(required)))
+    told = [f"Missing required field: {name}" for name in missing]
+    return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MOST_ERRORS]
+
+
+def _type_message(error: "ValidationError", types: str | list[str]) -> str:
+    document = error.instance
+    named = [types] if isinstance(types, str) else types
+    return f"Field '{_field(error.instance_path)}': expected {' | '.join(named)}, got {json_type(document)}"
+
+
+def _message(error: "ValidationError") -> str:
+    text = error.message if len(error.message) <= _LONGEST else error.message[: _LONGEST - 3] + "..."
+    return f"Field '{_field(error.instance_path)}': {text}" if error.instance_path else text
+
+
+def _field(path: list[str | int]) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text[:_LONGEST]

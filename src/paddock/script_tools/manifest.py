@@ -1,0 +1,124 @@
+"""What a `tool.yaml` says, in the format of others, accepted unchanged; two fields are Paddock's own."""
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from paddock.model.base import Json, Value
+from paddock.model.program import Access, Network
+from paddock.script_tools import yaml
+
+Trigger = Literal["schema_match", "explicit", "always", "never"]
+Text = Annotated[str, Field(min_length=1)]
+
+_TRIGGERS = {"parameter_match": "schema_match"}
+"""Deprecated names."""
+_MODES: dict[str, dict[str, Json]] = {
+    "auto": {"trigger": "schema_match", "confirm": False},
+    "manual": {"trigger": "explicit"},
+    "confirm": {"confirm": True},
+}
+"""What the deprecated `mode` stands for, where nothing newer is said."""
+_PROBLEMS = 10
+_SAID = {
+    "missing": "is missing",
+    "string_type": "must be a text; put it in quotes",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be 1 to 100 letters, digits, `_`, `.` and `-`, and not begin with `.` or `-`",
+}
+"""Problems in other words than those of the library."""
+
+
+def _renamed(trigger: Json) -> Json:
+    return _TRIGGERS.get(trigger, trigger) if isinstance(trigger, str) else trigger
+
+
+class ManifestError(ValueError):
+    """A `tool.yaml` that makes no sense; the text lists what and where, as `path: message`, joined by `; `."""
+
+
+class _Section(Value):
+    """Names are spelled as in YAML; unknown ones are kept out of the way."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, strict=True
+    )
+
+
+class Execution(_Section):
+    """`execution`: when the tool runs by itself, and whether somebody is asked first."""
+
+    trigger: Annotated[Trigger, BeforeValidator(_renamed)] = "schema_match"
+    confirm: bool = True
+    strict: bool = False
+    """Whether all required parameters must be there for a match, not just one."""
+    confirm_message: str | None = None
+    auto_approve_on_valid: bool = False
+
+
+class Manifest(_Section):
+    """One `tool.yaml`."""
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+    name: Text
+    script: Text
+    description: str | None = None
+    runtime: Text = "auto"
+    """`auto`, `python`, `node`, `shell`, or any other runtime; who runs it says whether it is known."""
+    schema_file: str = "schema.json"
+    description_file: str = "description.md"
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Milliseconds."""
+    env: dict[str, str] = Field(default_factory=dict)
+    working_dir: str | None = None
+    enabled: bool = True
+    execution: Execution = Execution()
+    workspace: Access = "none"
+    """How the script may use the workspace; Paddock's own field."""
+    network: Network = "none"
+    """Whether the script may use the network; Paddock's own field."""
+
+
+def read(text: str) -> Manifest:
+    """Return the manifest of a text. Raises ManifestError."""
+    try:
+        document = yaml.read(text)
+    except yaml.YamlError as problem:
+        raise ManifestError(str(problem)) from None
+    if not isinstance(document, dict):
+        raise ManifestError("expected a mapping of fields")
+    try:
+        return Manifest.model_validate(_migrated(cast("dict[str, Json]", document)))
+    except ValidationError as problem:
+        errors = problem.errors(include_url=False, include_input=False, include_context=False)
+        lines = [
+            f"{'.'.join(map(str, each['loc']))}: {_SAID.get(each['type'], each['msg'])}"
+            for each in errors[:_PROBLEMS]
+        ]
+        raise ManifestError("; ".join(lines)) from None
+
+
+def unknown_fields(text: str) -> list[str]:
+    """Return the fields of a readable manifest that mean nothing, for who looks for a misspelled one."""
+    document = cast("dict[str, Any]", yaml.read(text))
+    found = [str(name) for name in document if name not in _spelled(Manifest)]
+    section = document.get("execution")
+    known = _spelled(Execution) | {"mode", "confidence"}
+    if isinstance(section, dict):
+        found += [f"execution.{name}" for name in cast("dict[Any, Json]", section) if name not in known]
+    return found
+
+
+def _spelled(section: type[_Section]) -> set[str]:
+    return {field.alias or name for name, field in section.model_fields.items()}
+
+
+def _migrated(document: dict[str, Json]) -> dict[str, Json]:
+    section = document.get("execution")
+    if not isinstance(section, dict):
+        return {name: value for name, value in document.items() if value is not None}
+    given = cast("dict[str, Json]", section)
+    mode = given.get("mode")
+    meant = _MODES.get(mode, {}) if isinstance(mode, str) else {}
+    return {**document, "execution": {**meant, **given}}

@@ -1,0 +1,1 @@
+"""Script tools that a prompt calls: detection, confirmation and templates."""

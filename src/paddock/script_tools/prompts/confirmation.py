@@ -1,0 +1,119 @@
+"""Ask before a tool runs by itself; the same call once more within five minutes is the answer."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from paddock.model.base import Json, Value
+from paddock.model.numbers import dumps
+from paddock.script_tools.inputs import Inputs
+from paddock.script_tools.prompts.detection import Match
+
+LIFETIME_S = 300.0
+_MOST_PENDING = 1_000
+_FAILED = "Validation failed"
+_NO_JSON = "Script did not return valid JSON output"
+
+
+class Question(Value):
+    """One tool that waits for an answer."""
+
+    tool_id: str
+    tool_name: str
+    message: str
+    resume_command: str
+    matched_params: tuple[str, ...]
+    extracted_inputs: Inputs
+
+
+@dataclass(slots=True)
+class Approvals:
+    """Calls that were asked about, each good for one run. `clock` gives seconds that never go back."""
+
+    clock: Callable[[], float]
+    _pending: dict[str, float]
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._pending = {}
+
+    def approve(self, prompt: str, tool: str, inputs: Mapping[str, Json], script_sha256: str) -> bool:
+        """Tell whether this call may run: its like was asked about within five minutes, and has not run since.
+
+        Otherwise it is now pending. The order of keys does not matter, everything else of the inputs does, and so does
+        the script: who agreed to one has not agreed to another.
+        """
+        now = self.clock()
+        self._pending = {key: since for key, since in self._pending.items() if now - since < LIFETIME_S}
+        key = _key(prompt, tool, inputs, script_sha256)
+        if key in self._pending:
+            del self._pending[key]
+            return True
+        while len(self._pending) >= _MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
+        self._pending[key] = now
+        return False
+
+
+def question(match: Match, *, name: str, prompt: str, message: str | None) -> Question:
+    """Return what to ask about a match."""
+    return Question(
+        tool_id=match.tool,
+        tool_name=name,
+        message=message or f"Execute {name}?",
+        resume_command=f">>{prompt}",
+        matched_params=match.matched,
+        extracted_inputs=match.inputs,
+    )
+
+
+def request(questions: Sequence[Question], prompt: str) -> dict[str, Json]:
+    """Return the answer to a call whose tools must be confirmed."""
+    lines = "\n".join(f"- {each.tool_name}: {each.message}" for each in questions)
+    tools = [
+        {
+            "toolId": each.tool_id,
+            "toolName": each.tool_name,
+            "message": each.message,
+            "resumeCommand": each.resume_command,
+            "matchedParams": list(each.matched_params),
+            "extractedInputs": each.extracted_inputs,
+        }
+        for each in questions
+    ]
+    text = (
+        "The following tools require confirmation before execution:\n"
+        f"{lines}\nTo proceed, re-run the same command: >>{prompt}"
+    )
+    return {"type": "confirmation_required", "tools": tools, "resumeCommand": f">>{prompt}", "message": text}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a tool with `autoApproveOnValid` said about its own inputs."""
+
+    approved: bool
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def judged(output: Json, *, success: bool, error: str | None) -> Verdict:
+    """Return whether a run approves of itself: what its JSON says counts before its exit code."""
+    if not isinstance(output, dict):
+        return Verdict(approved=False, errors=(_NO_JSON if success else error or _FAILED,))
+    said = cast("dict[str, Json]", output)
+    warnings, errors = _texts(said, "warnings"), _texts(said, "errors")
+    if said.get("valid") is True:
+        return Verdict(approved=True, warnings=warnings)
+    return Verdict(approved=False, warnings=warnings, errors=errors or (_FAILED,))
+
+
+def _texts(output: Mapping[str, Json], name: str) -> tuple[str, ...]:
+    found = output.get(name)
+    return tuple(map(str, cast("list[Json]", found))) if isinstance(found, list) else ()
+
+
+def _key(*call: str | Mapping[str, Json]) -> str:
+    text = dumps(call, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,108 @@
+"""One call of a prompt: find the tools it means, ask where somebody must agree, run the rest.
+
+`run` runs a tool through the gate; nothing here starts anything by itself.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
+
+from pydantic import Field
+
+from paddock.model.base import Json, Value
+from paddock.model.tool import ToolEnd
+from paddock.script_tools.inputs import Inputs
+from paddock.script_tools.library import Tool, ToolLibrary
+from paddock.script_tools.prompts import confirmation, templates
+from paddock.script_tools.prompts.confirmation import Approvals, Question
+from paddock.script_tools.prompts.detection import Match, detect
+
+Run = Callable[[Tool, Inputs], Awaitable[ToolEnd]]
+
+
+class PromptReply(Value):
+    """What became of a call of a prompt.
+
+    Its property `confirmation` is what to show to whoever must agree, or None. Its
+    property `variables` is what a template of the prompt may name: `tool_<id>`, `tool_<id>_result` of what succeeded.
+    """
+
+    prompt: str
+    """The prompt that was called."""
+    ends: dict[str, ToolEnd] = Field(default_factory=dict[str, ToolEnd])
+    """By id, what the tools gave that ran and were agreed to."""
+    questions: list[Question] = Field(default_factory=list[Question])
+    """Tools that wait until the same call comes once more."""
+    warnings: list[str] = Field(default_factory=list[str])
+    """What tools warned of, and what they wanted done that nothing here does."""
+    errors: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    """By id, why a tool that judges its own inputs did not agree."""
+
+    @property
+    def confirmation(self) -> dict[str, Json] | None:
+        """What to show to whoever must agree; None when nobody must."""
+        return confirmation.request(self.questions, self.prompt) if self.questions else None
+
+    @property
+    def variables(self) -> dict[str, Json]:
+        """What a template of the prompt may name."""
+        return templates.variables(self.ends)
+
+
+class Prompting:
+    """Answers calls of prompts. It remembers what was asked, for five minutes of `clock`."""
+
+    def __init__(self, library: ToolLibrary, run: Run, clock: Callable[[], float]) -> None:
+        self._library = library
+        self._run = run
+        self._approvals = Approvals(clock)
+
+    async def call(self, prompt: str, arguments: Mapping[str, Json]) -> PromptReply:
+        """Return what the tools of a prompt, and of the workspace, make of a call."""
+        tools = self._tools(prompt)
+        matches = detect(arguments, [(tool.manifest, tool.schema.document) for tool in tools.values()])
+        reply = PromptReply(prompt=prompt)
+        for match in matches:
+            await self._answer(prompt, tools[match.tool], match, reply)
+        return reply
+
+    async def _answer(self, prompt: str, tool: Tool, match: Match, reply: PromptReply) -> None:
+        rule = tool.manifest.execution
+        if match.needs_confirmation and rule.auto_approve_on_valid:
+            end = await self._run(tool, match.inputs)
+            verdict = confirmation.judged(end.output, success=end.success, error=end.error)
+            reply.warnings.extend(verdict.warnings)
+            if verdict.approved:
+                reply.ends[tool.id] = end
+                reply.warnings.extend(_skipped(end))
+            else:
+                reply.errors[tool.id] = verdict.errors
+        elif not match.needs_confirmation or self._approvals.approve(
+            prompt, tool.id, match.inputs, tool.script_sha256
+        ):
+            reply.ends[tool.id] = await self._run(tool, match.inputs)
+        else:
+            reply.questions.append(
+                confirmation.question(
+                    match, name=tool.manifest.name, prompt=prompt, message=rule.confirm_message
+                )
+            )
+
+    def _tools(self, prompt: str) -> dict[str, Tool]:
+        """Return the tools that a prompt sees, by id: its own before those of the workspace, none of other prompts."""
+        usable = [
+            tool for tool in self._library.all() if isinstance(tool, Tool) and tool.prompt in ("", prompt)
+        ]
+        found: dict[str, Tool] = {}
+        for tool in sorted(usable, key=lambda tool: not tool.prompt):
+            found.setdefault(tool.id, tool)
+        return found
+
+
+def _skipped(end: ToolEnd) -> list[str]:
+    """Return a warning for what a tool wants executed after it: no command of another product is there to do it."""
+    wanted = cast("dict[str, Json]", end.output).get("auto_execute") if isinstance(end.output, dict) else None
+    if not isinstance(wanted, dict):
+        return []
+    return [
+        f"auto_execute of {cast('dict[str, Json]', wanted).get('tool')!r} was skipped: nothing here executes it"
+    ]

@@ -1,0 +1,245 @@
+"""Secrets by scope and name, in the keyring of the operating system or in an encrypted file.
+
+The file is one Fernet token (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) over all secrets. Its key
+is a file of its own, made at the first use and readable by its owner alone: a copy of the one without the other tells
+nothing, and who reads both as the same user reads all. A keyring does not list what it holds; names (never values)
+are kept beside it.
+"""
+
+import json
+import re
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol, cast
+
+from paddock.files import locked, replace_file
+from paddock.model.errors import NotASecret, VaultError
+from paddock.own_files import NotOursError, check_directory, read_own
+from paddock.settings.schema import VaultSettings
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+VALUE_BYTES = 64 * 1024
+FILE_BYTES = 16 * 1024 * 1024
+_KEY_BYTES = 1024
+
+_SERVICE = "paddock"
+
+Secrets = dict[str, dict[str, str]]
+"""Values by scope and name."""
+
+
+class Vault(Protocol):
+    """Where secrets are kept. Names and scopes are 1 to 128 of letters, digits, `_`, `.` and `-`.
+
+    Every method raises VaultError: for a malformed name, and when the place cannot be read or written.
+    """
+
+    def get(self, scope: str, name: str) -> str | None:
+        """Return a secret, None when there is none."""
+        ...
+
+    def set(self, scope: str, name: str, value: str) -> None:
+        """Keep a secret of 1 byte to 64 KiB, in the place of an older one."""
+        ...
+
+    def delete(self, scope: str, name: str) -> bool:
+        """Remove a secret; tell whether there was one."""
+        ...
+
+    def names(self, scope: str) -> list[str]:
+        """Return the names in a scope, sorted."""
+        ...
+
+
+def open_vault(settings: VaultSettings, part: str = "") -> Vault:
+    """Return the vault that the settings name. Raises VaultError when it asks for a keyring that is not there.
+
+    A named part is a vault of its own beside the one that scripts read: none of them can name what is in it.
+    """
+    directory = settings.directory / part
+    if settings.backend != "file":
+        import keyring
+
+        backend = keyring.get_keyring()
+        if backend.priority >= 1:
+            return KeyringVault(
+                cast("Backend", backend), directory, f"{_SERVICE}-{part}" if part else _SERVICE
+            )
+        if settings.backend == "keyring":
+            raise VaultError(
+                'this system has no keyring that Paddock can use; unlock one, or set `backend = "file"` under [vault]'
+            )
+    return FileVault(directory)
+
+
+class FileVault:
+    """Secrets in one encrypted file below a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._box = _Box(directory, "secrets")
+
+    def get(self, scope: str, name: str) -> str | None:
+        _check(scope, name)
+        return self._box.read().get(scope, {}).get(name)
+
+    def set(self, scope: str, name: str, value: str) -> None:
+        _check(scope, name)
+        _check_value(value)
+        with self._box.changing() as secrets:
+            secrets.setdefault(scope, {})[name] = value
+
+    def delete(self, scope: str, name: str) -> bool:
+        _check(scope, name)
+        with self._box.changing() as secrets:
+            return secrets.get(scope, {}).pop(name, None) is not None
+
+    def names(self, scope: str) -> list[str]:
+        _check(scope)
+        return sorted(self._box.read().get(scope, {}))
+
+
+class Backend(Protocol):
+    """What is needed of `keyring.backend.KeyringBackend`."""
+
+    def get_password(self, service: str, username: str, /) -> str | None:
+        """Return a secret, or None."""
+        ...
+
+    def set_password(self, service: str, username: str, password: str, /) -> None:
+        """Keep a secret."""
+        ...
+
+    def delete_password(self, service: str, username: str, /) -> None:
+        """Remove a secret."""
+        ...
+
+
+class KeyringVault:
+    """Secrets in the keyring of the operating system."""
+
+    def __init__(self, backend: Backend, directory: Path, service: str = _SERVICE) -> None:
+        self._backend = backend
+        self._service = service
+        self._index = _Box(directory, "names")
+
+    def get(self, scope: str, name: str) -> str | None:
+        _check(scope, name)
+        with _told():
+            return self._backend.get_password(self._service, f"{scope}/{name}")
+
+    def set(self, scope: str, name: str, value: str) -> None:
+        _check(scope, name)
+        _check_value(value)
+        with self._index.changing() as names, _told():
+            self._backend.set_password(self._service, f"{scope}/{name}", value)
+            names.setdefault(scope, {})[name] = ""
+
+    def delete(self, scope: str, name: str) -> bool:
+        _check(scope, name)
+        with self._index.changing() as names, _told():
+            if self._backend.get_password(self._service, f"{scope}/{name}") is None:
+                return False
+            self._backend.delete_password(self._service, f"{scope}/{name}")
+            names.get(scope, {}).pop(name, None)
+            return True
+
+    def names(self, scope: str) -> list[str]:
+        _check(scope)
+        return sorted(self._index.read().get(scope, {}))
+
+
+class _Box:
+    """One encrypted file, and the key beside it."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._file = directory / f"{name}.fernet"
+        self._key = directory / "key"
+
+    def read(self) -> Secrets:
+        with _told():
+            return self._read()
+
+    @contextmanager
+    def changing(self) -> Generator[Secrets]:
+        """Hold the file while its content is changed, then replace it whole."""
+        with _told(), suppress(FileNotFoundError):
+            check_directory(self._directory)  # before a lock is made below a link
+        with _told(), locked(self._directory / "lock"):
+            secrets = self._read()
+            before = json.dumps(secrets)
+            yield secrets
+            if json.dumps(secrets) != before:
+                self._write(secrets)
+
+    def _read(self) -> Secrets:
+        from cryptography.fernet import Fernet, InvalidToken  # takes 30 ms
+
+        try:
+            check_directory(self._directory)
+            token = read_own(self._file, FILE_BYTES)
+        except FileNotFoundError:
+            return {}
+        try:
+            return _secrets(json.loads(Fernet(read_own(self._key, _KEY_BYTES)).decrypt(token)))
+        except FileNotFoundError:
+            text = f"the key {self._key} is missing; put it back, or delete {self._file} to begin anew"
+        except (InvalidToken, ValueError, RecursionError):
+            text = (
+                f"{self._file} does not fit the key beside it or was changed; "
+                "restore both, or delete both to begin anew"
+            )
+        raise VaultError(text)
+
+    def _write(self, secrets: Secrets) -> None:
+        from cryptography.fernet import Fernet
+
+        check_directory(self._directory)
+        if not self._key.exists():
+            replace_file(self._key, Fernet.generate_key())
+        token = Fernet(read_own(self._key, _KEY_BYTES)).encrypt(json.dumps(secrets).encode())
+        if len(token) > FILE_BYTES:
+            raise VaultError("the vault is full; delete what is no longer needed")
+        replace_file(self._file, token)
+
+
+def _secrets(document: object) -> Secrets:
+    """Return a document that holds texts by scope and name. Raises ValueError."""
+    scopes = list(cast("dict[str, object]", document).values()) if isinstance(document, dict) else [document]
+    for scope in scopes:
+        if not isinstance(scope, dict):
+            raise ValueError("no names")  # noqa: TRY004 - it is a file's content, and no argument
+        if not all(isinstance(value, str) for value in cast("dict[str, object]", scope).values()):
+            raise ValueError("no texts")
+    return cast("Secrets", document)
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """Raise VaultError in the place of what a file or a keyring raises; its text may hold what it was given."""
+    try:
+        yield
+    except VaultError:
+        raise
+    except NotOursError as error:
+        raise VaultError(f"the vault cannot be used: {error.filename}: {error.strerror}") from None
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise VaultError(f"the vault cannot be used: {error.strerror}{place}") from None
+    except Exception as error:  # noqa: BLE001 - keyrings have errors of many kinds
+        raise VaultError(f"the keyring refused ({type(error).__name__}); unlock it and try again") from None
+
+
+def _check(*names: str) -> None:
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise NotASecret(
+                f"{name[:40]!r} cannot name a secret or a scope; use 1 to 128 letters, digits, `_`, `.` and `-`"
+            )
+
+
+def _check_value(value: str) -> None:
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= VALUE_BYTES:
+        raise NotASecret(f"a secret has 1 to {VALUE_BYTES} bytes, not {size}")

@@ -1,0 +1,278 @@
+"""Runs sequences: one step after the other, each of them a child request through the gate."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from paddock.javascript.job import OnConsole
+from paddock.model.base import Json, kind
+from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
+from paddock.model.limits import LimitOverrides
+from paddock.model.numbers import dumps
+from paddock.model.outcome import Outcome, Status
+from paddock.model.places import without_places
+from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
+from paddock.output.large_results import Results
+from paddock.redaction.outgoing import Outgoing
+from paddock.sdk.requests import FindTool, script_run, shown
+from paddock.sequences.references import Filling, Missing, condition, look_up
+from paddock.sequences.sequence import Rescue, Sequence, Step, find, listed, read
+
+VALUE_BYTES = 1024 * 1024
+"""Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
+SKIPPED = "skipped"
+_METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool"}
+"""What a program would call itself for a step of a kind; servers are granted to all programs alike."""
+
+StepRecord = dict[str, Json]
+"""What became of a step: `name`, `kind`, `status`, `ok`, `ms`; `request`, `value` and `error` where there is one."""
+
+OnStep = Callable[[StepRecord], None]
+
+
+class Execute(Protocol):
+    """What is needed of the gate."""
+
+    async def __call__(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
+        """Return what became of a request."""
+        ...
+
+
+class Flows:
+    """Runs the sequences of one session.
+
+    `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
+    """
+
+    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing, results: Results) -> None:
+        self.results = results
+        self._execute = execute
+        self._find_tool = find_tool
+        self._outgoing = outgoing
+        self.on_step: OnStep | None = None
+        self.on_console: OnConsole | None = None
+
+    async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
+        """Return what became of a sequence: `{name, ok, steps}`; it is ok when no failing step has stopped it.
+
+        Raises SdkError for a name or variables that make no sense, and for a file with mistakes.
+        """
+        path = find(name, request.workspace, "sequences")
+        sequence = read(path, Sequence)
+        run = _Run(self, request, sequence, _variables(name, sequence, given))
+        ok = True
+        for step in sequence.step:
+            if step.name in sequence.rescues:
+                continue
+            if await run.step(step) or step.on_failure == "continue":
+                continue
+            ok = False
+            if isinstance(step.on_failure, Rescue):
+                rescue = step.on_failure.run
+                await run.step(next(each for each in sequence.step if each.name == rescue))
+            break
+        return {"name": name, "ok": ok, "steps": run.records}
+
+    def sequences(self, workspace: Path) -> Json:
+        """Return what is told of every sequence."""
+        return list(listing(workspace))
+
+    def tell(self, record: StepRecord) -> None:
+        """Tell the listener what became of a step."""
+        if self.on_step is not None:
+            self.on_step(self._outgoing.json(record))
+
+    async def execute(self, request: ExecutionRequest) -> Outcome:
+        """Return what became of a step."""
+        outcome = await self._execute(request, on_console=self.on_console)
+        listener = self._outgoing.console(self.on_console)
+        if listener is not None and isinstance(request.work, ServerCall):
+            for line in outcome.console:  # warnings of Paddock, which come with the end of the call
+                listener(line)
+        return outcome
+
+    def work(self, step: Step, filling: Filling, workspace: Path, profile: Profile = "script") -> Work:
+        """Return what a step asks for; a script runs with the powers of a profile.
+
+        Raises SdkError, ScriptNotFound, ToolNotFound, ConfigurationError and ValidationError.
+        """
+        match step.kind:
+            case "script":
+                assert step.script is not None
+                texts = {name: filling.text(text) for name, text in step.vars.items()}
+                wishes = {"vars": texts, "input": filling.value(step.input)}
+                return script_run(step.script, workspace, wishes, profile=profile)
+            case "runtime":
+                return RuntimeRun.model_validate(
+                    {
+                        "runtime": step.runtime,
+                        "code": step.code,
+                        "args": [filling.text(text) for text in step.args],
+                        "stdin": None if step.stdin is None else _bytes(filling.text(step.stdin)),
+                        "cwd": step.cwd,
+                        "executable": step.executable,
+                        **({"access": step.access} if step.access else {}),
+                        "network": step.network,
+                    }
+                )
+            case "tool":
+                assert step.tool is not None
+                return self._find_tool(step.tool, filling.value(step.inputs))
+            case "server":
+                assert step.server is not None
+                server, _, tool = step.server.rpartition("/")
+                return ServerCall(server=server, tool=tool, arguments=filling.value(step.arguments))
+
+
+def listing(workspace: Path) -> Iterator[dict[str, Any]]:
+    """Yield what is told of every sequence: `{name, description, vars, required}`, or `{name, problem}`."""
+    for name, path in listed(workspace, "sequences"):
+        try:
+            found = read(path, Sequence)
+        except SdkError as problem:
+            yield {"name": name, "problem": str(problem)}
+        else:
+            told = found.model_dump(mode="json", include={"description", "vars", "required"})
+            yield {"name": name, **told, "steps": len(found.step)}
+
+
+class _Run:
+    """One run of one sequence."""
+
+    def __init__(
+        self, flows: Flows, request: ExecutionRequest, sequence: Sequence, variables: Mapping[str, str]
+    ) -> None:
+        self._flows = flows
+        self._request = request
+        self._results: dict[str, Json] = {}
+        self._scope = {**variables, "steps": self._results}
+        self._kinds = {step.name: step.kind for step in sequence.step}
+        self.records: list[StepRecord] = []
+
+    async def step(self, step: Step) -> bool:
+        """Run a step, or skip it, and tell whether the sequence may go on."""
+        started = time.perf_counter()
+        try:
+            if not all(condition(text).holds(self._find) for text in step.conditions):
+                self._keep({"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0})
+                return True
+            told = await self._outcome(step)
+        except SdkError as error:  # of a condition
+            told = _invalid(str(error))
+        ms = round((time.perf_counter() - started) * 1000, 3)
+        record = {"name": step.name, "kind": step.kind, "ms": ms, **told}
+        self._results[step.name] = record
+        self._keep(record)
+        return bool(record["ok"])
+
+    async def _outcome(self, step: Step) -> StepRecord:
+        """Run a step. Of what a program runs, no step may do what the program itself may not."""
+        parent = self._request
+        profile = parent.caller.profile if parent.caller else "script"
+        method = _METHODS.get(step.kind) if parent.caller else None
+        try:
+            work = self._flows.work(step, Filling(self._find), parent.workspace, profile)
+            request = ExecutionRequest(
+                parent=parent.id,
+                root=parent.root or parent.id,
+                actor=parent.actor,
+                surface="sequence",
+                workspace=parent.workspace,
+                caller=Caller(method=method, profile=profile) if method else None,
+                work=work,
+                limits=LimitOverrides(timeout_ms=step.timeout_ms),
+                calls=parent.calls,
+                depth=parent.depth + 1,
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return _invalid(f"{where + ': ' if where else ''}{first['msg']}")
+        except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
+            message = str(error)
+            return _invalid(without_places(message, parent.workspace) if parent.caller else message)
+        outcome = await self._flows.execute(request)
+        told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
+        value = shown(work, outcome)
+        if outcome.has_value or outcome.program or outcome.tool:
+            size = len(json.dumps(value))
+            told |= {"value": value} if size <= VALUE_BYTES else await self._stored(request, outcome, value)
+        if outcome.artifact is not None:
+            told["artifact"] = outcome.artifact
+        if outcome.error is not None:
+            told["error"] = {"name": outcome.error.name, "message": outcome.error.message}
+        return told
+
+    async def _stored(self, request: ExecutionRequest, outcome: Outcome, value: Json) -> StepRecord:
+        """Return what the record of a step has of a value that is too large for it."""
+        sink = self._flows.results.sink()
+        try:
+            text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
+            await asyncio.to_thread(sink.take, text)
+            handle = await sink.store(request, outcome.decision, outcome)
+        finally:
+            await sink.discard()
+        told = {"artifact": handle} if handle else {"not_kept": sink.refusal}
+        return {"omitted_bytes": len(json.dumps(value)), **told}
+
+    def _find(self, path: str) -> Json:
+        try:
+            return look_up(self._scope, path)
+        except Missing:
+            name = path.split(".")[1] if path.startswith("steps.") else ""
+            if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == [
+                "value"
+            ]:
+                raise SdkError(_too_large(path, record)) from None
+            if name in self._kinds and name not in self._results:
+                raise Missing(f"${{{path}}}: step {name} has not run") from None
+            raise
+
+    def _keep(self, record: StepRecord) -> None:
+        self.records.append(record)
+        self._flows.tell(record)
+
+
+def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict[str, str]:
+    """Return the variables of a run. Raises SdkError."""
+    known = {*sequence.vars, *sequence.required}
+    if unknown := given.keys() - known:
+        names = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise SdkError(
+            f"sequence {name} has no variable {min(unknown)} ({names}); "
+            "name it in `required`, or under [vars] with a default"
+        )
+    variables: dict[str, str] = dict(sequence.vars)
+    for variable, value in given.items():
+        if not isinstance(value, str):
+            raise SdkError(f"sequence {name}: {variable} must be a string, not {kind(value)}")
+        variables[variable] = value
+    if missing := {*sequence.required} - variables.keys():
+        raise SdkError(
+            f"sequence {name} needs the variable {min(missing)}, which was not given; give it with "
+            f"--var {min(missing)}=VALUE, or in `vars` of a program or a schedule"
+        )
+    return variables
+
+
+def _too_large(path: str, record: StepRecord) -> str:
+    size, handle = record["omitted_bytes"], record.get("artifact")
+    where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
+    told = (
+        f"${{{path}}}: the value of the step has {size} bytes, and a step may refer to {VALUE_BYTES} at most"
+    )
+    return f"{told}; return less of it there, or {where}"
+
+
+def _invalid(message: str) -> StepRecord:
+    error = {"name": "TypeError", "message": message}
+    return {"status": Status.INVALID.value, "ok": False, "error": error}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,226 @@
+"""What a sequence file says: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from paddock.files import read_bounded
+from paddock.model.base import Json, PositiveInt, Value
+from paddock.model.errors import SdkError
+from paddock.model.numbers import read_toml_float
+from paddock.model.program import Access, Network
+from paddock.sequences.references import condition, references
+
+STEPS = 100
+"""Most steps of a sequence."""
+FILE_BYTES = 256 * 1024
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+Model = TypeVar("Model", bound=Value)
+Kind = Literal["script", "runtime", "tool", "server"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_FIELDS: dict[Kind, frozenset[str]] = {
+    "script": frozenset({"script", "vars", "input"}),
+    "runtime": frozenset({"runtime", "code", "args", "stdin", "cwd", "executable", "access", "network"}),
+    "tool": frozenset({"tool", "inputs"}),
+    "server": frozenset({"server", "arguments"}),
+}
+_COMMON = frozenset({"name", "when", "on_failure", "timeout_ms"})
+
+
+class Rescue(Value):
+    """`on_failure = {run = "NAME"}`."""
+
+    run: Name
+
+
+class Step(Value):
+    """One step: a script, a program, a script tool, or a call of a server's tool."""
+
+    name: Name
+    when: str | tuple[str, ...] = ()
+    """Conditions that must all hold; else the step is skipped."""
+    on_failure: Literal["stop", "continue"] | Rescue = "stop"
+    """What follows when the step fails: nothing, the next step, or one step that is run for this alone."""
+    timeout_ms: PositiveInt | None = None
+
+    script: str | None = None
+    """Name of a saved script."""
+    vars: dict[str, str] = Field(default_factory=dict)
+    input: Json = None
+
+    runtime: str | None = None
+    """Language of a program."""
+    code: str | None = None
+    """Taken as it is: a value that were filled into code could become code."""
+    args: tuple[str, ...] = ()
+    stdin: str | None = None
+    cwd: str = "."
+    executable: str | None = None
+    access: Access | None = None
+    """To read the workspace, where that is granted, unless it says more or less."""
+    network: Network = "none"
+
+    tool: str | None = None
+    """Id of a script tool."""
+    inputs: dict[str, Json] = Field(default_factory=dict)
+
+    server: str | None = None
+    """`server/tool`."""
+    arguments: dict[str, Json] = Field(default_factory=dict)
+
+    @field_validator("input", "inputs", "arguments")
+    @classmethod
+    def _is_json(cls, value: Json) -> Json:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as problem:  # TOML knows dates, and numbers that are none
+            raise ValueError(f"this is no JSON value: {problem}; write it as a text") from None
+        return value
+
+    @property
+    def kind(self) -> Kind:
+        """What the step runs."""
+        return next(kind for kind in _FIELDS if getattr(self, kind) is not None)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions as a tuple."""
+        return (self.when,) if isinstance(self.when, str) else self.when
+
+    @property
+    def filled(self) -> tuple[Json, ...]:
+        """The values in which references are filled in."""
+        return (self.vars, self.input, self.args, self.stdin, self.inputs, self.arguments)
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        kinds: list[Kind] = [kind for kind in _FIELDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            named = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            raise ValueError(
+                f"a step has one of `script`, `runtime`, `tool` and `server`; step {self.name} has {named}"
+            )
+        if foreign := self.model_fields_set - _FIELDS[kinds[0]] - _COMMON:
+            raise ValueError(f"step {self.name}: `{min(foreign)}` does not go with `{kinds[0]}`")
+        if self.server is not None and not all(self.server.rpartition("/")):
+            raise ValueError(f'step {self.name}: server = "SERVER/TOOL", not {self.server!r}')
+        return self
+
+
+class Sequence(Value):
+    """A named list of steps."""
+
+    description: str = ""
+    vars: dict[Name, str] = Field(default_factory=dict)
+    """Variables and their defaults."""
+    required: tuple[Name, ...] = ()
+    """Variables that must be given."""
+    step: Annotated[tuple[Step, ...], Field(min_length=1, max_length=STEPS)]
+
+    @property
+    def rescues(self) -> frozenset[str]:
+        """The steps that run only when another one fails."""
+        return frozenset(step.on_failure.run for step in self.step if isinstance(step.on_failure, Rescue))
+
+    @model_validator(mode="after")
+    def _refers_to_what_is_there(self) -> Self:
+        names = [step.name for step in self.step]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two steps are called {min(twice)}")
+        variables = {*self.vars, *self.required}
+        if "steps" in variables:
+            raise ValueError("a variable cannot be called `steps`, which stands for the results of steps")
+        rescues = self.rescues
+        if unknown := rescues - {*names}:
+            raise ValueError(f"on_failure runs {min(unknown)}, and there is no such step")
+        done: set[str] = set()
+        ordinary = {*names} - rescues
+        for step in self.step:
+            if step.name in rescues and isinstance(step.on_failure, Rescue):
+                raise ValueError(f"step {step.name} runs when another one fails, and can run no other itself")
+            known = ordinary if step.name in rescues else done
+            for path in _paths(step):
+                _check(step.name, path, variables, known)
+            if step.name not in rescues:
+                done.add(step.name)
+        if not ordinary:
+            raise ValueError("every step runs only when another one fails")
+        return self
+
+
+def folders(workspace: Path, what: str) -> list[Path]:
+    """Return where files of `sequences` or `temporals` are looked for, first match wins."""
+    return list(dict.fromkeys(home / ".paddock" / what for home in (workspace, Path.home())))
+
+
+def listed(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files that can be named, each name once, in search order."""
+    seen: set[str] = set()
+    for folder in folders(workspace, what):
+        try:
+            # What cannot be looked at, such as a link to an endless name, hides no other: `Path.is_file` would raise.
+            files = sorted(path for path in folder.glob("*.toml") if os.path.isfile(path))
+        except OSError:
+            continue
+        for path in files:
+            if path.stem not in seen and _NAME.fullmatch(path.stem):
+                seen.add(path.stem)
+                yield path.stem, path
+
+
+def find(name: str, workspace: Path, what: str) -> Path:
+    """Return the file of a name. Raises SdkError, which tells where was searched."""
+    known = dict(listed(workspace, what))
+    if name in known:
+        return known[name]
+    searched = "\n    ".join(str(folder / "*.toml") for folder in folders(workspace, what))
+    nearest = get_close_matches(name, known, n=1)
+    hint = f"\n  did you mean: {nearest[0]}?" if nearest else ""
+    raise SdkError(f"there is no {what[:-1]} called {name}\n  searched:\n    {searched}{hint}")
+
+
+def read(path: Path, model: type[Model]) -> Model:
+    """Return what a file says. Raises SdkError, whose text names file, key and fix."""
+    try:
+        return model.model_validate(
+            tomllib.loads(read_bounded(path, FILE_BYTES).decode(), parse_float=read_toml_float)
+        )
+    except OSError as problem:
+        raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        what = str(first.get("ctx", {}).get("error", first["msg"]))
+        raise SdkError(f"{path}: {where + ': ' if where else ''}{what}") from None
+    except (ValueError, RecursionError) as problem:
+        raise SdkError(f"{path}: this is not TOML: {problem}") from None
+
+
+def _paths(step: Step) -> Iterator[str]:
+    for text in step.conditions:
+        yield condition(text).path
+    for value in step.filled:
+        yield from references(value)
+
+
+def _check(step: str, path: str, variables: set[str], known: set[str]) -> None:
+    root, _, rest = path.partition(".")
+    if root == "steps":
+        before = rest.partition(".")[0]
+        if before not in known:
+            raise ValueError(f"step {step}: ${{{path}}} is not the result of a step before it")
+    elif root not in variables:
+        names = f"has {', '.join(sorted(variables))}" if variables else "has none"
+        raise ValueError(
+            f"step {step} uses ${{{root}}}, and the sequence has no variable of that name (it {names}); "
+            "name it in `required`, or under [vars] with a default"
+        )

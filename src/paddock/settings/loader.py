@@ -1,0 +1,364 @@
+"""Read the settings of a run from files, environment and flags: the one room that knows where they live."""
+
+import contextlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from platformdirs import user_config_path
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from paddock.files import read_bounded, strange_home
+from paddock.model.base import Json, Value
+from paddock.model.errors import ConfigurationError, FlagError
+from paddock.model.limits import KIB, MIB
+from paddock.settings.commands import SdkCommand
+from paddock.settings.keys import RENAMED, built_in, leaves
+from paddock.settings.merge import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
+from paddock.settings.rules import Rule
+from paddock.settings.schema import RedactionPattern, Repository, Settings
+from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
+
+FILE_NAME = "paddock.toml"
+SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
+PREFIX = "PADDOCK_"
+TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
+"""The one variable that is no setting: settings are shown to people, and a token is not."""
+
+_MOST_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
+"""Of a settings file. Anybody may have written that of a workspace, and what keys cost grows with their length."""
+
+Where = Callable[[str], str]
+"""Tells people where a key stands."""
+
+_DEFAULTS = built_in()
+_VARIABLES = {
+    PREFIX + key.replace(".", "_").upper(): key for key in (*_DEFAULTS, *RENAMED) if key not in FILES_ONLY
+}
+_LISTED: dict[str, type[Value]] = {
+    RULES: Rule,
+    "redaction.patterns": RedactionPattern,
+    "sdk.commands": SdkCommand,
+    "mcp.repos": Repository,
+}
+_FIELDS = {key.rpartition(".")[2] for key in _DEFAULTS} | {
+    name for each in _LISTED.values() for name in each.model_fields
+}
+_UNITS: dict[str, Callable[[str], int]] = {
+    **{name: read_duration_ms for name in _FIELDS if name.endswith("_ms")},
+    **{name: read_size_bytes for name in _FIELDS if name.endswith("_bytes")},
+}
+"""How a setting that is a duration or a size is read, by the last part of its key."""
+_GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
+
+
+def user_file() -> Path:
+    """Return where the user's settings file is, whether or not it exists."""
+    return user_config_path("paddock") / FILE_NAME
+
+
+def load(
+    workspace: Path,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+    system: Path = SYSTEM_FILE,
+    user: Path | None = None,
+) -> Merged:
+    """Return the settings in force for a workspace, with the source of each.
+
+    `flags` are values, or texts as `--set` gives them, nested or by dotted key. Raises `ConfigurationError`, whose
+    text names the file and line (or the variable), the key and the fix.
+    """
+    user = user or user_file()
+    files: list[tuple[LayerName, Path]] = [
+        ("system", system),
+        ("user", user),
+        ("workspace", workspace / FILE_NAME),
+    ]
+    layers = [layer for name, path in files if (layer := _file_layer(name, path))]
+    layers.append(_text_layer("environment", _from_environment(environment)))
+    try:
+        layers.append(_text_layer("flags", _from_flags(flags or {})))
+    except ConfigurationError as problem:
+        raise FlagError(str(problem)) from None
+    return merge(layers, owner_file=str(user))
+
+
+def _file_layer(name: LayerName, path: Path) -> Layer | None:
+    try:
+        text = read_bounded(path, _MOST_BYTES[name]).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():  # what it says is in force nowhere, and somebody relies on it
+            raise ConfigurationError(
+                f"{path}: cannot read this settings file: it is a link to nothing; restore that, or remove the link"
+            ) from None
+        return None
+    except (OSError, UnicodeDecodeError) as problem:
+        why = "it is not UTF-8 text"
+        if isinstance(problem, OSError):
+            why = f"{problem.strerror}{strange_home(path, problem)}"
+        raise ConfigurationError(f"{path}: cannot read this settings file: {why}") from None
+    import tomllib  # most runs have no such file
+
+    try:
+        tree = tomllib.loads(text)
+    except ValueError as problem:
+        raise ConfigurationError(f"{path}: this is not TOML: {problem}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: nested too deeply") from None
+
+    def place_of(key: str) -> str:
+        line = _line_of(key, text)
+        return f"{path}, line {line}" if line else str(path)
+
+    policy: Any = tree.get("policy")
+    rules: Any = cast("dict[str, Any]", policy).get("rule") if isinstance(policy, dict) else None
+    for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
+        if isinstance(rule, dict) and "origin" in rule:
+            raise ConfigurationError(f"{place_of(RULES)}: unknown key `policy.rule.origin`; remove it")
+    values, where = _validated(tree, place_of, path.parent)
+    return Layer(name, values, {key: where(key) for key in values})
+
+
+def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
+    """Return the layer of texts or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
+    tree: dict[str, Any] = {}
+    for key, (value, label) in given.items():
+        *groups, last = key.split(".")
+        node = tree
+        for group in groups:
+            node = node.setdefault(group, {})
+        node[last] = _typed(key, value, label) if isinstance(value, str) else value
+    names = {key: label for key, (_, label) in given.items()}
+    values, where = _validated(tree, lambda key: names.get(key, name), None)
+    return Layer(name, values, {key: where(key) for key in values})
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    texts: dict[str, tuple[str, str]] = {}
+    for name, text in environment.items():
+        if not name.startswith(PREFIX) or name == TOKEN_VARIABLE:
+            continue
+        if name not in _VARIABLES:
+            raise ConfigurationError(f"{name}: unknown variable{_suggestion(name, list(_VARIABLES))}")
+        texts[_VARIABLES[name]] = (text, name)
+    return texts
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    flat = dict(_flatten(flags))
+    for key in flat:
+        if key in FILES_ONLY:
+            raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
+        if key not in _DEFAULTS and key not in RENAMED:
+            raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
+    return {key: (value, f"--set {key}") for key, value in flat.items()}
+
+
+def _flatten(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
+    for name, value in tree.items():
+        key = ".".join([*path, name])
+        if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
+            yield from _flatten(cast("Mapping[str, Any]", value), (*path, name))
+        else:
+            yield key, value
+
+
+def _typed(key: str, text: str, label: str) -> Json:
+    """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
+    match _DEFAULTS[RENAMED.get(key, key)]:
+        case bool():
+            return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+        case int():
+            return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+        case tuple() if text.lstrip().startswith("["):  # as in a settings file
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(text)
+            return text
+        case tuple():
+            return [item.strip() for item in text.split(",") if item.strip()]
+        case _:
+            return text
+
+
+def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> tuple[dict[str, Any], Where]:
+    """Return the typed settings of one source by dotted key, and what tells where each of them stands.
+
+    Relative paths start at `base`, or at the current directory.
+    """
+    if not tree:
+        return {}, where
+    tree, where = _replace_renamed(tree, where)
+    try:
+        # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
+        given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
+    except ValidationError as problem:
+        lines = [_explained(error, where) for error in problem.errors(include_url=False)]
+        raise ConfigurationError("\n".join(lines)) from None
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of thousands of digits, tables within tables within tables
+        raise ConfigurationError(
+            f"{where('')}: a number is too long, or tables are nested too deeply"
+        ) from None
+    values = leaves(given, only_set=True)
+    for key, value in values.items():
+        if isinstance(value, Path):
+            values[key] = _placed(value, base, f"{where(key)}: {key}")
+    return values, where
+
+
+def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str, Any], Where]:
+    """Return the settings under the keys of today, with a warning for each deprecated one.
+
+    Raises ConfigurationError where a setting is given under both of its keys.
+    """
+    replaced: dict[str, str] = {}
+    for old, new in RENAMED.items():
+        groups, old_name, new_name = old.split(".")[:-1], old.rpartition(".")[2], new.rpartition(".")[2]
+        node = _find_table(tree, groups)
+        if node is None or old_name not in node:
+            continue
+        if new_name in node:
+            raise ConfigurationError(
+                f"{where(old)}: `{old}` is the deprecated name of `{new}`, which is set too; remove `{old}`"
+            )
+        warnings.warn(f"{where(old)}: `{old}` is deprecated; write `{new}`", FutureWarning, stacklevel=6)
+        tree = _rename(tree, groups, old_name, new_name)
+        replaced[new] = old
+    return tree, lambda key: where(replaced.get(key, key))
+
+
+def _find_table(tree: Mapping[str, Any], groups: Sequence[str]) -> Mapping[str, Any] | None:
+    node: Any = tree
+    for group in groups:
+        node = cast("Mapping[str, Any]", node).get(group) if isinstance(node, Mapping) else None
+    return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else None
+
+
+def _rename(tree: Mapping[str, Any], groups: Sequence[str], old: str, new: str) -> dict[str, Any]:
+    """Return a copy of nested tables in which one key of the table at `groups` has another name."""
+    if groups:
+        return {**tree, groups[0]: _rename(tree[groups[0]], groups[1:], old, new)}
+    return {new if name == old else name: value for name, value in tree.items()}
+
+
+def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
+    """Return settings with the durations and sizes that have a unit as numbers; what is neither stays as it is."""
+    if isinstance(tree, list):
+        return [_without_units(each) for each in cast("list[Any]", tree)]
+    if not isinstance(tree, Mapping):
+        return tree
+    read: dict[str, Any] = {}
+    for name, value in cast("Mapping[str, Any]", tree).items():
+        read[name] = _without_units(value)
+        if isinstance(value, str) and name in _UNITS:
+            with contextlib.suppress(ValueError):
+                read[name] = _UNITS[name](value)
+    return read
+
+
+def _placed(path: Path, base: Path | None, what: str) -> Path:
+    if "\0" in str(path):
+        raise ConfigurationError(f"{what} must be a path, and holds a NUL character")
+    try:
+        return base / path.expanduser() if base else path.expanduser().absolute()
+    except FileNotFoundError:
+        raise ConfigurationError(f"{what}: the current directory was removed; go to another one") from None
+    except RuntimeError:
+        raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
+
+
+def _explained(error: ErrorDetails, where: Where) -> str:
+    path = [str(part) for part in error["loc"] if isinstance(part, str)]
+    key = ".".join(path)
+    place = where(key)
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            known = sorted(_GROUPS) if isinstance(error["input"], dict) else list(_DEFAULTS)
+            for listed, kind in _LISTED.items():
+                if key.startswith(listed):
+                    known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
+            return f"{place}: unknown key `{key}`{_suggestion(key, known)}"
+        case "missing":
+            return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
+        case "value_error":
+            return f"{place}: {key}: {context['error']}"
+        case "literal_error":
+            expected = str(context["expected"]).replace("'", '"')
+        case "greater_than" | "greater_than_equal":
+            least = context.get("gt", context.get("ge"))
+            expected = f"a whole number {'above' if 'gt' in context else 'from'} {least}"
+        case "less_than_equal":
+            expected = f"a whole number up to {context['le']}"
+        case kind:
+            expected = _EXPECTED.get(kind, error["msg"])
+            if kind == "int_type" and path and path[-1] in _UNITS:
+                is_duration = _UNITS[path[-1]] is read_duration_ms
+                unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
+                expected = f"a whole number of {unit}, or a text such as {example}"
+    return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "path_type": "a path",
+    "tuple_type": "a list",
+    "model_type": "a table",
+}
+
+
+def _shown(value: Json) -> str:
+    match value:
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'the text "{value}"'
+        case _:
+            return str(value)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, known, n=1)
+    return f"; did you mean `{nearest[0]}`?" if nearest else ""
+
+
+def _line_of(key: str, text: str) -> int | None:
+    """Return the line of a TOML text that sets `key` or a part of it; None when it is spelled unusually."""
+    best: tuple[int, int] | None = None
+    for number, name in _names(text):
+        if (name == key or name.startswith(key + ".")) and (best is None or best[0] > len(name)):
+            best = (len(name), number)
+    return best[1] if best else None
+
+
+def _names(text: str) -> Iterator[tuple[int, str]]:
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?\s*([\w.\-]+)\s*\]", line):
+            table = header[1] + "."
+            yield number, header[1]
+        elif assignment := re.match(r"\s*([\w.\-]+)\s*=", line):
+            yield number, table + assignment[1]

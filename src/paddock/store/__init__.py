@@ -1,1 +1,0 @@
-"""What Paddock keeps: the audit ledger, and the output of programs."""

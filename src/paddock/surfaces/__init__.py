@@ -1,1 +1,0 @@
-"""The ways in: they translate requests and render outcomes, and hold no rules."""

@@ -1,0 +1,61 @@
+"""What watches a session: the observers that its settings ask for."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from paddock.audit.sink import AuditSink
+from paddock.model.errors import ConfigurationError
+from paddock.settings.schema import Settings
+from paddock.telemetry.observed_sink import Observer, Sources, Watched
+
+if TYPE_CHECKING:
+    from paddock.telemetry.metrics import Counting, Metrics
+    from paddock.telemetry.traces import Traces
+
+
+class Watch:
+    """Telemetry of a session."""
+
+    def __init__(self, settings: Settings, sources: Sources, metrics: "Metrics | None" = None) -> None:
+        """Count in `metrics`, which may be another session's. Raises ConfigurationError without its packages."""
+        self.metrics = metrics
+        """What counts requests, where that is wanted."""
+        self._observers: list[Observer] = []
+        self._traces: Traces | None = None
+        self._counting: Counting | None = None
+        self._sources = sources
+        if logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
+            from paddock.telemetry.logs import Lines
+
+            self._observers.append(Lines())
+        try:
+            self._load(settings)
+        except ModuleNotFoundError as missing:
+            raise ConfigurationError(
+                f"[telemetry] is configured, and the package {(missing.name or '').partition('.')[0]} that it takes is "
+                "not installed. Run: pip install 'paddock[telemetry]'"
+            ) from None
+
+    def around(self, sink: AuditSink) -> AuditSink:
+        """Return a sink, watched where there is somebody to watch it."""
+        return Watched(sink, self._observers) if self._observers else sink
+
+    async def close(self) -> None:
+        """Send what has not been sent, within a bound; metrics tell no more how it is."""
+        if self.metrics is not None and self._counting is not None:
+            self.metrics.leave(self._counting)
+        if self._traces is not None:
+            await self._traces.close()
+
+    def _load(self, settings: Settings) -> None:
+        if settings.telemetry.traces != "none":
+            from paddock.telemetry.traces import Traces, exporter
+
+            self._traces = Traces(exporter(settings.telemetry), self._sources.told)
+            self._observers.append(self._traces)
+        if settings.telemetry.metrics:
+            from paddock.telemetry.metrics import Metrics
+
+            self.metrics = self.metrics or Metrics()
+            self._counting = self.metrics.session(self._sources)
+            self._observers.append(self._counting)
