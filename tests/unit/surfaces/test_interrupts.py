@@ -50,12 +50,12 @@ def test_the_second_signal_ends_the_process_unless_it_is_the_first_one_again(
 
 ABANDONS = """
 import os, signal, sys, time
-from paddock import forced_ends
+from paddock import forced_exit
 from paddock.cli import interrupts
 interrupts.SAME_S = {same_s}
 def fails(): raise OSError
 def acts(): {acts}
-with forced_ends.do_before(acts), forced_ends.do_before(fails):
+with forced_exit.do_before(acts), forced_exit.do_before(fails):
     interrupts.end_at_next(signal.SIGTERM)
     for _ in range({count}):
         os.kill(os.getpid(), signal.SIGTERM)

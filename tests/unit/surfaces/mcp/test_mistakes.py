@@ -38,7 +38,7 @@ def problem(**given: Any) -> ValidationError:
         ({"level": -2}, "`level` must be at least -1"),
         ({"level": 4}, "`level` must be at most 3"),
         ({"limits": {"wall_ms": -5}}, "`limits.wall_ms` must be above 0"),
-        ({"wall_ms": 0}, "`timeout_ms` must be above 0"),
+        ({"timeout_ms": 0}, "`timeout_ms` must be above 0"),
         ({"mode": "x"}, "`mode` must be 'run' or 'plan'"),
     ],
 )
