@@ -11,7 +11,7 @@ from paddock.model.base import PositiveInt, Value
 
 
 class Limits(Value):
-    wall_ms: PositiveInt = 1
+    timeout_ms: PositiveInt = 1
 
 
 class Wanted(Value):
@@ -20,7 +20,7 @@ class Wanted(Value):
     level: Annotated[int, Field(ge=-1, le=3)] = 0
     mode: Literal["run", "plan"] = "run"
     limits: Limits = Limits()
-    wall_ms: PositiveInt = 1
+    timeout_ms: PositiveInt = 1
 
 
 def problem(**given: Any) -> ValidationError:
@@ -37,7 +37,7 @@ def problem(**given: Any) -> ValidationError:
         ({"ratio": 2}, "`ratio` must be below 2.0"),
         ({"level": -2}, "`level` must be at least -1"),
         ({"level": 4}, "`level` must be at most 3"),
-        ({"limits": {"wall_ms": -5}}, "`limits.wall_ms` must be above 0"),
+        ({"limits": {"timeout_ms": -5}}, "`limits.timeout_ms` must be above 0"),
         ({"timeout_ms": 0}, "`timeout_ms` must be above 0"),
         ({"mode": "x"}, "`mode` must be 'run' or 'plan'"),
     ],
