@@ -41,7 +41,7 @@ ODD_SERVER = ROOT / "tests/servers/odd.py"
 _STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
 atexit.register(_STATE.cleanup)
 os.environ["XDG_STATE_HOME"] = _STATE.name
-parse_cache.directory = lambda: Path(_STATE.name) / "intake"
+parse_cache.find_directory = lambda: Path(_STATE.name) / "intake"
 
 
 class Guest:

@@ -11,7 +11,7 @@ from pathlib import Path
 from paddock.javascript.engine import GuestEngine
 from paddock.javascript.job import GuestJob, HostReply, OnReply
 from paddock.javascript.parse import Program
-from paddock.javascript.source_map import Positions
+from paddock.javascript.source_map import SourceMap
 from paddock.javascript.worker_client import Cost, Death, Worker
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
@@ -28,7 +28,7 @@ class Puppet(Worker):
 
     def kill(self) -> None:
         self.killed = True
-        self.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
+        self.on_exit(Death(-signal.SIGKILL, Cost(0.0, 0)))
 
 
 class OneWorker:
@@ -46,7 +46,7 @@ class OneWorker:
 
 class NoIntake:
     async def read(self, source: str, language: str) -> Program:
-        return Program(source=source, code=source, language="javascript", positions=Positions(prefix=0))
+        return Program(source=source, code=source, language="javascript", positions=SourceMap(prefix=0))
 
 
 class Echo:

@@ -46,7 +46,7 @@ def guest(text=bootstrap.source()):
 def run(source):
     settings = dict(output=1000, lines=10, calls=10_000, frame=1 << 20, result=1000, sleep=0, seed=[1, 2, 3, 4],
                     raw=False, vars={}, commands=[], workspace="")
-    return frames.start(settings, f'"use strict";__paddock(async function(){{{source}}})', 1 << 40)[4:]
+    return frames.encode_start(settings, f'"use strict";__paddock(async function(){{{source}}})', 1 << 40)[4:]
 
 def serve(made, messages):
     made.hand_over(lambda: (Parent(iter(messages)), 0))
@@ -75,7 +75,7 @@ def messages():
     yield run("for (let i = 0; i < 1000; i++) await sleep(0); for (let i = 0; i < 2000; i++) await servers.a.b({})")
     for number in range(1, 2001):
         counts.append(count(made._native.isolate))
-        yield frames.reply(number, ok=True, value={"a": ["b"]})[4:]
+        yield frames.encode_reply(number, ok=True, value={"a": ["b"]})[4:]
     made._channel.said = [str([len(counts), max(counts)])]
 
 serve(made, messages())
@@ -179,7 +179,7 @@ def sent():
 def messages():
     made._send = sent
     yield run("const say = () => { console.log('a'); console.log('b') }; %s")
-    yield frames.reply(1, ok=True, value=1)[4:]
+    yield frames.encode_reply(1, ok=True, value=1)[4:]
 
 serve(made, messages())
 """
@@ -230,11 +230,13 @@ def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():
     assert json.loads(done.stdout) == {"failed": f"mini-racer's library has no {missing}: {REINSTALL}"}
 
 
-@pytest.mark.parametrize("what", ["zygote", "reader"])
+@pytest.mark.parametrize("what", ["start_fork_server", "start_parse_worker"])
 def test_another_library_is_told_to_whoever_installed_it(tmp_path, monkeypatch, what):
     (tmp_path / "libmini_racer.so").symlink_to(find_spec("orjson.orjson").origin)
     monkeypatch.setattr(launch, "_engine_directory", lambda: str(tmp_path))
-    process, connection = getattr(launch.Launcher(), what)(*(["guest"] if what == "zygote" else []))
+    process, connection = getattr(launch.Launcher(), what)(
+        *(["guest"] if what == "start_fork_server" else [])
+    )
     with process, connection:
         told = connection.recv(4096)
     assert json.loads(told[told.index(b"{") :]) == {

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paddock.javascript.launch import Child, Launcher
-from paddock.javascript.parse import Intake, ProgramError
-from paddock.javascript.parse_cache import Answers
+from paddock.javascript.parse import Parser, ProgramError
+from paddock.javascript.parse_cache import ParseCache
 
 TYPED = "const a: number = 1\na + 1"
 
@@ -20,10 +20,10 @@ class NoReader(Launcher):
 
 
 def with_intake(
-    directory: Path, use: Callable[[Intake], Coroutine[Any, Any, None]], launcher: Launcher | None = None
+    directory: Path, use: Callable[[Parser], Coroutine[Any, Any, None]], launcher: Launcher | None = None
 ) -> None:
     async def main() -> None:
-        intake = Intake(launcher or Launcher(), Answers(directory))
+        intake = Parser(launcher or Launcher(), ParseCache(directory))
         try:
             await use(intake)
         finally:
@@ -35,8 +35,8 @@ def with_intake(
 def test_a_program_that_was_read_before_starts_no_reader(tmp_path: Path) -> None:
     programs = []
 
-    async def read(intake: Intake) -> None:
-        programs.append(await intake.read(TYPED, "typescript"))
+    async def read(intake: Parser) -> None:
+        programs.append(await intake.parse(TYPED, "typescript"))
 
     with_intake(tmp_path, read)
     with_intake(tmp_path, read, NoReader())
@@ -45,34 +45,34 @@ def test_a_program_that_was_read_before_starts_no_reader(tmp_path: Path) -> None
 
 
 def test_only_the_first_text_of_a_reader_is_remembered(tmp_path: Path) -> None:
-    async def read(intake: Intake) -> None:
+    async def read(intake: Parser) -> None:
         for text in ("1", "2"):
-            await intake.read(text, "auto")
+            await intake.parse(text, "auto")
         await intake.close()
-        await intake.read("3", "auto")
+        await intake.parse("3", "auto")
 
     with_intake(tmp_path, read)
-    kept = Answers(tmp_path)
+    kept = ParseCache(tmp_path)
     assert [kept.has(text, "auto") for text in "123"] == [True, False, True]
 
 
 def test_a_refusal_is_not_remembered(tmp_path: Path) -> None:
-    async def read(intake: Intake) -> None:
+    async def read(intake: Parser) -> None:
         with pytest.raises(ProgramError):
-            await intake.read("const", "auto")
+            await intake.parse("const", "auto")
 
     with_intake(tmp_path, read)
-    assert not Answers(tmp_path).has("const", "auto")
+    assert not ParseCache(tmp_path).has("const", "auto")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"ok": true}', b'{"ok": false}', b"\xff"])
 def test_a_damaged_answer_is_replaced(tmp_path: Path, damage: bytes) -> None:
-    async def read(intake: Intake) -> None:
-        assert (await intake.read("6 * 7", "auto")).code.count("6 * 7") == 1
+    async def read(intake: Parser) -> None:
+        assert (await intake.parse("6 * 7", "auto")).code.count("6 * 7") == 1
 
     with_intake(tmp_path, read)
-    kept = Answers(tmp_path)
-    sound = kept.look("6 * 7", "auto")
-    kept.keep("6 * 7", "auto", damage)
+    kept = ParseCache(tmp_path)
+    sound = kept.look_up("6 * 7", "auto")
+    kept.store("6 * 7", "auto", damage)
     with_intake(tmp_path, read)
-    assert kept.look("6 * 7", "auto") == sound
+    assert kept.look_up("6 * 7", "auto") == sound

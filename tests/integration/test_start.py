@@ -20,8 +20,8 @@ def noted(begin):
         early.append([begin.__name__, *profile, *(name for name in ("click", "pydantic") if name in sys.modules)])
         begin(self, *profile)
     return begun
-Launcher.begin_zygote = noted(Launcher.begin_zygote)
-Launcher.begin_reader = noted(Launcher.begin_reader)
+Launcher.prestart_fork_server = noted(Launcher.prestart_fork_server)
+Launcher.prestart_parse_worker = noted(Launcher.prestart_parse_worker)
 from paddock.cli import main
 try:
     main()
@@ -104,31 +104,37 @@ def test_a_script_loads_what_it_needs(tmp_path: Path, name: str) -> None:
     start = started(tmp_path, "run", f"./{name}")
     assert start.modules & (LIBRARIES | ROOMS) == set()
     assert start.settings == []
-    assert start.early == [["begin_zygote", "guest"], ["begin_reader"]]
+    assert start.early == [["prestart_fork_server", "guest"], ["prestart_parse_worker"]]
 
 
 def test_a_script_that_was_read_before_needs_no_reader(tmp_path: Path) -> None:
     folder = tmp_path / ".paddock" / "scripts"
     folder.mkdir(parents=True)
     (folder / "hello.ts").write_text("const a: number = 1; console.log(a)")
-    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"], ["begin_reader"]]
-    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"]]
+    assert started(tmp_path, "run", "hello").early == [
+        ["prestart_fork_server", "guest"],
+        ["prestart_parse_worker"],
+    ]
+    assert started(tmp_path, "run", "hello").early == [["prestart_fork_server", "guest"]]
     (folder / "hello.ts").write_text("const a: number = 2; console.log(a)")
-    assert started(tmp_path, "run", "hello").early == [["begin_zygote", "guest"], ["begin_reader"]]
+    assert started(tmp_path, "run", "hello").early == [
+        ["prestart_fork_server", "guest"],
+        ["prestart_parse_worker"],
+    ]
 
 
 def test_a_computation_loads_what_it_needs(tmp_path: Path) -> None:
     start = started(tmp_path, "compute", stdin='{"source": "emit(read_input())", "input": "1"}')
     assert start.modules & (LIBRARIES | ROOMS) == {"paddock.rendering.computation"}
     assert start.settings == []
-    assert start.early == [["begin_zygote", "guest"]]
+    assert start.early == [["prestart_fork_server", "guest"]]
 
 
 def test_a_granted_jit_is_begun_early_too(tmp_path: Path) -> None:
     (tmp_path / "hello.js").write_text("console.log(1)")
     assert started(tmp_path, "run", "--jit", "./hello.js").early == [
-        ["begin_zygote", "guest-jit"],
-        ["begin_reader"],
+        ["prestart_fork_server", "guest-jit"],
+        ["prestart_parse_worker"],
     ]
 
 

@@ -20,7 +20,7 @@ from paddock.catalog.provisioning import load_registry, load_trust
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins, memory_of
 from paddock.hub.result import ToolInfo, ToolResult
-from paddock.javascript.parse_cache import Answers
+from paddock.javascript.parse_cache import ParseCache
 from paddock.mcp_server.http.endpoint import read_token
 from paddock.model.artifact import Handle
 from paddock.model.errors import PaddockError
@@ -342,12 +342,12 @@ def replaced(file: Path, kind: str) -> None:
 
 
 def parsed(folder: Path, replace: Callable[[Path], None]) -> None:
-    answers = Answers(folder)
-    answers.keep("1", "js", b"answer")
+    answers = ParseCache(folder)
+    answers.store("1", "js", b"answer")
     [file] = folder.iterdir()
     replace(file)
-    assert answers.look("1", "js") is None
-    answers.keep("1", "js", b"answer")
+    assert answers.look_up("1", "js") is None
+    answers.store("1", "js", b"answer")
 
 
 def compiled(folder: Path, replace: Callable[[Path], None]) -> None:

@@ -17,7 +17,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(state_check.parse_cache, "directory", lambda: tmp_path / "cache/paddock/intake")
+    monkeypatch.setattr(state_check.parse_cache, "find_directory", lambda: tmp_path / "cache/paddock/intake")
     return Settings()
 
 

@@ -266,7 +266,7 @@ class Approvals:
             return Answer(verdict="unasked", by="paddock", told=told)
         self._waiting[client] += 1
         try:
-            with run.clock.held():
+            with run.clock.hold():
                 answer = await _heard(run.asker, question, why, stop)
                 await run.clock.ready()
                 return answer

@@ -485,10 +485,14 @@ def _waited(since: float) -> Usage:
 
 async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
     """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
-    from paddock.javascript.hints import called
+    from paddock.javascript.hints import find_called_names
 
     error = result.error
-    if error is None or work.computes or not (call := await calls.meant(called(error, work.source))):
+    if (
+        error is None
+        or work.computes
+        or not (call := await calls.meant(find_called_names(error, work.source)))
+    ):
         return result
     return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
 

@@ -56,7 +56,7 @@ def own_files(settings: Settings) -> "tuple[File, ...]":
     if (source := settings.servers.registry_source) and "://" not in source:
         place = os.path.expanduser(source)  # one without a home is refused where it is read
         named.append(state_paths.File("servers.registry_source", place, readable=True))
-    own = state_paths.known(own_directories(settings))
+    own = state_paths.list_own_directories(own_directories(settings))
     return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
 
 
@@ -94,8 +94,8 @@ class Processes:
                     job_user=spec.configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
-                    own=state_paths.known(self._own),
-                    installed=state_paths.known(installation()),
+                    own=state_paths.list_own_directories(self._own),
+                    installed=state_paths.list_own_directories(installation()),
                     files=self._files(),
                 )
         return self._sandbox

@@ -18,7 +18,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.decision import refuse
 from paddock.policy.workdir import JailError, resolve
 from paddock.runtimes.admission_queue import QueueFullError, Turns
-from paddock.runtimes.task import ProgramJob, Sinks
+from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Return what can run the programs of a runtime."""
         ...
 
-    async def run(self, job: ProgramJob, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+    async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Return what became of a program; setting `stop`, or cancelling the task, ends it first."""
         ...
 
@@ -100,7 +100,7 @@ class Programs:
         terms = decision.program
         assert terms is not None
         try:
-            job = ProgramJob(work, terms, request.workspace, resolve(request.workspace, work.cwd))
+            job = ProgramTask(work, terms, request.workspace, resolve(request.workspace, work.cwd))
         except JailError as error:  # it has gone since the program was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)

@@ -212,10 +212,10 @@ def _start(
     planned: "Steps", script: Path, scratch: Path, memory_bytes: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
-    from paddock.runtimes.steps import Job
+    from paddock.runtimes.steps import StepPaths
 
     copied = scratch / planned.file_name
-    job = Job(
+    job = StepPaths(
         source=str(copied if copied.exists() else script),
         output=f"{scratch}/{planned.output_name}",
         scratch=str(scratch),

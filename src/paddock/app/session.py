@@ -25,7 +25,7 @@ from paddock.forced_exit import do_before
 from paddock.javascript import parse_cache
 from paddock.javascript.engine import GuestEngine
 from paddock.javascript.launch import Launcher
-from paddock.javascript.parse import Intake
+from paddock.javascript.parse import Parser
 from paddock.javascript.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.redaction.known import KnownSecrets
@@ -132,7 +132,7 @@ def _check_name(workspace: Path) -> None:
 
 
 async def _close(
-    processes: Processes, servers: Servers, pool: Pool, intake: Intake, watch: "Watch | None"
+    processes: Processes, servers: Servers, pool: Pool, intake: Parser, watch: "Watch | None"
 ) -> None:
     await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
     if watch is not None:
@@ -160,7 +160,7 @@ async def open_session(
     with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
-        intake = Intake(launcher, parse_cache.Answers(parse_cache.directory()))
+        intake = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)

@@ -46,7 +46,7 @@ def look_at_places(settings: Settings) -> list[PlaceReport]:
         _Directory("artifacts", settings.artifacts.directory, 0),
         _Directory("schedules", settings.sdk.temporals, 0),
         _Directory("compiled programs", user_cache_path("paddock") / "programs", 0),
-        _Directory("parsed programs", parse_cache.directory(), 1),
+        _Directory("parsed programs", parse_cache.find_directory(), 1),
         _Directory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
     )
     found = [_report(each.name, each.path, _findings(each)) for each in directories]

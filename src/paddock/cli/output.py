@@ -19,7 +19,7 @@ from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, Outp
 from paddock.output.artifacts import Artifacts, Found
 from paddock.output.query import Reading, query
 from paddock.rendering.terminal import encodable
-from paddock.sandbox.io import decoded
+from paddock.sandbox.io import decode_stream
 from paddock.settings.loader import load
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -148,7 +148,7 @@ def show(
     for name in STREAMS if stream == "both" else (stream,):
         target = sys.stdout if name == "stdout" else sys.stderr
         screen = Screen(target) if target.isatty() else None
-        take = decoded(screen.show) if screen else target.buffer.write
+        take = decode_stream(screen.show) if screen else target.buffer.write
         for piece in reading.pieces(name):
             empty = empty and not piece
             take(piece)

@@ -32,9 +32,9 @@ def run(arguments: Sequence[str]) -> None:
 
     try:
         with suppress(EngineError, OSError):  # the session will try again, and say why it cannot
-            launcher.begin_zygote("guest-jit" if "--jit" in arguments else "guest")
+            launcher.prestart_fork_server("guest-jit" if "--jit" in arguments else "guest")
             if arguments[0] == "run" and not _was_read(arguments[1:]):
-                launcher.begin_reader()
+                launcher.prestart_parse_worker()
         from paddock.cli.root import command  # this is what takes its time
 
         command(prog_name="paddock", obj=opener)
@@ -54,4 +54,4 @@ def _was_read(arguments: Sequence[str]) -> bool:
         script = saved_scripts.read(program, Path())
     except (ScriptNotFound, OSError):
         return False
-    return parse_cache.Answers(parse_cache.directory()).has(script.source, script.language)
+    return parse_cache.ParseCache(parse_cache.find_directory()).has(script.source, script.language)

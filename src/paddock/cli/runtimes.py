@@ -26,7 +26,7 @@ from paddock.runtimes.install import NotInstallableError, commands
 from paddock.runtimes.inventory import Found, survey
 from paddock.runtimes.recipe import GREETING, executables, recipes
 from paddock.runtimes.steps import hello
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.runtimes.warm import warm as make_warm
@@ -176,13 +176,13 @@ async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> 
     return made
 
 
-def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramJob]:
+def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
-    jobs: list[ProgramJob] = []
+    jobs: list[ProgramTask] = []
     for name in RUNTIMES:
         work = programs.meant(RuntimeRun(runtime=name, code=" "), settings)
         terms, _, _ = programs.judge(work, LimitOverrides(), settings, executables)
-        jobs.append(ProgramJob(work, terms, workspace, workspace.resolve()))
+        jobs.append(ProgramTask(work, terms, workspace, workspace.resolve()))
     return jobs
 
 
@@ -203,7 +203,7 @@ async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Ro
     return rows
 
 
-async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramJob, row: _Row) -> str:
+async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _Row) -> str:
     """Return what runs a program that may not read the workspace, "" for the executable of the row."""
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))

@@ -97,8 +97,8 @@ def mcp(
     launcher = Launcher()
     try:
         with suppress(EngineError):  # the first program will try again, and is told why it cannot run
-            launcher.begin_zygote("guest")
-            launcher.begin_reader()  # they come up while the protocol's library is imported
+            launcher.prestart_fork_server("guest")
+            launcher.prestart_parse_worker()  # they come up while the protocol's library is imported
         asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
     finally:
         launcher.close()

@@ -9,7 +9,7 @@ from typing import Literal, TextIO
 
 from paddock.cli.streams import why_broken, write_escaped
 from paddock.rendering.terminal import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
-from paddock.sandbox.io import decoded
+from paddock.sandbox.io import decode_stream
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """What may become a colour when the next piece has come."""
@@ -70,7 +70,7 @@ class Passing:
             screen.show(text)
             self._last = text[-1:]
 
-        return decoded(show)
+        return decode_stream(show)
 
 
 class Screen:

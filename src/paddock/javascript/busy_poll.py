@@ -15,7 +15,7 @@ SOON_S = 0.001
 """Seconds: what is not said so soon after an answer is not waited for awake, neither then nor after the next one."""
 
 
-class Vigil:
+class BusyPoll:
     """Keeps the event loop of an engine awake for its only program, where that has a processor of its own."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:

@@ -76,7 +76,7 @@ class Clock:
             worker.go_on()
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def hold(self) -> Generator[None]:
         """Stand still."""
         self._holds += 1
         if self._holds == 1:

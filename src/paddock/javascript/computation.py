@@ -12,9 +12,9 @@ import struct
 
 from paddock.javascript import frames
 from paddock.javascript.job import GuestJob
-from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, Judged, Verdict
+from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, Judged, OutcomeMapping
 from paddock.javascript.parse import Program
-from paddock.javascript.source_map import Positions
+from paddock.javascript.source_map import SourceMap
 from paddock.javascript.worker_client import Cost, Listener, Worker
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
@@ -54,7 +54,7 @@ class Computation(Listener):
         self._job = job
         source = job.work.source
         self._program = Program(
-            source=source, code=source + _SOURCE_URL, language="javascript", positions=Positions(prefix=0)
+            source=source, code=source + _SOURCE_URL, language="javascript", positions=SourceMap(prefix=0)
         )
         self._ended = asyncio.get_running_loop().create_future()
         self._emitted: list[str] = []
@@ -65,7 +65,7 @@ class Computation(Listener):
     async def run(self) -> None:
         """Send the program and wait until it has ended or the worker has gone."""
         limits, work = self._job.limits, self._job.work
-        *seed, instant = fixed_by(work.source, _text(work.input)) if work.deterministic else _chance()
+        *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
         settings = {
             "input": _text(work.input),
             "output": limits.output_bytes,
@@ -76,11 +76,13 @@ class Computation(Listener):
             "frame": limits.frame_bytes,
         }
         self._worker.serve(self, limits)
-        self._worker.send(frames.start(settings, self._program.code, limits.memory_bytes, world="compute"))
+        self._worker.send(
+            frames.encode_start(settings, self._program.code, limits.memory_bytes, world="compute")
+        )
         if self._worker.is_alive():
             await self._ended
 
-    def heard(self, message: frames.Message) -> None:
+    def on_message(self, message: frames.Message) -> None:
         """Act on a message; what comes after the end counts for nothing."""
         if self._ended.done():
             return
@@ -101,11 +103,11 @@ class Computation(Listener):
             case _:
                 self._refuse("what no computation says")
 
-    def broken(self, error: frames.FrameError) -> None:
+    def on_protocol_error(self, error: frames.FrameError) -> None:
         """End the conversation with a worker that broke the rules."""
         self._finish(error)
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """End the conversation with a worker that died."""
         self._finish(None)
 
@@ -135,7 +137,7 @@ class Computation(Listener):
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation; what was emitted before an error is told if it was asked for."""
-        status, error = self._judged()
+        status, error = self._map_outcome()
         if cost is None:
             cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
         told = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
@@ -177,14 +179,14 @@ class Computation(Listener):
             self._end = end
             self._ended.set_result(None)
 
-    def _judged(self) -> tuple[Status, ErrorInfo | None]:
+    def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
         if isinstance(self._end, frames.Broken):
-            return Status.FAILED, self._thrown(self._end.text)
+            return Status.FAILED, self._read_error(self._end.text)
         if isinstance(self._end, frames.Stuck):
             return Status.FAILED, _NEVER_SETTLED
-        return Verdict(self._job, self._program, self._worker).on(self._end)
+        return OutcomeMapping(self._job, self._program, self._worker).on(self._end)
 
-    def _thrown(self, text: str) -> ErrorInfo:
+    def _read_error(self, text: str) -> ErrorInfo:
         """Read V8's message about a program. Whoever forges one deceives himself."""
         head = _THROWN.match(text) or _BARE.match(text)
         if head is None:
@@ -200,7 +202,7 @@ class Computation(Listener):
         return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
 
 
-def fixed_by(source: str, given: str) -> tuple[int, int, int, int, int]:
+def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
     """Return what program and input fix by their SHA-256: four words for `Math.random`, and the instant in ms."""
     digest = hashlib.sha256()
     for text in (source, given):
@@ -210,7 +212,7 @@ def fixed_by(source: str, given: str) -> tuple[int, int, int, int, int]:
     return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT + instant % _INSTANTS
 
 
-def _chance() -> tuple[int | None, ...]:
+def _draw_seeds() -> tuple[int | None, ...]:
     return *_FIXED.unpack(os.urandom(_FIXED.size))[:4], None
 
 

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from paddock.javascript.busy_poll import Vigil
+from paddock.javascript.busy_poll import BusyPoll
 from paddock.javascript.computation import Computation
-from paddock.javascript.execution import Dialogue
+from paddock.javascript.execution import Execution
 from paddock.javascript.job import GuestJob, Host, OnConsole
-from paddock.javascript.parse import Intake, ProgramError
+from paddock.javascript.parse import Parser, ProgramError
 from paddock.javascript.pool import Pool
 from paddock.javascript.worker_client import Worker
 from paddock.model.errors import PaddockError
@@ -85,7 +85,7 @@ class _Placed:
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: Pool, intake: Intake, most: int) -> None:
+    def __init__(self, pool: Pool, intake: Parser, most: int) -> None:
         """Run at most `most` programs at a time; further ones wait their turn, first come first served.
 
         Programs that others wait for have places of their own, `most` for each depth: whoever holds a place waits
@@ -93,7 +93,7 @@ class GuestEngine:
         """
         self._pool = pool
         self._intake = intake
-        self._vigil = Vigil()
+        self._vigil = BusyPoll()
         self._running: set[Worker] = set()
         self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
 
@@ -130,13 +130,13 @@ class GuestEngine:
                 return RawResult(status=Status.FAILED, error=_HALF)
             return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
         try:
-            program = await self._intake.read(job.work.source, job.work.language)
+            program = await self._intake.parse(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         return await self._run(
             job,
             profile,
-            lambda worker: Dialogue(worker, job, program, host, on_console, vigil=self._vigil),
+            lambda worker: Execution(worker, job, program, host, on_console, vigil=self._vigil),
             stop,
         )
 
@@ -144,7 +144,7 @@ class GuestEngine:
         self,
         job: GuestJob,
         profile: "EngineProfile",
-        begin: "Callable[[Worker], Dialogue | Computation]",
+        begin: "Callable[[Worker], Execution | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
         places = self._places[job.depth]
@@ -164,7 +164,7 @@ class GuestEngine:
             dialogue = begin(worker)
             if stop is None:
                 return await _run(dialogue, worker, placed, job, facts)
-            with _stopped_by(stop, dialogue):
+            with _stop_when_set(stop, dialogue):
                 return await _run(dialogue, worker, placed, job, facts)
         finally:
             placed.leave()
@@ -176,7 +176,7 @@ class GuestEngine:
 
 
 async def _run(
-    dialogue: Dialogue | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
+    dialogue: Execution | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
 ) -> RawResult:
     started = time.perf_counter()
     try:
@@ -202,7 +202,7 @@ async def _run(
 
 
 @contextmanager
-def _stopped_by(stop: asyncio.Event, dialogue: Dialogue | Computation) -> Generator[None]:
+def _stop_when_set(stop: asyncio.Event, dialogue: Execution | Computation) -> Generator[None]:
     """Stop what is under way when `stop` is set."""
     waiting = asyncio.ensure_future(stop.wait())
     waiting.add_done_callback(lambda done: None if done.cancelled() else dialogue.stop())

@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.javascript import frames
-from paddock.javascript.busy_poll import SOON_S, Vigil
+from paddock.javascript.busy_poll import SOON_S, BusyPoll
 from paddock.javascript.job import GuestJob, Host, HostReply, OnConsole
-from paddock.javascript.outcome_mapping import STOPPED, End, Judged, Verdict, rejection_text, uncalled_text
+from paddock.javascript.outcome_mapping import (
+    STOPPED,
+    End,
+    Judged,
+    OutcomeMapping,
+    describe_uncalled,
+    rejection_text,
+)
 from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Cost, Listener, Worker
 from paddock.large_json import count_in_slices
@@ -38,7 +45,7 @@ _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
 
-class Dialogue(Listener):
+class Execution(Listener):
     """One program's conversation with the host."""
 
     def __init__(
@@ -49,7 +56,7 @@ class Dialogue(Listener):
         host: Host,
         on_console: OnConsole | None,
         *,
-        vigil: Vigil,
+        vigil: BusyPoll,
     ) -> None:
         self._vigil = vigil
         self._answered = 0.0
@@ -103,7 +110,7 @@ class Dialogue(Listener):
             settings["positions"] = places.prefix, places.insertions, places.map
         if self._program.numbers:
             settings["numbers"] = self._program.numbers
-        frame = frames.start(settings, self._program.code, limits.memory_bytes)
+        frame = frames.encode_start(settings, self._program.code, limits.memory_bytes)
         if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
             self._end = refused
             return
@@ -119,7 +126,7 @@ class Dialogue(Listener):
     async def _refuse_input(self, settings: "dict[str, Json]") -> Judged | None:
         """Return why a program is not started with its input; None where it is."""
         most = self._job.limits.frame_values
-        meter = await count_in_slices(frames.written(settings), most)
+        meter = await count_in_slices(frames.encode_value(settings), most)
         if meter.values <= most:
             return None
         what = "variables" if self._job.work.input is None else "input"
@@ -132,7 +139,7 @@ class Dialogue(Listener):
         """The setting that bounds the values in a message."""
         return f"limits.{self._job.work.profile}.frame_values"
 
-    def heard(self, message: frames.Message) -> None:
+    def on_message(self, message: frames.Message) -> None:
         """Act on a message; what comes after the end counts for nothing."""
         if self._ended.done():
             return
@@ -163,16 +170,16 @@ class Dialogue(Listener):
 
     def _conclude(self, message: End) -> None:
         if isinstance(message, frames.Done) and not self._job.work.raw_results:
-            self._warn(uncalled_text(self._program))
+            self._warn(describe_uncalled(self._program))
         self._end = self._end or message
         self._finish()
 
-    def broken(self, error: frames.FrameError) -> None:
+    def on_protocol_error(self, error: frames.FrameError) -> None:
         """End the dialogue with a worker that broke the rules."""
         self._end = self._end or error
         self._finish()
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """End the dialogue with a worker that died."""
         self._finish()
 
@@ -186,7 +193,7 @@ class Dialogue(Listener):
     def _refuse(self, what: str) -> None:
         """End a worker that does what the glue never does."""
         self._worker.kill()
-        self.broken(frames.FrameError(what))
+        self.on_protocol_error(frames.FrameError(what))
 
     def _finish(self) -> None:
         if not self._ended.done():
@@ -267,7 +274,7 @@ class Dialogue(Listener):
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
         error: dict[str, Json] = {"name": name, "message": text}
-        self._worker.send(frames.reply(number, ok=False, value=error))
+        self._worker.send(frames.encode_reply(number, ok=False, value=error))
 
     def _begin(self, call: frames.Call | frames.SdkCall) -> None:
         self._tasks[asyncio.create_task(self._serve(call))] = call
@@ -295,17 +302,17 @@ class Dialogue(Listener):
         else:
             await self._host.sdk(call.name, call.arguments, on_reply)
         # A worker that does not read gets no further answers: they would pile up here.
-        await self._worker.drained()
+        await self._worker.drain()
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
         self._answered = time.perf_counter()
         if reply.warning:
             self._warn(reply.warning)
         good, status = reply.status is Status.OK, reply.status
-        frame = frames.reply(call.number, ok=good, value=reply.value if good else reply.error or {})
+        frame = frames.encode_reply(call.number, ok=good, value=reply.value if good else reply.error or {})
         if len(frame) > self._job.limits.frame_bytes:
             status = Status.OUTPUT_LIMIT
-            frame = frames.reply(call.number, ok=False, value=self._too_large(call, len(frame)))
+            frame = frames.encode_reply(call.number, ok=False, value=self._too_large(call, len(frame)))
         self._worker.send(frame)
         self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
@@ -365,7 +372,7 @@ class Dialogue(Listener):
 
     def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
-        status, error = Verdict(self._job, self._program, self._worker).on(self._end)
+        status, error = OutcomeMapping(self._job, self._program, self._worker).on(self._end)
         if cost is None:
             cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
         done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None

@@ -51,7 +51,7 @@ class Site(NamedTuple):
 
     def base(self) -> str:
         """Return the expression whose member could not be read: `r.items` where `r.items.length` failed at `length`."""
-        return ending(re.sub(r"\s*(?:\?\.|\.|\[)\s*$", "", self.before))
+        return find_last_expression(re.sub(r"\s*(?:\?\.|\.|\[)\s*$", "", self.before))
 
     def next(self, name: str = "") -> str:
         """Return the names from here on, in this line: `g.search`; from `name` on, where that is given."""
@@ -65,12 +65,12 @@ class Site(NamedTuple):
         return found[0] if found else ""
 
 
-def parts(members: str) -> list[str]:
+def split_names(members: str) -> list[str]:
     """Return the names in a text such as `a.b["c"]`."""
     return [found[1] or found[2] or found[0] for found in _PART.finditer(members)]
 
 
-def ending(text: str) -> str:
+def find_last_expression(text: str) -> str:
     """Return the expression of names, members, calls and brackets that ends a text; empty where there is none."""
     text = text[-_LONGEST:]
     at = len(text)
@@ -116,7 +116,7 @@ class Given(NamedTuple):
     """Whether the name stands for all of it, not for a part that was taken out."""
 
 
-def given(name: str, before: str) -> Given:
+def find_assignment(name: str, before: str) -> Given:
     """Return what `name` was given last in the text before it; a parameter of that name in between makes it unclear."""
     own = re.escape(name)
     assigned = re.compile(
@@ -134,7 +134,7 @@ def given(name: str, before: str) -> Given:
     return Given("" if bound.search(rest) else rest[:_LONGEST], whole=last[0][0] not in "[{")
 
 
-def callee(text: str) -> str:
+def find_callee(text: str) -> str:
     """Return what a text calls at its beginning, without arguments: `servers.g.search`. Empty where it calls none."""
     found = _MEMBERS.match(text)
     if found is None or not text[found.end() :].lstrip().startswith("("):
@@ -146,7 +146,7 @@ def gives_promise(called: str, source: str) -> bool:
     """Tell whether calling `called`, a tool, a method of the SDK or a function of the program, gives a promise."""
     called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
     if called.startswith(("servers.", "servers[")):
-        return len(parts(called)) > 2  # a tool, not a server
+        return len(split_names(called)) > 2  # a tool, not a server
     if called in _STATIC or called in _LATER:
         return True
     if not re.fullmatch(_NAME, called):

@@ -206,11 +206,11 @@ class Large(NamedTuple):
     async def decode(self) -> Message:
         """Return the message. Raises FrameError as `decode` does."""
         try:
-            text = _text(self.frame)
+            text = _read_text(self.frame)
             items = await decode_in_slices(text, (_EXACT if text[:1] == " " else _DECODER).raw_decode)
         except ValueError as error:
             raise _not_json(error) from None
-        return _read(items, len(self.frame), self.values)
+        return _read_word(items, len(self.frame), self.values)
 
 
 class FrameReader:
@@ -231,7 +231,7 @@ class FrameReader:
         if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:
             length = _LENGTH.unpack_from(data)[0]
             if len(data) == _LENGTH.size + length <= _LENGTH.size + self._limit:
-                yield decode(data[_LENGTH.size :])  # one message and nothing else, as most calls come
+                yield decode_frame(data[_LENGTH.size :])  # one message and nothing else, as most calls come
                 return
         self._pending += data[self._skip :]
         self._skip = max(0, self._skip - len(data))
@@ -245,14 +245,14 @@ class FrameReader:
                 self._skip = max(0, end - len(self._pending))
                 del self._pending[:end]
                 self._meter = None
-                yield self._refused(head)
+                yield self._find_swelling_call(head)
                 continue
             if len(self._pending) < end:
                 break
             frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
             values, self._meter = self._meter.values if self._meter else 0, None
-            yield Large(frame, values) if values > SLICED_VALUES else decode(frame, values)
+            yield Large(frame, values) if values > SLICED_VALUES else decode_frame(frame, values)
 
     def _swells(self, end: int) -> bool:
         """Count what has come of the first message. Raises TooDeep."""
@@ -264,7 +264,7 @@ class FrameReader:
             raise TooDeep
         return self._meter.values > self._most_values
 
-    def _refused(self, head: bytes) -> RefusedCall:
+    def _find_swelling_call(self, head: bytes) -> RefusedCall:
         """Return whose arguments swell. Raises TooMany where it is no call, such as the program's result."""
         if (call := _CALL_HEAD.match(head)) is not None:
             return RefusedCall(int(call[1]), call[2].decode(), call[3].decode())
@@ -273,31 +273,31 @@ class FrameReader:
         raise TooMany(self._most_values)
 
 
-def encode(text: bytes) -> bytes:
+def encode_frame(text: bytes) -> bytes:
     """Return `text` as one frame."""
     return _LENGTH.pack(len(text)) + text
 
 
-WAKE = encode(b'["wake"]')
+WAKE = encode_frame(b'["wake"]')
 """Wakes a worker that waits for its program: it goes through one task that does nothing."""
 
 
-def start(
+def encode_start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the glue, source."""
-    body, text = _with_digits_noted(written([world, settings])), program.encode("utf-8", "surrogatepass")
+    body, text = _with_digits_noted(encode_value([world, settings])), program.encode("utf-8", "surrogatepass")
     if body[:1] == b"[" and may_lose(text):
         body = b"\t" + body
-    return encode(_START.pack(b"R", memory_bytes, len(body)) + body + text)
+    return encode_frame(_START.pack(b"R", memory_bytes, len(body)) + body + text)
 
 
-def reply(number: int, *, ok: bool, value: Json) -> bytes:
+def encode_reply(number: int, *, ok: bool, value: Json) -> bytes:
     """Return the frame that answers a call; what UTF-8 has no form for, lone surrogates, goes as escapes.
 
     What is no finite number is null, as in JavaScript.
     """
-    return encode(_with_digits_noted(written(["reply", number, ok, value])))
+    return encode_frame(_with_digits_noted(encode_value(["reply", number, ok, value])))
 
 
 def _with_digits_noted(message: bytes) -> bytes:
@@ -306,7 +306,7 @@ def _with_digits_noted(message: bytes) -> bytes:
     return b"\t" + message if quotes and may_lose(message) else message
 
 
-def written(parts: Json) -> bytes:
+def encode_value(parts: Json) -> bytes:
     """Return a value as JSON, with a space before it where it holds numbers that a double does not."""
     try:
         return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
@@ -317,13 +317,13 @@ def written(parts: Json) -> bytes:
         return b" " + text.encode()
 
 
-def decode(frame: bytes, values: int = 0) -> Message:
+def decode_frame(frame: bytes, values: int = 0) -> Message:
     """Return the message in `frame`, of `values` values and a depth in bounds where those were counted.
 
     Raises TooDeep, and FrameError on anything the glue does not send.
     """
     try:
-        text = _text(frame)
+        text = _read_text(frame)
         items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeep from None
@@ -334,10 +334,10 @@ def decode(frame: bytes, values: int = 0) -> Message:
     brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
         raise TooDeep
-    return _read(items, len(frame), values)
+    return _read_word(items, len(frame), values)
 
 
-def _text(frame: bytes) -> str:
+def _read_text(frame: bytes) -> str:
     return frame.decode("utf-8", "surrogatepass")
 
 
@@ -345,20 +345,20 @@ def _not_json(error: ValueError) -> FrameError:
     return FrameError(f"a message that is not JSON ({type(error).__name__})")
 
 
-def _read(items: Json, size: int, values: int) -> Message:
+def _read_word(items: Json, size: int, values: int) -> Message:
     if not isinstance(items, list) or not items:
         raise FrameError("a message that is not a list")
     parts = cast("list[Json]", items)
     try:
-        message = _message(parts[0], parts[1:], size)
+        message = _read_message(parts[0], parts[1:], size)
     except (TypeError, ValueError, KeyError):
         raise FrameError(f"a message {str(parts[0])[:32]!r} with wrong contents") from None
     return message._replace(values=values) if values and isinstance(message, Call | SdkCall) else message
 
 
-def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
+def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0911 (a table)
     if kind == "call":
-        return _call(*parts, size=size)
+        return _read_call(*parts, size=size)
     match kind, parts:
         case "ready" | "cut" | "overflow", []:
             return _WORDLESS[kind]
@@ -369,14 +369,14 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
         case "emit" | "piece" | "oversized", [body]:
-            return _output(kind, body)
+            return _read_output(kind, body)
         case "done", [dict()]:
             body = cast("dict[str, Json]", parts[0])
             names = cast("list[Json]", body["open"])
-            site = _string(body.get("site", ""))
-            return Done(body.get("value"), "value" in body, tuple(_string(name) for name in names), site)
+            site = _read_string(body.get("site", ""))
+            return Done(body.get("value"), "value" in body, tuple(_read_string(name) for name in names), site)
         case "failed" | "unhandled", [dict()]:
-            failed = _failed(cast("dict[str, Json]", parts[0]))
+            failed = _read_failure(cast("dict[str, Json]", parts[0]))
             return failed if kind == "failed" else Unhandled(failed)
         case "stuck", [dict()]:
             return Stuck()
@@ -386,7 +386,7 @@ def _message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa: PLR0
             raise ValueError
 
 
-def _call(  # noqa: PLR0917 - the items of a message
+def _read_call(  # noqa: PLR0917 - the items of a message
     number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
 ) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
@@ -395,17 +395,17 @@ def _call(  # noqa: PLR0917 - the items of a message
         raise ValueError
     if encoded is None:
         return Call(number, server, tool, arguments, raw, size)
-    return Call(number, server, tool, arguments, raw, size, encoded=_places(encoded))
+    return Call(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
 
 
-def _places(value: Json) -> Places:
+def _read_places(value: Json) -> Places:
     places = cast("list[Json]", value) if isinstance(value, list) else None
     if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
         raise TypeError
-    return tuple(tuple(_string(step) for step in place) for place in places)
+    return tuple(tuple(_read_string(step) for step in place) for place in places)
 
 
-def _output(kind: str, body: Json) -> Message:
+def _read_output(kind: str, body: Json) -> Message:
     match kind, body:
         case "emit", str(text) if text:
             return Emitted(text)
@@ -417,19 +417,19 @@ def _output(kind: str, body: Json) -> Message:
             raise ValueError
 
 
-def _failed(body: dict[str, Json]) -> Failed:
-    texts = [_string(body[key]) for key in ("name", "message", "thrown", "stack")]
+def _read_failure(body: dict[str, Json]) -> Failed:
+    texts = [_read_string(body[key]) for key in ("name", "message", "thrown", "stack")]
     if not isinstance(body["causes"], list):
         raise TypeError
-    causes = tuple(map(_string, cast("list[Json]", body["causes"])))
+    causes = tuple(map(_read_string, cast("list[Json]", body["causes"])))
     code = body.get("code")
     if "code" not in body or type(code) is not int or abs(code) > _LARGEST_CODE:  # it is the program's own
         return Failed(*texts, causes=causes, is_error=body["error"] is True)
-    data = _data(_string(body.get("data", "null")))
+    data = _read_data(_read_string(body.get("data", "null")))
     return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)
 
 
-def _data(text: str) -> Json:
+def _read_data(text: str) -> Json:
     """Return the data of an error, which is JSON in a text; None for what is too large or nested too deep."""
     if len(text) > _DATA_CHARS:
         return None
@@ -447,7 +447,7 @@ _CALL = (int, str, str, dict, bool)
 _WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 
-def _string(value: Json) -> str:
+def _read_string(value: Json) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -457,12 +457,12 @@ def _no_constant(name: str) -> Json:
     raise ValueError(name)
 
 
-def _finite(digits: str) -> float:
+def _read_finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError(digits)
     return number
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_read_finite)
 _EXACT = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)

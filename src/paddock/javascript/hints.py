@@ -7,7 +7,7 @@ where that means nothing else, otherwise the way in which the name is used. Wher
 import re
 from difflib import get_close_matches
 
-from paddock.javascript.expressions import Site, callee, given, gives_promise, parts
+from paddock.javascript.expressions import Site, find_assignment, find_callee, gives_promise, split_names
 from paddock.model.outcome import ErrorInfo
 
 _NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
@@ -180,7 +180,7 @@ _NEAR_A_TYPE = 40
 """Characters around the place of a syntax error where a type is the reason for it."""
 
 
-def advice(error: ErrorInfo, source: str) -> str:
+def write_hint(error: ErrorInfo, source: str) -> str:
     """Return what to write in the place of what an error of a program says; empty where that is not clear."""
     site = Site.of(error, source)
     if told := _BY_MESSAGE.get((error.name, error.message)):
@@ -200,19 +200,19 @@ def advice(error: ErrorInfo, source: str) -> str:
     return _of_a_promise(error, site, source) or _of_a_result(error, site) or _of_a_method(error)
 
 
-def called(error: ErrorInfo, source: str) -> list[str]:
+def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     """Return the names by which a program reaches for a tool where there is none: `["g", "search"]` for `g.search`."""
     site = Site.of(error, source)
     if site is None:
         return []
     if error.name == "ReferenceError" and (found := _NOT_DEFINED.fullmatch(error.message)):
-        return parts(site.next(found[1]))
+        return split_names(site.next(found[1]))
     if error.name != "TypeError":
         return []
     if (found := _NO_FUNCTION.fullmatch(error.message)) and found[1] == "servers":
         return ["servers", found[2]]
     if (found := _NOT_READ.fullmatch(error.message)) and site.base().startswith(("paddock.", "mentu.")):
-        return [*parts(site.base()), found[1]]
+        return [*split_names(site.base()), found[1]]
     return []
 
 
@@ -254,16 +254,16 @@ def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
     else:
         return ""
     base = re.sub(r"^\(\s*await\b\s*(.*)\)$", r"\1", base, flags=re.DOTALL)
-    if (direct := callee(base)) and gives_promise(direct, source):
+    if (direct := find_callee(base)) and gives_promise(direct, source):
         rest = base.rpartition(")")[2]
         return f"the call gives a promise, of which `await` must come first: `(await {direct}(...)){rest}`"
-    names = parts(base)
+    names = split_names(base)
     if not names or not re.match(r"[A-Za-z_$]", base):
         return ""
-    value, whole = given(names[0], site.before)
+    value, whole = find_assignment(names[0], site.before)
     if re.match(r".*\.map\(\s*async\b|Array\.from\(.*=>\s*servers\.", value.partition("\n")[0]):
         return f"`{names[0]}` holds promises: `await Promise.all({names[0]})` gives their values"
-    if (call := callee(value)) and gives_promise(call, source):
+    if (call := find_callee(value)) and gives_promise(call, source):
         what = "is" if whole else "was read from"
         return f"`{names[0]}` {what} a promise: put `await` before the call, `await {call}(...)`"
     return ""
@@ -278,11 +278,13 @@ def _of_a_result(error: ErrorInfo, site: Site) -> str:
         return _RESULT
     if base.startswith("(") and _OF_A_MESSAGE.search(base):
         return _RESULT if re.match(r"\(\s*await\s+servers\b", base) else ""
-    names = parts(base)
+    names = split_names(base)
     if names not in (["content"], [*names[:1], "content"]):
         return ""
     return (
-        _RESULT if re.match(r"await\s+servers\b(?!.*\.callRaw\()", given(names[0], site.before).value) else ""
+        _RESULT
+        if re.match(r"await\s+servers\b(?!.*\.callRaw\()", find_assignment(names[0], site.before).value)
+        else ""
     )
 
 

@@ -1,7 +1,7 @@
 """Start this package's own child processes: zygotes, and the reader of programs.
 
 To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
-line starts what it will need before it imports anything else (`begin_zygote`, `begin_reader`).
+line starts what it will need before it imports anything else (`prestart_fork_server`, `prestart_parse_worker`).
 """
 
 import socket
@@ -31,22 +31,24 @@ class Launcher:
         self._zygotes: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
-    def begin_zygote(self, profile: EngineProfile) -> None:
+    def prestart_fork_server(self, profile: EngineProfile) -> None:
         """Start a fork server before anybody asks for it."""
-        self._zygotes[profile] = self.zygote(profile)
+        self._zygotes[profile] = self.start_fork_server(profile)
 
-    def begin_reader(self) -> None:
+    def prestart_parse_worker(self) -> None:
         """Start a reader of programs before anybody asks for it."""
-        self._readers.append(self.reader())
+        self._readers.append(self.start_parse_worker())
 
-    def zygote(self, profile: EngineProfile) -> Child:
+    def start_fork_server(self, profile: EngineProfile) -> Child:
         """Return a fork server (`paddock.javascript.child.fork_server`); the caller ends it."""
         early = self._zygotes.pop(profile, None)
-        return early or _launch("fork_server", profile, kind=socket.SOCK_SEQPACKET)
+        return early or _launch_child("fork_server", profile, kind=socket.SOCK_SEQPACKET)
 
-    def reader(self) -> Child:
+    def start_parse_worker(self) -> Child:
         """Return a reader of programs (`paddock.javascript.child.parse_worker`); the caller ends it."""
-        return self._readers.pop() if self._readers else _launch("parse_worker", kind=socket.SOCK_STREAM)
+        return (
+            self._readers.pop() if self._readers else _launch_child("parse_worker", kind=socket.SOCK_STREAM)
+        )
 
     def close(self) -> None:
         """End what was begun and never asked for."""
@@ -59,7 +61,7 @@ class Launcher:
             process.wait()
 
 
-def _launch(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
+def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
     """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
     if lacking := preflight.powers_lacking(preflight.FOR_GUESTS):
         raise EngineError(lacking)

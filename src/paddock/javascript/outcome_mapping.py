@@ -98,7 +98,7 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
 
 
-def uncalled_text(program: Program) -> str:
+def describe_uncalled(program: Program) -> str:
     """Return what to say of a program that only declares; empty for any other."""
     if not program.uncalled:
         return ""
@@ -109,7 +109,7 @@ def uncalled_text(program: Program) -> str:
     return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
 
 
-class Verdict(NamedTuple):
+class OutcomeMapping(NamedTuple):
     """Judges the end of one program."""
 
     job: GuestJob
@@ -120,22 +120,22 @@ class Verdict(NamedTuple):
         """Return whose fault the end is, and what to tell. The worker is dead when it left no word."""
         match end:
             case frames.Done() as done:
-                return self._returned(done)
+                return self._map_value(done)
             case frames.Failed() as failed:
-                return self._threw(failed)
+                return self._map_error(failed)
             case frames.Stuck():
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
             case frames.Overflow() | frames.Oversized():
                 return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=self._too_large(end))
             case frames.Broken(text):
-                return Status.FAILED, self._refused(text)
+                return Status.FAILED, self._map_engine_refusal(text)
             case frames.FrameError() as error:
-                return self._broke(error)
+                return self._map_broken(error)
             case Judged() as judged:
                 return judged
             case None:
-                return self._crashed()
+                return self._map_crash()
 
     def _too_large(self, end: frames.Overflow | frames.Oversized) -> str:
         profile, limits = self.job.work.profile, self.job.limits
@@ -149,7 +149,7 @@ class Verdict(NamedTuple):
             bound = f"limits.{profile}.frame_bytes, which holds for its UTF-8, is {limits.frame_bytes}"
         return f"The result has {characters} characters as JSON, and {bound}"
 
-    def _broke(self, error: frames.FrameError) -> Judgement:
+    def _map_broken(self, error: frames.FrameError) -> Judgement:
         if isinstance(error, frames.TooDeep):
             told = f"The program handed over {error}"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
@@ -159,7 +159,7 @@ class Verdict(NamedTuple):
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
-    def _returned(self, done: frames.Done) -> Judgement:
+    def _map_value(self, done: frames.Done) -> Judgement:
         if not done.open_calls or self.job.work.raw_results:
             return Status.OK, None
         names = ", ".join(sorted(set(done.open_calls))[:_SHOWN_CALLS])
@@ -167,7 +167,7 @@ class Verdict(NamedTuple):
         info = self.program.error("UnawaitedCall", message, "", *place_in(done.site))
         return Status.FAILED, info.model_copy(update={"hint": _AWAIT})
 
-    def _threw(self, failed: frames.Failed) -> Judgement:
+    def _map_error(self, failed: frames.Failed) -> Judgement:
         info = thrown_error(self.program, failed)
         if not self.job.work.raw_results:
             info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
@@ -176,12 +176,14 @@ class Verdict(NamedTuple):
         causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
-            from paddock.javascript.hints import advice, advice_for_computations
+            from paddock.javascript.hints import advice_for_computations, write_hint
 
-            hint = (advice_for_computations if self.job.work.computes else advice)(info, self.program.source)
+            hint = (advice_for_computations if self.job.work.computes else write_hint)(
+                info, self.program.source
+            )
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
-    def _refused(self, text: str) -> ErrorInfo:
+    def _map_engine_refusal(self, text: str) -> ErrorInfo:
         """Read V8's message about a program that the parser took and the engine did not."""
         head = _REFUSAL.match(text)
         if head is None:
@@ -190,7 +192,7 @@ class Verdict(NamedTuple):
         name, _, message = head[2].partition(": ")
         return self.program.error(name, message, "", int(head[1]), max(1, column))
 
-    def _crashed(self) -> Judgement:
+    def _map_crash(self) -> Judgement:
         death = self.worker.death.result()
         words = self.worker.last_words()
         # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
 from paddock.javascript.launch import Launcher
-from paddock.javascript.parse_cache import Answers
-from paddock.javascript.source_map import Place, Positions, locate, place
+from paddock.javascript.parse_cache import ParseCache
+from paddock.javascript.source_map import Place, SourceMap, clamp_place, find_place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explained
 from paddock.model.json_meter import MOST_VALUES, holds_more
@@ -46,7 +46,7 @@ class Program(Value):
     code: str
     """A script that hands an async function of one parameter, `input`, to the glue."""
     language: Literal["javascript", "typescript"]
-    positions: Positions
+    positions: SourceMap
     numbers: tuple[str, ...] = ()
     """Numbers in it that a double may not hold, as JSON writes them."""
     uncalled: tuple[Uncalled, ...] = ()
@@ -68,7 +68,7 @@ class Program(Value):
 
     def place(self, line: int, column: int) -> Place:
         """Return the place in the user's source of one in the running code."""
-        return locate(line, column, self.positions, self.source)
+        return find_place(line, column, self.positions, self.source)
 
     def wraps(self, line: int, column: int) -> bool:
         """Return whether a place in the running code is in the head that is put before the program."""
@@ -87,18 +87,18 @@ class _Answer(Value):
     ok: bool
     code: str = ""
     language: Literal["javascript", "typescript"] = "javascript"
-    positions: Positions = Positions(prefix=0)
+    positions: SourceMap = SourceMap(prefix=0)
     numbers: tuple[str, ...] = ()
     uncalled: tuple[Uncalled, ...] = ()
     error: ErrorInfo | None = None
 
 
-def question(source: str, language: Language) -> bytes:
+def write_request(source: str, language: Language) -> bytes:
     """Return the request that `intake` takes."""
     return json.dumps({"source": source, "language": language}).encode()
 
 
-def answer(response: bytes, source: str) -> Program:
+def read_response(response: bytes, source: str) -> Program:
     """Read the response of `intake` to a question about `source`.
 
     Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
@@ -118,7 +118,7 @@ def answer(response: bytes, source: str) -> Program:
         )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
         raise ValueError("neither a program nor a refusal that says where")
-    spot = place(read.error.line, read.error.column, source)
+    spot = clamp_place(read.error.line, read.error.column, source)
     raise ProgramError(
         read.error.model_copy(
             update={"phase": "parse", "line": spot.line, "column": spot.column, "excerpt": spot.excerpt}
@@ -134,10 +134,10 @@ _TOO_LONG = ErrorInfo(
 )
 
 
-class Intake:
+class Parser:
     """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
 
-    def __init__(self, launcher: Launcher, answers: Answers) -> None:
+    def __init__(self, launcher: Launcher, answers: ParseCache) -> None:
         self._launcher = launcher
         self._answers = answers
         self._process: subprocess.Popen[bytes] | None = None
@@ -152,7 +152,7 @@ class Intake:
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
 
-    async def read(self, source: str, language: Language) -> Program:
+    async def parse(self, source: str, language: Language) -> Program:
         """Return `source` as a program; a text read lately is not read again.
 
         Raises ProgramError when it is none, EngineError when intake itself failed.
@@ -160,7 +160,7 @@ class Intake:
         key = (source, language)
         program = self._known.get(key)
         if program is None:
-            program = self._recalled(source, language) or await self._read(source, language)
+            program = self._look_up_cache(source, language) or await self._parse(source, language)
             if len(source) <= _KNOWN_CHARACTERS:
                 self._known[key] = program
                 if len(self._known) > _KNOWN_PROGRAMS:
@@ -169,15 +169,15 @@ class Intake:
             self._known.move_to_end(key)
         return program
 
-    def _recalled(self, source: str, language: Language) -> Program | None:
+    def _look_up_cache(self, source: str, language: Language) -> Program | None:
         """Return what an earlier process was told of a text."""
-        kept = self._answers.look(source, language)
+        kept = self._answers.look_up(source, language)
         try:
-            return None if kept is None else answer(kept, source)
+            return None if kept is None else read_response(kept, source)
         except (ValueError, ProgramError):
             return None  # damaged: it is read again, and replaced
 
-    async def _read(self, source: str, language: Language) -> Program:
+    async def _parse(self, source: str, language: Language) -> Program:
         async with self._turn:
             self.prepare()
             assert self._starting is not None
@@ -187,12 +187,12 @@ class Intake:
                     reader, writer = await self._starting
                 self._asked += 1
                 async with asyncio.timeout(_READ_SECONDS):
-                    response = await _ask(reader, writer, question(source, language))
-                program = answer(response, source)
+                    response = await _ask(reader, writer, write_request(source, language))
+                program = read_response(response, source)
                 if self._asked == 1:
                     # A text that has taken over its reader can change what is said of texts after it; that must
                     # not outlive the reader. What is said of the text itself can harm nobody but its own run.
-                    self._answers.keep(source, language, response)
+                    self._answers.store(source, language, response)
             except TimeoutError:
                 if self._starting.done():
                     raise ProgramError(_TOO_LONG) from None
@@ -222,7 +222,7 @@ class Intake:
 
     async def _start(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self._asked = 0
-        self._process, connection = self._launcher.reader()
+        self._process, connection = self._launcher.start_parse_worker()
         connection.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=connection)
         try:

@@ -20,23 +20,23 @@ _ANSWER_BYTES = 1024 * 1024
 _ENTRIES = 512
 
 
-def directory() -> Path:
+def find_directory() -> Path:
     """Return where the answers of this user are."""
     return user_cache_path("paddock") / "intake"
 
 
-class Answers:
+class ParseCache:
     """Answers of intake below a directory of this user; the most recent 512, of at most 1 MiB each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._reader = _reader()
+        self._reader = _identify_parser()
 
     def has(self, source: str, language: str) -> bool:
         """Return whether there is an answer, as far as one can tell without reading it."""
         return is_ours(self._directory) and self._entry(source, language).is_file()
 
-    def look(self, source: str, language: str) -> bytes | None:
+    def look_up(self, source: str, language: str) -> bytes | None:
         """Return the answer to a question about `source`; None when there is none that could be one."""
         if not is_ours(self._directory):
             return None
@@ -48,7 +48,7 @@ class Answers:
             return None
         return answer
 
-    def keep(self, source: str, language: str, answer: bytes) -> None:
+    def store(self, source: str, language: str, answer: bytes) -> None:
         """Keep an answer, unless that is impossible: a full disk costs nobody his result."""
         if len(answer) > _ANSWER_BYTES:
             return
@@ -78,7 +78,7 @@ class Answers:
             Path(path).unlink(missing_ok=True)
 
 
-def _reader() -> bytes:
+def _identify_parser() -> bytes:
     """Return what tells one version of intake from another: its files, their sizes and times."""
     here = Path(__file__).parent / "js"
     with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:

@@ -24,7 +24,7 @@ _CONTROL_BYTES = 4096
 _CLOSING = "Paddock is closing"
 
 
-class Zygote:
+class ForkServerClient:
     """The parent's side of one fork server (`paddock.javascript.child.fork_server`)."""
 
     def __init__(self, child: Child) -> None:
@@ -38,12 +38,12 @@ class Zygote:
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting: deque[Worker] = deque()
         self.workers: dict[int, Worker] = {}
-        self._loop.add_reader(self._control.fileno(), self._heard)
+        self._loop.add_reader(self._control.fileno(), self._on_message)
 
-    async def fork(self) -> Worker:
+    async def fork_worker(self) -> Worker:
         """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
         try:
-            ours, theirs, errors, their_errors = _ends()
+            ours, theirs, errors, their_errors = _make_channels()
         except OSError as error:
             raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
         os.set_blocking(errors, False)
@@ -63,7 +63,7 @@ class Zygote:
                 os.close(their_errors)
             await self._loop.create_connection(lambda: worker, sock=ours)
             try:
-                await _ready(worker.ready)
+                await _await_ready(worker.ready)
             except (TimeoutError, EngineError) as error:
                 why = explained(worker.last_words() or str(error))
                 raise EngineError(f"no guest worker could start: {why}") from error
@@ -92,7 +92,7 @@ class Zygote:
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         while True:
             try:
                 text, descriptors, _, _ = socket.recv_fds(self._control, _CONTROL_BYTES, 1)
@@ -111,11 +111,11 @@ class Zygote:
     def _take(self, message: dict[str, int | float | str], descriptors: list[int]) -> None:
         if "born" in message:
             worker = self._waiting.popleft()
-            worker.born(int(message["born"]), descriptors[0] if descriptors else -1)
+            worker.on_started(int(message["born"]), descriptors[0] if descriptors else -1)
             self.workers[worker.pid] = worker
         elif "dead" in message:
             death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
-            self.workers.pop(int(message["dead"])).died(death)
+            self.workers.pop(int(message["dead"])).on_exit(death)
             if self._retired and self.alive:
                 self.retire()
         elif "unborn" in message:
@@ -136,11 +136,11 @@ class Zygote:
             self.ready.set_exception(EngineError(why))
             self.ready.exception()  # retrieved: nobody may be waiting
         for worker in self.workers.values():
-            worker.died(Death(-signal.SIGKILL, Cost(0.0, 0)))
+            worker.on_exit(Death(-signal.SIGKILL, Cost(0.0, 0)))
         self.workers.clear()
 
 
-async def _ready(ready: asyncio.Future[None]) -> None:
+async def _await_ready(ready: asyncio.Future[None]) -> None:
     """Wait until a worker says so. Raises EngineError when it ends instead, TimeoutError when it does neither.
 
     In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
@@ -152,7 +152,7 @@ async def _ready(ready: asyncio.Future[None]) -> None:
     raise TimeoutError
 
 
-def _ends() -> tuple[socket.socket, socket.socket, int, int]:
+def _make_channels() -> tuple[socket.socket, socket.socket, int, int]:
     """Return the ends of a worker's socket and of its standard error. Raises OSError, with nothing left open."""
     ours, theirs = socket.socketpair()
     try:
@@ -169,8 +169,8 @@ class Pool:
     def __init__(self, launcher: Launcher, *, spares: int) -> None:
         self._launcher = launcher
         self._spares = spares
-        self._zygotes: dict[EngineProfile, Zygote] = {}
-        self._retired: list[Zygote] = []
+        self._zygotes: dict[EngineProfile, ForkServerClient] = {}
+        self._retired: list[ForkServerClient] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
         self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
         self._closing = False
@@ -239,9 +239,9 @@ class Pool:
             self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
 
     async def _fork(self, profile: EngineProfile) -> Worker:
-        return await self._zygote(profile).fork()
+        return await self._zygote(profile).fork_worker()
 
-    def _zygote(self, profile: EngineProfile) -> Zygote:
+    def _zygote(self, profile: EngineProfile) -> ForkServerClient:
         if self._closing:  # nobody would end another one
             raise EngineError(_CLOSING)
         zygote = self._zygotes.get(profile)
@@ -249,5 +249,5 @@ class Pool:
             if zygote is not None and zygote.alive:
                 zygote.retire()
                 self._retired = [old for old in self._retired if old.alive] + [zygote]
-            zygote = self._zygotes[profile] = Zygote(self._launcher.zygote(profile))
+            zygote = self._zygotes[profile] = ForkServerClient(self._launcher.start_fork_server(profile))
         return zygote

@@ -19,7 +19,7 @@ NEWLINE = re.compile("\r\n|[\n\r\u2028\u2029]")
 """ECMA-262 LineTerminatorSequence: what V8 counts as the end of a line."""
 
 
-class Positions(Value):
+class SourceMap(Value):
     """How to lead a place of the running code back. Lines and columns in here are UTF-16 units from 0."""
 
     prefix: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     """The source line with a caret under the column."""
 
 
-def locate(line: int, column: int, positions: Positions, source: str) -> Place:
+def find_place(line: int, column: int, positions: SourceMap, source: str) -> Place:
     """Return the place in `source` of a 1-based line and 1-based UTF-16 column of the running code.
 
     What lies outside of the program (the wrapper itself) is moved to the nearest place inside.
@@ -54,15 +54,15 @@ def locate(line: int, column: int, positions: Positions, source: str) -> Place:
             unit = max(start, unit - length)
     if positions.map is not None:
         row, unit = _source_of(row, unit, positions.map)
-    return place(row + 1, unit + 1, source)
+    return clamp_place(row + 1, unit + 1, source)
 
 
-def place(line: int, column: int, source: str) -> Place:
+def clamp_place(line: int, column: int, source: str) -> Place:
     """Return the place of a 1-based line and UTF-16 column of `source`, moved inside when it lies outside."""
     lines = NEWLINE.split(source.removeprefix("\ufeff"))
     row = min(max(line - 1, 0), len(lines) - 1)
     text = lines[row]
-    unit = _units(text) if line > len(lines) else min(max(column - 1, 0), _units(text))
+    unit = _count_units(text) if line > len(lines) else min(max(column - 1, 0), _count_units(text))
     return Place(row + 1, unit + 1, _excerpt(text, unit))
 
 
@@ -76,7 +76,7 @@ def _source_of(row: int, unit: int, lines: tuple[tuple[tuple[int, int, int], ...
     return pieces[-1][1:] if pieces else (0, 0)
 
 
-def _units(text: str) -> int:
+def _count_units(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -90,7 +90,7 @@ def _excerpt(text: str, unit: int) -> str:
     shown = text[start : start + WINDOW]
     left = "…" if start else ""
     right = "…" if start + WINDOW < len(text) else ""
-    indent = " " * len(left) + "".join(_blank(character) for character in shown[: index - start])
+    indent = " " * len(left) + "".join(_blank_character(character) for character in shown[: index - start])
     return f"{left}{''.join(_harmless(character) for character in shown)}{right}\n{indent}^"
 
 
@@ -101,7 +101,7 @@ def _harmless(character: str) -> str:
     )
 
 
-def _blank(character: str) -> str:
+def _blank_character(character: str) -> str:
     """Return blanks as wide as the character is on a terminal; a tab stays a tab."""
     if character == "\t":
         return "\t"

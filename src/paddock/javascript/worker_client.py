@@ -71,14 +71,14 @@ class Worker(asyncio.BufferedProtocol):
         self.listener = listener
         self._began = time.perf_counter()
 
-    def born(self, pid: int, pidfd: int) -> None:
+    def on_started(self, pid: int, pidfd: int) -> None:
         """Learn the process behind the socket. Without a pidfd, for want of a descriptor, it cannot be used."""
         self.pid, self._pidfd = pid, pidfd
         if pidfd < 0 and not self.ready.done():
             self.ready.set_exception(EngineError(NO_MORE_FILES))
-        self._begin()
+        self._on_ready()
 
-    def died(self, death: Death) -> None:
+    def on_exit(self, death: Death) -> None:
         """Learn how it ended."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -137,7 +137,7 @@ class Worker(asyncio.BufferedProtocol):
         """Learn that it reads again."""
         self._writable.set()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the worker has read most of what it was sent, or is gone."""
         await self._writable.wait()
 
@@ -199,33 +199,33 @@ class Worker(asyncio.BufferedProtocol):
                     return
                 self._pass_one(message)
         except frames.FrameError as error:
-            self._break(error)
+            self._fail_protocol(error)
 
     def _pass_one(self, message: frames.Message) -> None:
         if self.listener is not None:
-            self.listener.heard(message)
+            self.listener.on_message(message)
         elif isinstance(message, frames.Ready):
             self._greeted = True
-            self._begin()
+            self._on_ready()
 
     async def _decode(self, large: frames.Large, rest: Iterator[frames.Message | frames.Large]) -> None:
         """Pass a large message on, and what came behind it; meanwhile nothing more is read from the worker."""
         try:
             self._pass_one(await large.decode())
         except frames.FrameError as error:
-            self._break(error)
+            self._fail_protocol(error)
             return
         self._decoding = None
         self._pass_on(rest)
         if self._decoding is None and self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def _break(self, error: frames.FrameError) -> None:
+    def _fail_protocol(self, error: frames.FrameError) -> None:
         self.kill()
         if self.listener is not None:
-            self.listener.broken(error)
+            self.listener.on_protocol_error(error)
 
-    def _begin(self) -> None:
+    def _on_ready(self) -> None:
         """Be ready when worker and zygote have both spoken; either may be the first."""
         if self._greeted and self.pid and not self.ready.done():
             self.ready.set_result(None)
@@ -237,20 +237,20 @@ class Worker(asyncio.BufferedProtocol):
             self.ready.set_exception(EngineError("a guest worker died while it started"))
             self.ready.exception()  # retrieved: nobody may be waiting any more
         if self.listener is not None:
-            self.listener.gone()
+            self.listener.on_disconnect()
 
 
 class Listener(Protocol):
     """Who hears what a worker says. None of these may raise."""
 
-    def heard(self, message: frames.Message) -> None:
+    def on_message(self, message: frames.Message) -> None:
         """Take one message."""
         ...
 
-    def broken(self, error: frames.FrameError) -> None:
+    def on_protocol_error(self, error: frames.FrameError) -> None:
         """Learn that the worker broke the protocol and was killed."""
         ...
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """Learn that nothing more will come."""
         ...

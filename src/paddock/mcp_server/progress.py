@@ -11,7 +11,7 @@ from paddock.model.outcome import ConsoleLine
 from paddock.output.redraw import last_frame, unfinished_frame
 from paddock.rendering import render
 from paddock.rendering.terminal import encodable
-from paddock.sandbox.io import decoded
+from paddock.sandbox.io import decode_stream
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
@@ -83,7 +83,7 @@ class OutputLines:
     def __init__(self, listen: OnConsole) -> None:
         self._listen = listen
         self._begun: dict[Stream, str] = {"stdout": "", "stderr": ""}
-        self._sinks = {stream: decoded(partial(self._text, stream)) for stream in self._begun}
+        self._sinks = {stream: decode_stream(partial(self._text, stream)) for stream in self._begun}
 
     def take(self, stream: Stream, data: bytes) -> None:
         """Take the next output of the program. Never raises."""

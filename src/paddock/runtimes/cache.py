@@ -171,6 +171,6 @@ def _size(entry: Path) -> int:
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         with contextlib.suppress(OSError):
-            scratch.remove(os.fspath(path))
+            scratch.remove_directory(os.fspath(path))
     else:
         path.unlink(missing_ok=True)

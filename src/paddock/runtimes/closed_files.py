@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
 
@@ -37,7 +37,7 @@ class _Closed(NamedTuple):
     """What the program may not do with it."""
 
 
-def closed_file(said: str, job: ProgramJob, user: int | None) -> str:
+def closed_file(said: str, job: ProgramTask, user: int | None) -> str:
     """Return which file a program may not use, why, and what to do; "" if its last words name none.
 
     `user` is the one that it runs as, None for this process's.
@@ -58,7 +58,7 @@ def _names(line: str) -> Iterator[str]:
     yield from _WORD.findall(line)
 
 
-def _look(name: str, job: ProgramJob, user: int | None) -> _Closed | None:
+def _look(name: str, job: ProgramTask, user: int | None) -> _Closed | None:
     """Return the first of a path's directories, or its file, that is closed to the program."""
     try:
         path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())
@@ -70,7 +70,7 @@ def _look(name: str, job: ProgramJob, user: int | None) -> _Closed | None:
         return None
 
 
-def _walk(parts: Sequence[str], job: ProgramJob, user: int | None) -> _Closed | None:
+def _walk(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed | None:
     number, groups = identity_of(user)
     writes = job.terms.grants.access == "workspace-write"
     folder = os.open(job.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

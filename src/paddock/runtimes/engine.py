@@ -27,8 +27,8 @@ from paddock.runtimes.in_place import standing
 from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import Naming
 from paddock.runtimes.recipe import executables
-from paddock.runtimes.steps import Job, NoProgramError, Step, Steps, steps
-from paddock.runtimes.task import ProgramJob, Sinks
+from paddock.runtimes.steps import NoProgramError, Step, StepPaths, Steps, steps
+from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox import spec as plan
@@ -36,7 +36,7 @@ from paddock.sandbox.sandbox import Sandbox, Streams
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
-    from paddock.sandbox.sandbox import Place
+    from paddock.sandbox.sandbox import Slot
 
 LEAST_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""
@@ -70,7 +70,7 @@ class Compiled:
 class _Task:
     """One program on its way through the engine."""
 
-    job: ProgramJob
+    job: ProgramTask
     sandbox: Sandbox
     toolchain: Toolchain
     plan: Steps
@@ -84,11 +84,11 @@ class _Task:
         """Whether both output streams are one."""
         return self.job.work.output.combined
 
-    def job_in(self, place: "Place", *, compiling: bool = False) -> Job:
+    def job_in(self, place: "Slot", *, compiling: bool = False) -> StepPaths:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else f"{scratch}/{name}"
-        return Job(
+        return StepPaths(
             source=source if self.standing is None else str(self.standing),
             output=f"{scratch}/{self.plan.output_name}",
             scratch=scratch,
@@ -176,7 +176,7 @@ class RuntimeEngine:
         """Return what can run the programs of a runtime."""
         return executables(runtime)
 
-    async def run(self, job: ProgramJob, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
+    async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Return what became of a program; setting `stop`, or cancelling the task, ends it first.
 
         Raises EngineError when Paddock's own machinery failed before the program started.
@@ -248,7 +248,7 @@ class RuntimeEngine:
     def _inherited(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide(self, task: _Task, place: "Place") -> "Compiled | RawResult":
+    async def _provide(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         step = task.plan.compile
         if step is None:
@@ -324,7 +324,7 @@ def _closed_to(task: _Task, ended: ProcessResult) -> str:
     return closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
-def _limits(job: ProgramJob, timeout_ms: int) -> ProcessLimits:
+def _limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
         timeout_ms=timeout_ms,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from paddock.model.sandbox import Tier
 from paddock.runtimes.recipe import Recipe
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import (
     Missing,
     Search,
@@ -85,7 +85,7 @@ class PassedOver(NamedTuple):
 
 
 def chosen(
-    settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier
+    settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> Environment | None:
     """Return the environment that a program is to use, None for none. One that the settings name is never replaced."""
     if job.work.runtime != "python":
@@ -100,7 +100,7 @@ def chosen(
 
 
 def passed_over(
-    settings: RuntimeSettings, job: ProgramJob, environ: Mapping[str, str], tier: Tier
+    settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> PassedOver | None:
     """Return the environment of the workspace that a program does not use; None when there is none."""
     if job.work.runtime != "python" or settings.python.environment is not None:
@@ -119,7 +119,7 @@ def passed_over(
 
 
 def unreachable(
-    recipe: Recipe, job: ProgramJob, environ: Mapping[str, str], user: int | None, usual: int | None
+    recipe: Recipe, job: ProgramTask, environ: Mapping[str, str], user: int | None, usual: int | None
 ) -> PassedOver | None:
     """Return the program of a runtime that comes first on PATH, where the user of a program cannot reach it.
 
@@ -157,7 +157,7 @@ def toolchain(
 
 
 def missing_module(
-    said: str, job: ProgramJob, toolchain: Toolchain, passed_over: Callable[[], list[PassedOver]]
+    said: str, job: ProgramTask, toolchain: Toolchain, passed_over: Callable[[], list[PassedOver]]
 ) -> str:
     """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
     found = list(_MISSING.finditer(said))
@@ -197,7 +197,7 @@ def _is_own(name: str, cwd: Path) -> bool:
     return False
 
 
-def _of_workspace(job: ProgramJob, environ: Mapping[str, str]) -> Path | None:
+def _of_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | None:
     """Return the environment of the workspace, whether or not programs may use it."""
     workspace = job.workspace.resolve()
     activated = environ.get("VIRTUAL_ENV", "")
@@ -213,7 +213,7 @@ def _is_in(folder: Path, workspace: Path) -> bool:
     return False
 
 
-def _refusal(job: ProgramJob, tier: Tier) -> str:
+def _refusal(job: ProgramTask, tier: Tier) -> str:
     """Return why a program cannot use an environment of its workspace, or ""."""
     access = job.terms.grants.access
     if access == "none":

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from paddock.model.outcome import Status
 from paddock.model.process import ProcessLimits
-from paddock.runtimes.steps import Job, Step
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.steps import Step, StepPaths
+from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import Missing, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox.sandbox import Sandbox
@@ -27,7 +27,7 @@ class Found:
 
 
 async def survey(
-    sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramJob]
+    sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramTask]
 ) -> list[Found | Missing]:
     """Return what runs each of some programs, in their order.
 
@@ -35,7 +35,7 @@ async def survey(
     """
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def look(job: ProgramJob) -> Found | Missing:
+    async def look(job: ProgramTask) -> Found | Missing:
         async with turns:
             found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
             return found if isinstance(found, Missing) else Found(found, await version(sandbox, job, found))
@@ -43,7 +43,7 @@ async def survey(
     return list(await asyncio.gather(*map(look, jobs)))
 
 
-async def version(sandbox: Sandbox, program: ProgramJob, toolchain: Toolchain) -> str:
+async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
     """Return the version that the toolchain of a program tells; empty when it tells none."""
     asked = toolchain.way.version
     step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
@@ -51,7 +51,7 @@ async def version(sandbox: Sandbox, program: ProgramJob, toolchain: Toolchain) -
     place = await sandbox.place(grants, _LIMITS)
     try:
         scratch = str(place.scratch)
-        job = Job(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
+        job = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
         command, environment = step.filled_in(job)
         ended = await sandbox.run(command, grants.but(environment=environment), _LIMITS, place=place)
     finally:

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StepPaths:
     """Where a job's things are, inside the sandbox."""
 
     source: str
@@ -61,7 +61,7 @@ class Step:
     arguments: tuple[str, ...] = ()
     """The caller's part, which follows as it is."""
 
-    def filled_in(self, job: Job) -> tuple[list[str], dict[str, str]]:
+    def filled_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
         """Return the argument vector for a job, and its variables."""
         places = {**self.known, **job.places()}
         command = [*(filled(word, places) for word in self.words), *self.arguments]

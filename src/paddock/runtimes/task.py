@@ -15,7 +15,7 @@ Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
 
 
-class ProgramJob(NamedTuple):
+class ProgramTask(NamedTuple):
     """One program with the limits and grants that policy decided."""
 
     work: RuntimeRun

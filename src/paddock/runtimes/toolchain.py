@@ -19,7 +19,7 @@ from typing import Self
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import PLACE, Recipe, Way
 from paddock.sandbox.child import permissions
-from paddock.sandbox.child.paths import links
+from paddock.sandbox.child.paths import list_links
 
 _SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"))
 """What every job can read; `paddock.sandbox.spec` grants it."""
@@ -292,7 +292,7 @@ def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path,
                 raise UnusableError(f"{places['executable']} would have programs read all of {real}")
             found[real] = None
     program = Path(places["executable"])
-    on_the_way = [program, *map(Path, links(str(program)))]
+    on_the_way = [program, *map(Path, list_links(str(program)))]
     if not all(any(path.is_relative_to(place) for place in (*_SYSTEM, *found)) for path in on_the_way):
         # It stands alone, in no directory that toolchains have; or it leads through a link in none.
         found[program] = None

@@ -18,7 +18,7 @@ from paddock.model.sandbox import Tier
 from paddock.runtimes import directories, environments
 from paddock.runtimes.environments import Environment, PassedOver
 from paddock.runtimes.recipe import Recipe, recipes
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
 from paddock.sandbox import spec
 from paddock.settings.schema import RuntimeSettings
@@ -52,7 +52,7 @@ class Toolchains:
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
-    async def for_job(self, job: ProgramJob, *, job_user: int | None, tier: Tier) -> Toolchain | Missing:
+    async def for_job(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> Toolchain | Missing:
         """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
         return await self.find(
             recipes()[job.work.runtime],
@@ -62,7 +62,7 @@ class Toolchains:
             environment=environments.chosen(self._settings, job, self._environ, tier),
         )
 
-    def passed_over(self, job: ProgramJob, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
+    def passed_over(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
         """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
         if environments.chosen(self._settings, job, self._environ, tier) is not None:
             return []

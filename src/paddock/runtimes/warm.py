@@ -14,7 +14,7 @@ from pathlib import Path
 
 from paddock.model.errors import EngineError
 from paddock.model.process import GIB
-from paddock.runtimes.steps import Job, Step
+from paddock.runtimes.steps import Step, StepPaths
 from paddock.runtimes.toolchain import Toolchain
 
 _SECONDS = 600
@@ -58,7 +58,7 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
     way = toolchain.way
     assert way.warm is not None
     source = f"code{toolchain.recipe.extensions[0]}"
-    job = Job(f"{scratch}/{source}", f"{scratch}/{way.output}", str(scratch), GIB)
+    job = StepPaths(f"{scratch}/{source}", f"{scratch}/{way.output}", str(scratch), GIB)
     for name, text in {source: way.warm.program, **way.files, **way.warm.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
@@ -67,7 +67,7 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
         _run(Step(words=words, variables=variables, known=toolchain.places), job, toolchain.recipe.title)
 
 
-def _run(step: Step, job: Job, title: str) -> None:
+def _run(step: Step, job: StepPaths, title: str) -> None:
     tmp = str(Path(job.scratch, "tmp"))
     own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
     command, environment = step.filled_in(job)

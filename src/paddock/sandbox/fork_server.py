@@ -12,13 +12,13 @@ from typing import Literal
 from paddock.model.errors import EngineError
 from paddock.sandbox import interpreter
 from paddock.sandbox.child import scratch
-from paddock.sandbox.child.messages import Order
+from paddock.sandbox.child.messages import JobSpec
 
 _START_S = 20.0
 
 
 @dataclass(slots=True)
-class Warden:
+class SupervisorHandle:
     """The server's end of one warden, which serves one place at a time. Closing it is the order to kill."""
 
     socket: socket.socket
@@ -40,28 +40,28 @@ class Warden:
         # Jobs of the same user own each other's scratch. Its folder cannot be listed or watched, so that none finds it.
         path = self.folder / os.urandom(8).hex()
         try:
-            scratch.make(str(path), owner)
+            scratch.make_scratch(str(path), owner)
         except OSError:
             with contextlib.suppress(OSError):
-                scratch.remove(str(path))
+                scratch.remove_directory(str(path))
             raise
         return path
 
 
 @dataclass(slots=True)
-class Place:
+class Slot:
     """Where one job can start: a warden, and the scratch directory that goes when the place is released.
 
     Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
     """
 
-    warden: Warden
+    warden: SupervisorHandle
     scratch: Path
-    take_back: Callable[[Warden], None]
+    take_back: Callable[[SupervisorHandle], None]
     """Gets the warden when it can serve another place."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
     """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
-    room: Order | None = None
+    room: JobSpec | None = None
     """What has been prepared."""
     make_next: Callable[[], None] = lambda: None
     """Has another place prepared for the next program of these grants; for callers who let this one wait."""
@@ -70,12 +70,12 @@ class Place:
     on_end: Callable[[], None] = lambda: None
     """Called when scratch is released after the job, for what would have taken the processor from it."""
 
-    def prepare(self, room: Order) -> None:
+    def prepare(self, room: JobSpec) -> None:
         """Have the warden prepare for a program that is not known yet. Raises OSError."""
         self._send(b"prepare", room)
         self.room, self.state = room, "prepared"
 
-    def run(self, order: Order, *files: int) -> None:
+    def run(self, order: JobSpec, *files: int) -> None:
         """Have the warden run the job of an order with its streams and what follows them, and close them here.
 
         Raises OSError when nothing was sent.
@@ -98,7 +98,7 @@ class Place:
         self.state = "released"
         self.warden.socket.close()
 
-    def _send(self, word: bytes, order: Order, *files: int) -> None:
+    def _send(self, word: bytes, order: JobSpec, *files: int) -> None:
         sent = [*files]
         try:
             sent.insert(0, order.to_file())
@@ -112,7 +112,7 @@ class Place:
         """Have scratch removed; harmless when it has been. A program that still runs is killed first."""
         state, self.state = self.state, "released"
         if state == "empty":
-            scratch.remove(str(self.scratch))
+            scratch.remove_directory(str(self.scratch))
             self.take_back(self.warden)
         elif state == "ended":
             with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ class Place:
                 self.warden.socket.shutdown(socket.SHUT_RDWR)  # who listens to the job closes it
 
 
-class Zygote:
+class ForkServerClient:
     """The server's end of the fork server."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Zygote:
             raise EngineError("the process zygote died while it started")
         self._up = True
 
-    def warden(self, root: Path) -> Warden:
+    def warden(self, root: Path) -> SupervisorHandle:
         """Return a new warden, with a folder below `root`. Raises OSError, and EngineError when the zygote is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -179,7 +179,7 @@ class Zygote:
                 ours.close()
                 folder.rmdir()
                 raise EngineError(f"the process zygote is gone ({error.strerror})") from error
-        return Warden(ours, folder)
+        return SupervisorHandle(ours, folder)
 
     def forget(self) -> None:
         """Let go of a zygote that has ended by itself."""

@@ -15,7 +15,7 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
 
     Raises EngineError when the system starts no process, or is not as confinement wants it (`preflight`).
     """
-    if lacking := preflight.lacking():
+    if lacking := preflight.find_missing():
         raise EngineError(lacking)
     package = str(Path(__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]

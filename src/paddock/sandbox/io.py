@@ -44,7 +44,7 @@ class Reader:
     def finish(self) -> Captured:
         """Take what is in the pipe, close it, and return what was kept. Only after the process has ended."""
         for _ in range(_CHUNKS_AFTER_END):
-            if self._file < 0 or not self._read():
+            if self._file < 0 or not self._read_ready():
                 break
         self.close()
         return self._kept.captured()
@@ -60,10 +60,10 @@ class Reader:
 
     def _readable(self) -> None:
         until = time.monotonic() + _TURN_S
-        while self._read() and time.monotonic() < until:
+        while self._read_ready() and time.monotonic() < until:
             pass
 
-    def _read(self) -> bool:
+    def _read_ready(self) -> bool:
         try:
             data = os.read(self._file, _CHUNK)
         except BlockingIOError:
@@ -116,7 +116,7 @@ class Writer:
                 self.close()
 
 
-def decoded(sink: Callable[[str], None]) -> Sink:
+def decode_stream(sink: Callable[[str], None]) -> Sink:
     """Return a sink of bytes that hands `sink` text, however the pieces cut its characters (UTF-8, RFC 3629)."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

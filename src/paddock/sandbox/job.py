@@ -10,8 +10,8 @@ from paddock.model.errors import explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured
-from paddock.sandbox.child.messages import STREAMS, Order, Report
-from paddock.sandbox.fork_server import Place
+from paddock.sandbox.child.messages import STREAMS, JobReport, JobSpec
+from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.io import Reader, Sink, Writer
 
 _MESSAGE_BYTES = 64 * 1024
@@ -45,12 +45,12 @@ class Streams:
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
 
 
-class Job:
+class RunningProcess:
     """One running program. `result` is done when nothing of it is left."""
 
     def __init__(
         self,
-        place: Place,
+        place: Slot,
         limits: ProcessLimits,
         streams: Streams,
         facts: SandboxFacts,
@@ -72,7 +72,7 @@ class Job:
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[Writer, Reader, Reader] | None = None
 
-    def start(self, order: Order, *shared: int) -> None:
+    def start(self, order: JobSpec, *shared: int) -> None:
         """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen.
 
         Raises OSError when it cannot; then nothing has started.
@@ -94,7 +94,7 @@ class Job:
             self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
             self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
         )
-        self._loop.add_reader(self._warden.fileno(), self._heard)
+        self._loop.add_reader(self._warden.fileno(), self._on_message)
         self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -109,7 +109,7 @@ class Job:
             file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
         )
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         try:
             message = self._warden.recv(_MESSAGE_BYTES)
         except BlockingIOError:
@@ -117,21 +117,21 @@ class Job:
         except OSError:
             message = b""
         try:
-            report = Report.from_bytes(message) if message else self._lost("died")
+            report = JobReport.from_bytes(message) if message else self._on_lost("died")
         except (ValueError, TypeError):  # whatever it is, somebody waits for a result
-            report = self._lost(_NONSENSE)
+            report = self._on_lost(_NONSENSE)
         self._finish(report)
 
     def _overdue(self) -> None:
-        self._finish(self._lost("died"))
+        self._finish(self._on_lost("died"))
 
-    def _lost(self, how: str) -> Report:
+    def _on_lost(self, how: str) -> JobReport:
         told = (
             "; look at the protected paths of its workspace, which were not put back" if self._watched else ""
         )
-        return Report(ended_by="lost", why=f"the warden of this process {how}{told}")
+        return JobReport(ended_by="lost", why=f"the warden of this process {how}{told}")
 
-    def _finish(self, report: Report) -> None:
+    def _finish(self, report: JobReport) -> None:
         assert self._pipes is not None
         assert self._late is not None
         self._late.cancel()
@@ -145,7 +145,7 @@ class Job:
         try:
             result = self._result(report, out, err)
         except (ValueError, TypeError):
-            report = self._lost(_NONSENSE)
+            report = self._on_lost(_NONSENSE)
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:
@@ -153,7 +153,7 @@ class Job:
         else:
             self._place.end(kept=self._kept)
 
-    def _result(self, report: Report, out: Captured, err: Captured) -> ProcessResult:
+    def _result(self, report: JobReport, out: Captured, err: Captured) -> ProcessResult:
         """Return what became of it. Raises ValueError and TypeError for a report that no warden makes."""
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
@@ -193,7 +193,7 @@ def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
     return made
 
 
-def verdict(report: Report) -> tuple[Status, Ceiling | None, str]:
+def verdict(report: JobReport) -> tuple[Status, Ceiling | None, str]:
     """Return status, ceiling and reason of a report."""
     if report.ended_by in _BY_CEILING:
         return (*_BY_CEILING[report.ended_by], report.why)

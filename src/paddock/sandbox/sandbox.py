@@ -26,9 +26,9 @@ from paddock.model.sandbox import Tier
 from paddock.sandbox import spec, state_paths
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.cgroup import Group
-from paddock.sandbox.child.messages import Order
-from paddock.sandbox.fork_server import Place, Warden, Zygote
-from paddock.sandbox.job import GRACE_S, Job, Streams
+from paddock.sandbox.child.messages import JobSpec
+from paddock.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
+from paddock.sandbox.job import GRACE_S, RunningProcess, Streams
 from paddock.sandbox.state_paths import File
 from paddock.settings.schema import Protection
 
@@ -42,7 +42,7 @@ _PAUSE_S = 0.05
 _Key = tuple[int, str, tuple[object, ...]]
 
 
-def _refused(error: OSError) -> EngineError:
+def _explain_refusal(error: OSError) -> EngineError:
     """Return the error for what the system refused before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
     return EngineError(explained(f"no process can be started: {where}{error.strerror}"))
@@ -71,11 +71,11 @@ class Sandbox:
     """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
-    _zygote: Zygote | None = None
-    _idle: deque[Warden] = field(default_factory=deque)
-    _waiting: dict[_Key, deque[Place]] = field(default_factory=dict)
-    _jobs: set[Job] = field(default_factory=set)
-    _known: dict[str, tuple[int, set[Job]]] = field(default_factory=dict)
+    _zygote: ForkServerClient | None = None
+    _idle: deque[SupervisorHandle] = field(default_factory=deque)
+    _waiting: dict[_Key, deque[Slot]] = field(default_factory=dict)
+    _jobs: set[RunningProcess] = field(default_factory=set)
+    _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
     """What is known of each workspace that jobs write to, and these."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
@@ -94,7 +94,7 @@ class Sandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Place | None = None,
+        place: Slot | None = None,
         stop: asyncio.Event | None = None,
         canary: str = "",
     ) -> ProcessResult:
@@ -131,9 +131,9 @@ class Sandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Place | None = None,
+        place: Slot | None = None,
         canary: str = "",
-    ) -> Job | ProcessResult:
+    ) -> RunningProcess | ProcessResult:
         """Start a program and return it, or the result that says why it may not start."""
         grants, limits, streams = grants or ProcessGrants(), limits or ProcessLimits(), streams or Streams()
         if len(streams.stdin) > limits.stdin_bytes:
@@ -142,7 +142,7 @@ class Sandbox:
             )
             return ProcessResult(status=Status.INVALID, limit="stdin", reason=reason, sandbox=self.facts)
         try:
-            own = (*self.own, *self._installed(grants))
+            own = (*self.own, *self._find_installation(grants))
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
             spec.check_private(grants, own, self.tier, self.files)
@@ -157,25 +157,28 @@ class Sandbox:
                 )
         kept = place is not None
         place = place or await self._take_place(grants, limits)
-        job = Job(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
+        job = RunningProcess(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
         try:
             room = place.room or self._room(grants, limits, place.scratch)
             order = spec.order(room, list(argv), grants, limits, canary=canary)
-            job.start(order, *self._known_for(order.workspace, job))
+            job.start(order, *self._open_shared_file(order.workspace, job))
         except OSError as error:
             job.result.cancel()
             if not kept:
                 place.release()
-            raise _refused(error) from error
+            raise _explain_refusal(error) from error
         return job
 
-    def _known_for(self, workspace: str, job: Job) -> tuple[int, ...]:
+    def _open_shared_file(self, workspace: str, job: RunningProcess) -> tuple[int, ...]:
         """Return a file that all jobs share that write to a workspace at the same time (`protected.Before`)."""
         if not workspace:
             return ()
-        file, jobs = self._known.get(workspace) or (os.memfd_create("known", os.MFD_CLOEXEC), set[Job]())
+        file, jobs = self._known.get(workspace) or (
+            os.memfd_create("known", os.MFD_CLOEXEC),
+            set[RunningProcess](),
+        )
         self._known[workspace] = file, jobs
         jobs.add(job)
 
@@ -200,16 +203,16 @@ class Sandbox:
             self._prepare(place, grants, limits)
             self._note(key).append(place)
 
-    def _prepare(self, place: Place, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _prepare(self, place: Slot, grants: ProcessGrants, limits: ProcessLimits) -> None:
         try:
             place.prepare(self._room(grants, limits, place.scratch))
         except OSError as error:
             place.release()
-            raise _refused(error) from error
+            raise _explain_refusal(error) from error
 
-    def _note(self, key: _Key) -> deque[Place]:
+    def _note(self, key: _Key) -> deque[Slot]:
         """Return what waits for programs with this in common, which are then the last to be forgotten."""
-        places = self._waiting[key] = self._waiting.pop(key, deque[Place]())
+        places = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
         while len(self._waiting) > _KEPT_GRANTS:
             self._drop(next(iter(self._waiting)))
         return places
@@ -217,31 +220,31 @@ class Sandbox:
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd"})
-        return limits.scratch_bytes, text, spec.state(grants, (*self.own, *self._installed(grants)))
+        return limits.scratch_bytes, text, spec.state(grants, (*self.own, *self._find_installation(grants)))
 
     def user(self, grants: ProcessGrants) -> int | None:
         """Return the user that jobs of these grants become, None for this process's (`plan.user`)."""
         return spec.user(grants, self.job_user, self.tier)
 
-    def _installed(self, grants: ProcessGrants) -> tuple[str, ...]:
+    def _find_installation(self, grants: ProcessGrants) -> tuple[str, ...]:
         """Return where Paddock is installed that a program with such grants could otherwise change."""
         workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
-        return state_paths.met(self.installed, [*workspace, *grants.writable])
+        return state_paths.find_exposed_installation(self.installed, [*workspace, *grants.writable])
 
-    def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> Order:
+    def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> JobSpec:
         return spec.room(
             grants,
             limits,
             tier=self.tier,
-            abi=landlock.abi(),
+            abi=landlock.read_abi_version(),
             scratch=scratch,
             job_user=self.job_user,
             group=self.group.path if self.group else "",
             own=self.own,
-            installed=self._installed(grants),
+            installed=self._find_installation(grants),
         )
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
+    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
         """Return a place for one program of these grants and limits; it is the caller's to fill and to release.
 
         What does not depend on the program is done while the caller fills it.
@@ -251,7 +254,7 @@ class Sandbox:
             self._prepare(place, grants, limits)
         return place
 
-    async def _take_place(self, grants: ProcessGrants, limits: ProcessLimits) -> Place:
+    async def _take_place(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
         if not self.spares and not self._waiting:
             return await self._new_place(grants)
         key = self._key(grants, limits)
@@ -264,7 +267,7 @@ class Sandbox:
             self._refill_for(place, key, grants, limits)
         return place
 
-    def _refill_for(self, place: Place, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _refill_for(self, place: Slot, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         """Have the next place prepared after the program of this one, or beside it when programs come in a row.
 
         Beside it, it takes processor time from the program; after it, from the next one that does not wait.
@@ -291,25 +294,25 @@ class Sandbox:
         self._refills.add(task)
         task.add_done_callback(self._refills.discard)
 
-    async def _new_place(self, grants: ProcessGrants) -> Place:
-        warden: Warden | None = None
+    async def _new_place(self, grants: ProcessGrants) -> Slot:
+        warden: SupervisorHandle | None = None
         try:
             if self._zygote is None or not self._zygote.alive:
                 self._close_idle()
                 if self._zygote is not None:
                     self._zygote.forget()
-                self._zygote = Zygote()
+                self._zygote = ForkServerClient()
             await self._zygote.ready()
             while self._idle and not self._idle[0].alive:
                 self._idle.popleft().socket.close()
             warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
-            return Place(warden, warden.next_scratch(self.user(grants)), self._take_back)
+            return Slot(warden, warden.next_scratch(self.user(grants)), self._take_back)
         except OSError as error:
             if warden is not None:
                 self._take_back(warden)
-            raise _refused(error) from error
+            raise _explain_refusal(error) from error
 
-    def _take_back(self, warden: Warden) -> None:
+    def _take_back(self, warden: SupervisorHandle) -> None:
         if self._zygote is not None and len(self._idle) < _IDLE:
             self._idle.append(warden)
         else:

@@ -12,8 +12,8 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
-from paddock.sandbox.child.messages import Ceilings, Order
-from paddock.sandbox.child.paths import links
+from paddock.sandbox.child.messages import Ceilings, JobSpec
+from paddock.sandbox.child.paths import list_links
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -117,7 +117,7 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
         return
     leaves_root = tier == "landlock" and not job_user
     for path in (*_folders(grants), *([grants.cwd] if grants.cwd else [])):
-        if closed := permissions.barrier(str(path), number):
+        if closed := permissions.find_barrier(str(path), number):
             remedy = (
                 f"move it, make the tier namespaces available (paddock doctor says how), or {_KEEP_ROOT}"
                 if leaves_root
@@ -152,7 +152,7 @@ def _check_reach_of_root(grants: ProcessGrants) -> None:
     """Raise GrantError when a job that stays root, without its powers, cannot enter a workspace of somebody else."""
     if os.geteuid() != 0 or grants.workspace is None or grants.access == "none":
         return
-    if closed := permissions.barrier(str(grants.workspace), 0):
+    if closed := permissions.find_barrier(str(grants.workspace), 0):
         owner = Path(closed).stat().st_uid
         raise GrantError(
             f"{grants.workspace} is out of reach: programs run as root without its powers here, and {closed} is "
@@ -186,7 +186,7 @@ def check_private(
     grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.File] = ()
 ) -> None:
     """Raise GrantError when a job cannot be kept from Paddock's `files`, or `own` directories that it writes above."""
-    written = _written(grants)
+    written = _list_writable(grants)
     _check_files(grants, written, files)
     told = "where Paddock keeps its own files; work in a directory that does not hold them"
     if tier == "landlock" and (found := state_paths.within(own, written)):
@@ -195,7 +195,7 @@ def check_private(
             "(paddock doctor says how), or grant the workspace read-only"
         )
     if tier != "unconfined" and (
-        link := next(filter(None, (state_paths.linked(own, path) for path in written)), "")
+        link := next(filter(None, (state_paths.find_link(own, path) for path in written)), "")
     ):
         raise GrantError(
             f"a program that may write there can put another directory in the place of the link {link}, by which "
@@ -210,15 +210,15 @@ def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[stat
     kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED] if whole else []
     for file in files:
         told = f"{file.path}, which is Paddock's own ({file.key}); move it out of what programs are granted"
-        if file.readable and state_paths.exposed(file, written, kept):
+        if file.readable and state_paths.is_exposed(file, written, kept):
             raise GrantError(
                 f"a program that may write there can change {told}, or grant the workspace read-only"
             )
-        if not file.readable and state_paths.exposed(file, given):
+        if not file.readable and state_paths.is_exposed(file, given):
             raise GrantError(f"a program that is granted what is there can get at {told}")
 
 
-def _written(grants: ProcessGrants) -> list[str]:
+def _list_writable(grants: ProcessGrants) -> list[str]:
     """Return the real paths of the directories that a job may write to."""
     folders = _folders(grants) if grants.access == "workspace-write" else grants.writable
     return [_real(path, grants) for path in folders]
@@ -256,7 +256,7 @@ def room(
     group: str,
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
-) -> Order:
+) -> JobSpec:
     """Return the order of a job with such grants, which have been checked, but for its program.
 
     `own` are Paddock's directories (`private.known`), no part of what is granted; where it is `installed` none changes.
@@ -265,7 +265,7 @@ def room(
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
     system = _system(network=network)
-    readable = list(_present(system, namespaces.places(system)))
+    readable = list(_present(system, namespaces.identify_places(system)))
     given = [_real(path, grants) for path in grants.readable]
     given += [workspace] if grants.access == "read-only" else []
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
@@ -278,7 +278,7 @@ def room(
     if jailed:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
         jail = _jail(grants, scratch, readable, writable, hidden=hidden, still=still, user=number)
-    return Order(
+    return JobSpec(
         scratch=str(scratch),
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
@@ -289,7 +289,7 @@ def room(
         devices=_existing(_DEVICES),
         workspace=workspace if writes_workspace else "",
         jail=jail,
-        carried=_carried([*readable, *writable]) if jailed else (),
+        carried=_list_private_paths([*readable, *writable]) if jailed else (),
         listed=pieces.listed,
         pieces=pieces.found,
         fixed=[str(path) for path in grants.fixed],
@@ -310,14 +310,14 @@ def _jail(
 ) -> str:
     """Return the command that builds the root of a jail for these real paths; `user` is the job's, None this one."""
     who = os.geteuid() if user is None else user
-    made = state_paths.made(hidden, writable, who)  # before the ways there are looked at
+    made = state_paths.list_hidden_paths(hidden, writable, who)  # before the ways there are looked at
     watched = grants.workspace if grants.access == "workspace-write" else None
-    return namespaces.command(
+    return namespaces.build_command(
         readable=readable,
         writable=writable,
         covered=[
-            *(_covered(_real(watched, grants)) if watched else ()),
-            *state_paths.made(still, writable, who),
+            *(_list_covered_paths(_real(watched, grants)) if watched else ()),
+            *state_paths.list_hidden_paths(still, writable, who),
         ],
         ways=state_paths.ways([*hidden, *still], writable, who),
         hidden=made,
@@ -337,13 +337,13 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
     Those in directories that each jail has of its own are left out.
     """
     known = tuple(f"{path}/" for path in (*visible, *namespaces.OWN, "/proc", "/dev"))
-    through = [link for path in grants.readable if path not in grants.fixed for link in links(str(path))]
+    through = [link for path in grants.readable if path not in grants.fixed for link in list_links(str(path))]
     return [link for link in dict.fromkeys(through) if not f"{link}/".startswith(known)]
 
 
 def order(
-    room: Order, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
-) -> Order:
+    room: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+) -> JobSpec:
     """Return the order of a job in a room of its grants."""
     cwd = grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
@@ -372,10 +372,14 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
     """
     folders = _folders(grants)
     granted = [*map(str, (*folders, *grants.readable))]
-    covered = _covered(str(folders[0].resolve())) if grants.access == "workspace-write" and folders else []
+    covered = (
+        _list_covered_paths(str(folders[0].resolve()))
+        if grants.access == "workspace-write" and folders
+        else []
+    )
     pieces = state_paths.pieces(granted, state_paths.within(own, granted))
     return (
-        *namespaces.places((*_system(network=grants.network == "full"), *granted)),
+        *namespaces.identify_places((*_system(network=grants.network == "full"), *granted)),
         *covered,
         *pieces.found,
     )
@@ -393,7 +397,7 @@ def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
     return tuple(path for path in paths if os.path.exists(path))
 
 
-def _carried(paths: list[str]) -> list[str]:
+def _list_private_paths(paths: list[str]) -> list[str]:
     """Return the paths below directories that each jail has of its own, but for those below another."""
     owned = tuple(f"{own}/" for own in namespaces.OWN)
     inside = sorted({path for path in paths if f"{path}/".startswith(owned)})
@@ -404,7 +408,7 @@ def _existing(paths: tuple[str, ...]) -> list[str]:
     return [path for path in paths if os.path.exists(path)]
 
 
-def _covered(workspace: str) -> list[str]:
+def _list_covered_paths(workspace: str) -> list[str]:
     """Return the protected paths that a mount can cover: those that are there, and no links."""
     paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED)
     return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
@@ -421,7 +425,7 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
             "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
         )
     workspace = str(grants.workspace.resolve())
-    covered = _covered(workspace)
+    covered = _list_covered_paths(workspace)
     for name in protected_paths.PROTECTED:
         if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
             raise GrantError(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.sandbox.child import permissions
-from paddock.sandbox.child.paths import links
+from paddock.sandbox.child.paths import list_links
 
 
 class Pieces(NamedTuple):
@@ -47,13 +47,13 @@ class File(NamedTuple):
     """Whether a program may read it; none may change it."""
 
 
-def known(paths: Iterable[Path]) -> tuple[str, ...]:
+def list_own_directories(paths: Iterable[Path]) -> tuple[str, ...]:
     """Return the names of Paddock's own directories, those through links and those they lead to."""
     names = [os.path.abspath(path) for path in paths]
     return tuple(dict.fromkeys((*names, *map(os.path.realpath, names))))
 
 
-def met(installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
+def find_exposed_installation(installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
     """Return those directories in which Paddock is `installed` that are in `written` ones, or hold one."""
     folders = [os.path.realpath(folder) for folder in written]
     return tuple(
@@ -83,14 +83,14 @@ def keeper(own: Sequence[str], real: str) -> str:
     return next((each for each in own if is_below(real, each)), "")
 
 
-def linked(own: tuple[str, ...], folder: str) -> str:
+def find_link(own: tuple[str, ...], folder: str) -> str:
     """Return a link below a real `folder` by which Paddock's `own` directories are found; empty when there is none."""
     return next((link for link in _links(own) if is_below(link, folder)), "")
 
 
-def exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
+def is_exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
     """Tell whether a file, or a link by which it is found, is in one of some real `folders`, and not `covered`."""
-    places = (os.path.realpath(file.path), *links(os.path.abspath(file.path)))
+    places = (os.path.realpath(file.path), *list_links(os.path.abspath(file.path)))
     found = (place for place in places if any(is_below(place, folder) for folder in folders))
     return any(not any(is_below(place, each) for each in covered) for place in found)
 
@@ -98,7 +98,7 @@ def exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> 
 @functools.lru_cache(maxsize=4)
 def _links(own: tuple[str, ...]) -> tuple[str, ...]:
     """Return the links that lead to directories, looked for once: no program may make one."""
-    return tuple(link for path in own for link in links(path))
+    return tuple(link for path in own for link in list_links(path))
 
 
 def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[str]:
@@ -108,7 +108,7 @@ def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[s
         here = max(above, key=len) if above else path
         while (here := _next(here, path)) != path:
             yield here
-            if permissions.barrier(here, user):
+            if permissions.find_barrier(here, user):
                 break
 
 
@@ -117,7 +117,7 @@ def _next(here: str, path: str) -> str:
     return path if here == path else f"{here}/{path[len(here) + 1 :].partition('/')[0]}"
 
 
-def made(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:
+def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:
     """Return what of `hidden` is there and not closed to `user` anyway; below writable `folders` it is made first.
 
     What is not there could be made by a program. Raises OSError.
@@ -126,7 +126,7 @@ def made(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:
         if any(is_below(path, folder) for folder in folders):
             os.makedirs(path, mode=0o700, exist_ok=True)
     there = filter(os.path.isdir, hidden)
-    return [path for path in there if not permissions.barrier(os.path.dirname(path), user)]
+    return [path for path in there if not permissions.find_barrier(os.path.dirname(path), user)]
 
 
 def pieces(folders: Sequence[str], hidden: Sequence[str]) -> Pieces:

@@ -64,7 +64,11 @@ class _CanaryError(Exception):
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     """Try every tier on this machine and return what was found. Takes about 0.2 s."""
-    tiers = (await prove("namespaces", job_user), await prove("landlock", job_user), _unconfined(job_user))
+    tiers = (
+        await prove("namespaces", job_user),
+        await prove("landlock", job_user),
+        _report_unconfined(job_user),
+    )
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
     async with Sandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
@@ -113,7 +117,7 @@ async def choose(
     """
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
-        report = _unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
+        report = _report_unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
             sandbox = Sandbox(
                 report.facts,
@@ -146,7 +150,11 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         if not layer.available:
             return TierReport(tier=tier, proved=False, why=layer.detail, fix=layer.fix, facts=facts)
     needed = preflight.FOR_PROGRAMS
-    if why := preflight.lacking() or preflight.powers_lacking(needed) or _closed(job_user):
+    if (
+        why := preflight.find_missing()
+        or preflight.powers_lacking(needed)
+        or _explain_closed_directory(job_user)
+    ):
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with passing_directory("paddock-canary-") as folder:
@@ -154,7 +162,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explained(str(error)), facts=facts)
     except _CanaryError as error:
-        return _failed(tier, facts, str(error))
+        return _explain_failure(tier, facts, str(error))
     worked = [name for name, refused in attempts.items() if not refused]
     if worked:
         why = f"the canary could {', '.join(worked)}"
@@ -164,10 +172,10 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     return TierReport(tier=tier, proved=True, attempts=attempts, facts=facts)
 
 
-def _closed(job_user: int | None) -> str:
+def _explain_closed_directory(job_user: int | None) -> str:
     """Return what to say of a directory for temporary files that the user of programs may not enter, or ""."""
     number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
-    closed = "" if number is None else permissions.barrier(place, number)
+    closed = "" if number is None else permissions.find_barrier(place, number)
     return closed and (
         f"programs run as user {number} here, who may not enter {closed}, and Paddock keeps what they write in {place}"
         "; set TMPDIR to a directory that everybody may enter, such as /tmp"
@@ -205,7 +213,7 @@ def _bait(folder: Path) -> tuple[Path, Path, Path]:
     return secret, workspace, folder / "secret.made"
 
 
-def _failed(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
+def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
     why = explained(why)
     fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
     return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
@@ -220,7 +228,7 @@ def _fix_of(worked: list[str]) -> str:
     return ""
 
 
-def _unconfined(job_user: int | None) -> TierReport:
+def _report_unconfined(job_user: int | None) -> TierReport:
     fix = 'opt in with minimum_tier = "unconfined" below [sandbox] in paddock.toml'
     facts = _facts("unconfined", job_user)
     return TierReport(tier="unconfined", proved=False, why="nothing is confined", fix=fix, facts=facts)
@@ -244,7 +252,7 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
     """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
     name = "cgroup v2"
     try:
-        group = sandbox.group = cgroup.Group(cgroup.find())
+        group = sandbox.group = cgroup.Group(cgroup.find_delegated_folder())
     except (cgroup.Refusal, OSError) as error:
         return Layer(name=name, available=False, detail=f"{_explain_error(error)}; {_SAMPLES}", fix=_DELEGATE)
     limits = ProcessLimits(timeout_ms=10_000, memory_bytes=_CANARY_MEMORY)
@@ -263,11 +271,11 @@ async def _limit_by_group(sandbox: Sandbox) -> Layer:
 def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) -> SandboxFacts:
     layers = list(_LAYERS[tier])
     if tier != "unconfined":
-        layers += [f"Landlock ABI {landlock.abi()}", "system call filter"]
+        layers += [f"Landlock ABI {landlock.read_abi_version()}", "system call filter"]
     layers += ["no_new_privs, no capabilities", "resource limits", "subreaper"]
     layers += ["control group (memory, processes)"] if group else []
-    scoped = tier != "landlock" or landlock.abi() >= landlock.SCOPE_ABI
-    residual = _owned(_RESIDUAL[tier], job_user)
+    scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
+    residual = _explain_owner(_RESIDUAL[tier], job_user)
     residual = residual if scoped else (_SIGNALS, *residual)
     if group:
         residual = tuple(
@@ -276,9 +284,9 @@ def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) 
     return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
 
 
-def _owned(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
+def _explain_owner(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
     """Say whose files jobs can change by their names in the tier `landlock`: by default a root Paddock's own none."""
-    if job_user or preflight.lacking() or spec.user(ProcessGrants(), job_user, "landlock") is None:
+    if job_user or preflight.find_missing() or spec.user(ProcessGrants(), job_user, "landlock") is None:
         return residual
     told = (_ROOTS,) if job_user is not None else (_OWNED,) if _is_an_account(lockdown.JOB_USER) else ()
     return tuple(each for risk in residual for each in (told if risk == _OWNED else (risk,)))
@@ -304,7 +312,7 @@ def _other_user(job_user: int | None) -> tuple[str, ...]:
 
 
 def _landlock() -> Layer:
-    version = landlock.abi()
+    version = landlock.read_abi_version()
     if version:
         return Layer(name="landlock", available=True, detail=f"ABI {version}")
     return Layer(
@@ -348,13 +356,13 @@ def _user_namespaces() -> Layer:
 
 def _job_user(job_user: int | None) -> list[Layer]:
     """Say, where jobs become another user, what of the search path that user cannot get at."""
-    number = None if preflight.lacking() else spec.user(ProcessGrants(), job_user, "landlock")
+    number = None if preflight.find_missing() else spec.user(ProcessGrants(), job_user, "landlock")
     if number is None:
         return []
     whose = "programs" if job_user is not None else "compilers, and programs without the workspace,"
     name = f"{whose} run as user {number}"
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
-    closed = {folder: barrier for folder in folders if (barrier := permissions.barrier(folder, number))}
+    closed = {folder: barrier for folder in folders if (barrier := permissions.find_barrier(folder, number))}
     if not closed:
         return [Layer(name="PATH of programs", available=True, detail=f"{name}, who can get at all of PATH")]
     detail = f"{name}, who cannot get at {', '.join(closed)} of PATH"

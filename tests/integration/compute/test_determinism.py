@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from paddock.javascript.computation import fixed_by
+from paddock.javascript.computation import derive_seeds
 
 PADDOCK = Path(sys.executable).with_name("paddock")
 EVERYTHING = """
@@ -23,13 +23,23 @@ emit([
 
 
 def test_what_program_and_input_fix():
-    assert fixed_by("emit(1)", "") == (2811368485, 3807756717, 1565103244, 2795979439, 1592698507055)
-    assert len({fixed_by("ab", "c"), fixed_by("a", "bc"), fixed_by("abc", ""), fixed_by("", "abc")}) == 4
+    assert derive_seeds("emit(1)", "") == (2811368485, 3807756717, 1565103244, 2795979439, 1592698507055)
+    assert (
+        len(
+            {
+                derive_seeds("ab", "c"),
+                derive_seeds("a", "bc"),
+                derive_seeds("abc", ""),
+                derive_seeds("", "abc"),
+            }
+        )
+        == 4
+    )
 
 
 def test_equal_runs_emit_the_same(answer):
     first = answer(EVERYTHING, "input").output
-    instant = fixed_by(EVERYTHING, "input")[4]
+    instant = derive_seeds(EVERYTHING, "input")[4]
     assert first.split("\n")[:2] == [str(instant)] * 2
     assert [answer(EVERYTHING, "input").output for _ in range(5)] == [first] * 5
     assert answer(EVERYTHING, "another input").output.split("\n")[0] != str(instant)

@@ -11,7 +11,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import GIB, ProcessGrants, ProcessLimits
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.steps import Job, steps
+from paddock.runtimes.steps import StepPaths, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
 from paddock.sandbox.sandbox import Sandbox, Streams
 
@@ -55,7 +55,9 @@ class Bench:
                 for path in (scratch, scratch / "tmp"):
                     path.chmod(0o755)
                     os.chown(path, *(JOB_USER or -1,) * 2)
-                job = Job(f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), GIB)
+                job = StepPaths(
+                    f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), GIB
+                )
                 for phase, step, given in (("compile", plan.compile, b""), ("run", plan.run, stdin)):
                     if step is None:
                         continue

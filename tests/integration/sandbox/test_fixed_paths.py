@@ -70,7 +70,13 @@ def test_what_was_swapped_while_a_jail_was_built_is_found(tool, open_path):
     scratch = open_path / "jobs" / "1"
     scratch.parent.mkdir()
     room = spec.room(
-        grants, limits, tier="namespaces", abi=landlock.abi(), scratch=scratch, job_user=None, group=""
+        grants,
+        limits,
+        tier="namespaces",
+        abi=landlock.read_abi_version(),
+        scratch=scratch,
+        job_user=None,
+        group="",
     )
     bound = f"--ro-bind\0{tool}\0{tool}"
     assert bound in room.jail
@@ -89,17 +95,17 @@ def test_a_root_of_paths_that_nobody_verified_serves_no_job_that_wants_them_veri
         ProcessGrants(readable=(tool,), fixed=(tool,)),
         ProcessLimits(),
         tier="namespaces",
-        abi=landlock.abi(),
+        abi=landlock.read_abi_version(),
         scratch=scratch,
         job_user=None,
         group="",
     )
     roots = Roots(None)
     try:
-        plain = roots.of(fixed._replace(fixed=()))
-        verified = roots.of(fixed)
+        plain = roots.get_root(fixed._replace(fixed=()))
+        verified = roots.get_root(fixed)
         assert verified is not plain
-        assert roots.of(fixed) is verified
+        assert roots.get_root(fixed) is verified
     finally:
         for root in roots._roots.values():
             root.close()

@@ -107,7 +107,7 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
 
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
     """Landlock before ABI 6: what keeps jobs from the server is a pid namespace, or another user."""
-    monkeypatch.setattr("paddock.sandbox.child.landlock.abi", lambda: 5)
+    monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 5)
     shared = asyncio.run(tiers.prove("landlock", 0))
     assert (shared.proved, shared.why) == (False, "the canary could signal the server")
     assert shared.fix == (
@@ -120,7 +120,7 @@ def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypat
 
 @pytest.mark.usefixtures("as_root")
 def test_another_user_keeps_signals_from_the_server_where_the_kernel_cannot(monkeypatch):
-    monkeypatch.setattr("paddock.sandbox.child.landlock.abi", lambda: 5)
+    monkeypatch.setattr("paddock.sandbox.child.landlock.read_abi_version", lambda: 5)
     for job_user in (54321, None):
         other = asyncio.run(tiers.prove("landlock", job_user))
         assert (other.proved, other.facts.residual[0]) == (True, RISK)

@@ -158,7 +158,7 @@ def made_ahead(sandbox):
     (warden,) = wardens(sandbox)
     kept = sandbox.tier == "namespaces"  # before it comes the process that keeps the root of jails
     deadline = time.monotonic() + PATIENCE_S
-    while len(found := process_tree.children(warden)) == kept:
+    while len(found := process_tree.list_children(warden)) == kept:
         assert time.monotonic() < deadline, "the warden makes no process ahead"
         os.sched_yield()
     return found[-1]
@@ -195,7 +195,7 @@ def test_the_keeper_of_a_root_that_is_killed_is_nobodys_loss(open_path):
     async def go(sandbox):
         await sandbox.run(["true"])
         made_ahead(sandbox)
-        keeper = process_tree.children(wardens(sandbox)[0])[0]
+        keeper = process_tree.list_children(wardens(sandbox)[0])[0]
         end = os.pidfd_open(keeper)
         os.kill(keeper, signal.SIGKILL)
         assert has_ended(end)
@@ -263,7 +263,7 @@ def test_a_zygote_that_is_killed_is_replaced_and_leaves_nothing_open(open_path):
 def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_path, monkeypatch, late):
     begun, places = [], []
 
-    class Zygote(fork_server.Zygote):
+    class Zygote(fork_server.ForkServerClient):
         def __init__(self):
             super().__init__()
             begun.append(self)

@@ -39,7 +39,7 @@ def home(open_path: Path):
 
 
 def own_of(home: Path):
-    return state_paths.known(
+    return state_paths.list_own_directories(
         home / name for name in (".config/paddock", ".local/state/paddock", ".cache/paddock")
     )
 
@@ -136,7 +136,11 @@ def test_a_link_on_the_way_to_one_could_be_replaced(tier: Tier, home: Path):
     (home.parent / "settings").mkdir()
     (home / ".config").symlink_to("../settings")
     done = run(
-        tier, home, "true", own=state_paths.known([home / ".config/paddock"]), access="workspace-write"
+        tier,
+        home,
+        "true",
+        own=state_paths.list_own_directories([home / ".config/paddock"]),
+        access="workspace-write",
     )
     told = (
         f"a program that may write there can put another directory in the place of the link {home}/.config, by which one "
@@ -260,7 +264,7 @@ cat .venv/lib/site.py; echo evil > .venv/lib/site.py; echo evil > .venv/new; per
 def test_no_program_changes_what_paddock_imports(home: Path):
     (home / ".venv/lib").mkdir(parents=True)
     (home / ".venv/lib/site.py").write_text("own\n")
-    installed = state_paths.known([home / ".venv"])
+    installed = state_paths.list_own_directories([home / ".venv"])
     done = run("namespaces", home, SPOIL, own=(), installed=installed, access="workspace-write")
     assert (done.status, done.stdout.head) == ("ok", "own\n")
     assert sorted(path.name for path in home.iterdir() if path.name[:2] != ".l") == sorted(
@@ -282,7 +286,7 @@ def test_no_program_changes_what_paddock_imports(home: Path):
 def test_what_paddock_imports_may_be_read_and_be_beside_a_workspace(tier: Tier, home: Path):
     (home / ".venv/lib").mkdir(parents=True)
     (home / ".venv/lib/site.py").write_text("own\n")
-    installed = state_paths.known([home / ".venv"])
+    installed = state_paths.list_own_directories([home / ".venv"])
     assert run(tier, home, "cat .venv/lib/site.py", own=(), installed=installed).stdout.head == "own\n"
     beside = {"workspace": home / "project", "readable": (home / ".venv/lib",), "access": "workspace-write"}
     done = run(tier, home, "cat ../.venv/lib/site.py; echo x > y", own=(), installed=installed, **beside)
@@ -290,7 +294,7 @@ def test_what_paddock_imports_may_be_read_and_be_beside_a_workspace(tier: Tier, 
 
 
 def test_where_paddock_is_are_its_package_and_its_environment():
-    where = state_paths.known(installation())
+    where = state_paths.list_own_directories(installation())
     assert all(
         any(state_paths.is_below(each.__file__, place) for place in where) for each in (state_paths, pytest)
     )

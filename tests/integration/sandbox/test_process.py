@@ -19,8 +19,8 @@ from tests.processes import descendants
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import Captured
-from paddock.sandbox.io import Reader, Writer, decoded
-from paddock.sandbox.job import Job
+from paddock.sandbox.io import Reader, Writer, decode_stream
+from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import Sandbox, Streams
 
 from .conftest import ROOT, has_ended, patiently, started
@@ -65,7 +65,7 @@ def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
                 gc.enable()
 
     def kept():
-        return [each for each in gc.get_objects() if isinstance(each, Job | Reader | Writer)]
+        return [each for each in gc.get_objects() if isinstance(each, RunningProcess | Reader | Writer)]
 
     assert patiently(go()) == []
 
@@ -223,7 +223,7 @@ def test_256_mib_of_output_cost_less_than_20_mib():
 
 def test_text_comes_whole_however_pieces_cut_it():
     seen = []
-    take = decoded(seen.append)
+    take = decode_stream(seen.append)
     for byte in "aä€😀".encode():
         take(bytes([byte]))
     assert seen == ["a", "ä", "€", "😀"]

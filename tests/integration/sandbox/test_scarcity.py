@@ -238,7 +238,7 @@ def test_a_helper_that_does_not_start_says_why(monkeypatch, refusal, message):
 
     monkeypatch.setattr(interpreter.subprocess, "Popen", refuse)
     with pytest.raises(EngineError) as caught:
-        launch.Launcher().zygote("guest")
+        launch.Launcher().start_fork_server("guest")
     assert str(caught.value) == message
 
 

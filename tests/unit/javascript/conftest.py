@@ -11,7 +11,7 @@ from py_mini_racer import MiniRacer
 from paddock.javascript import parse
 from paddock.javascript.child import parse_worker
 from paddock.javascript.parse import Program, ProgramError
-from paddock.javascript.source_map import Place, locate
+from paddock.javascript.source_map import Place, find_place
 from paddock.model.outcome import ErrorInfo
 
 SCRIPTS = Path(parse.__file__).parent / "js"
@@ -43,7 +43,7 @@ class Host:
 
     def ask(self, source: str, language: str = "auto") -> bytes:
         """Return what parse.js answers, loading TypeScript when it says so."""
-        request = parse.question(source, language).decode()  # pyright: ignore[reportArgumentType]
+        request = parse.write_request(source, language).decode()  # pyright: ignore[reportArgumentType]
         response = str(self.reader.eval(f"intake({json.dumps(request)})"))
         if response == '{"ok":false,"needs":"typescript"}':
             self.load_typescript()
@@ -53,7 +53,7 @@ class Host:
     def read(self, source: str, language: str = "auto") -> Program | ErrorInfo:
         """Return the program, or why the text is none."""
         try:
-            return parse.answer(self.ask(source, language), source)
+            return parse.read_response(self.ask(source, language), source)
         except ProgramError as error:
             return error.info
 
@@ -93,7 +93,7 @@ class Host:
         settled = self.run(program, argument)
         frame = re.search(r"paddock:program:(\d+):(\d+)", settled["stack"])
         assert frame, settled
-        return locate(int(frame[1]), int(frame[2]), program.positions, source)
+        return find_place(int(frame[1]), int(frame[2]), program.positions, source)
 
 
 @pytest.fixture(scope="module")

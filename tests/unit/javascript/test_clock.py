@@ -52,7 +52,7 @@ def test_time_that_a_person_takes_does_not_count() -> None:
         async def work() -> None:
             async with clock.limit(10, worker):
                 await passes(loop, 6)
-                with clock.held():
+                with clock.hold():
                     await passes(loop, 1000)
                 await passes(loop, 3)
                 worker.signals.append("still there")
@@ -69,8 +69,8 @@ def test_holds_within_holds_and_limits_that_begin_within() -> None:
     async def main(loop: Loop) -> None:
         clock, first, second = Clock(), Worker(), Worker()
         async with clock.limit(10, first), clock.limit(20):
-            with clock.held():
-                with clock.held():
+            with clock.hold():
+                with clock.hold():
                     await passes(loop, 50)
                 async with clock.limit(5, second):
                     await passes(loop, 50)
@@ -90,7 +90,7 @@ def test_a_limit_that_has_passed_is_left_alone() -> None:
                 try:
                     await passes(loop, 2)
                 finally:
-                    with clock.held():
+                    with clock.hold():
                         pass
 
         with pytest.raises(TimeoutError):
@@ -105,7 +105,7 @@ def test_what_is_held_gets_ready_while_the_clock_stands() -> None:
         clock, worker, free = Clock(), Worker(), Worker()
         async with clock.limit(10, worker), clock.limit(20):
             await clock.ready()
-            with clock.held():
+            with clock.hold():
                 await passes(loop, 50)
                 await clock.ready()
                 await passes(loop, 50)

@@ -64,7 +64,7 @@ def read(reader: frames.FrameReader, chunks: list[bytes]) -> list[object]:
 @given(DATA)
 def test_any_frame_is_a_message_or_a_frame_error(data):
     with contextlib.suppress(frames.FrameError):
-        assert isinstance(frames.decode(data), frames.Message)
+        assert isinstance(frames.decode_frame(data), frames.Message)
 
 
 @given(st.lists(DATA, max_size=8), st.lists(st.integers(1, 50), min_size=1), st.binary(max_size=10))
@@ -89,11 +89,11 @@ def test_good_messages_come_out_in_order(texts):
 @given(st.floats(), st.integers(-(10**5000), 10**5000))
 def test_numbers_are_finite_or_refused(real, whole):
     if math.isfinite(real):
-        done = frames.decode(json.dumps(["done", {"open": [], "value": real}]).encode())
+        done = frames.decode_frame(json.dumps(["done", {"open": [], "value": real}]).encode())
         assert done == frames.Done(real, has_value=True, open_calls=())
     else:
         with pytest.raises(frames.FrameError, match=r"a message that is not JSON \(ValueError\)"):
-            frames.decode(json.dumps(["done", {"open": [], "value": real}]).encode())
+            frames.decode_frame(json.dumps(["done", {"open": [], "value": real}]).encode())
 
 
 def test_a_frame_larger_than_the_limit_is_refused_before_it_is_kept():
@@ -123,10 +123,10 @@ def test_depth_is_bounded(depth, left, right):
     nested = depth // levels * levels
     data = b'["done",{"open":[],"value":' + value + b"}]"
     if nested <= frames.MAX_DEPTH:
-        assert isinstance(frames.decode(data), frames.Done)
+        assert isinstance(frames.decode_frame(data), frames.Done)
     else:
         with pytest.raises(frames.TooDeep, match=r"^a value nested more than 200 levels deep$"):
-            frames.decode(data)
+            frames.decode_frame(data)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_depth_is_bounded(depth, left, right):
     ],
 )
 def test_each_message_is_read_as_what_it_is(data, message):
-    decoded = frames.decode(data)
+    decoded = frames.decode_frame(data)
     assert (type(decoded), decoded) == (type(message), message)
 
 
 @given(VALUES, st.integers(0, 10**9), st.booleans())
 def test_a_reply_says_the_same_in_utf_8(value, number, ok):
-    data = frames.reply(number, ok=ok, value=value)
+    data = frames.encode_reply(number, ok=ok, value=value)
     assert struct.unpack("<I", data[:4])[0] == len(data) - 4
     finite = json.loads(json.dumps(value), parse_constant=lambda _: None)  # JSON has no other numbers
     assert json.loads(data[4:].decode()) == ["reply", number, ok, finite]
@@ -189,9 +189,9 @@ def test_a_reply_holds_what_few_encoders_take():
     for _ in range(frames.MAX_DEPTH):
         deep = [deep]
     value = {"a": 2**70, "b": "\ud800", "c": deep}
-    assert json.loads(frames.reply(1, ok=True, value=value)[4:].decode()) == ["reply", 1, True, value]
+    assert json.loads(frames.encode_reply(1, ok=True, value=value)[4:].decode()) == ["reply", 1, True, value]
     value = {"a": 2**70, "b": [math.inf, math.nan, "Infinity"]}
-    assert frames.reply(1, ok=True, value=value)[4:] == (
+    assert frames.encode_reply(1, ok=True, value=value)[4:] == (
         b' ["reply", 1, true, {"a": 1180591620717411303424, "b": [null, null, "Infinity"]}]'
     )
 
@@ -272,6 +272,6 @@ def test_a_large_message_is_decoded_as_any_other():
             ["call", 1, "g", "save", {"a": [{"b": [n]} for n in range(10_000)]}, False]
         ).encode()
         [large] = frames.FrameReader(1 << 20, 100_000).feed(framed(text))
-        assert await large.decode() == frames.decode(text, large.values)
+        assert await large.decode() == frames.decode_frame(text, large.values)
 
     asyncio.run(main())

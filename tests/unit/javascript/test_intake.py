@@ -441,7 +441,7 @@ def test_intake_asks_for_typescript_until_it_is_loaded():
     with MiniRacer() as reader:
         for script in parse_worker.SCRIPTS:
             reader.eval((SCRIPTS / script).read_text("utf-8"))
-        request = json.dumps(parse.question("let x: number = 1", "auto").decode())
+        request = json.dumps(parse.write_request("let x: number = 1", "auto").decode())
         assert reader.eval(f"intake({request})") == '{"ok":false,"needs":"typescript"}'
 
 
@@ -456,9 +456,9 @@ def test_the_later_of_two_refusals_is_told(host):
 
 def test_answer_refuses_a_response_that_intake_does_not_make():
     with pytest.raises(ValueError, match="neither a program nor a refusal that says where"):
-        parse.answer(b'{"ok":false}', "1")
+        parse.read_response(b'{"ok":false}', "1")
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
-        parse.answer(b'{"ok":true,"surprise":1}', "1")
+        parse.read_response(b'{"ok":true,"surprise":1}', "1")
 
 
 def test_typescript_can_be_loaded_from_base64(host):

@@ -13,8 +13,8 @@ def end(child: Child) -> None:
 
 def test_a_zygote_begun_early_is_handed_out_once() -> None:
     launcher = Launcher()
-    launcher.begin_zygote("guest")
-    early, later = launcher.zygote("guest"), launcher.zygote("guest")
+    launcher.prestart_fork_server("guest")
+    early, later = launcher.start_fork_server("guest"), launcher.start_fork_server("guest")
     try:
         greeting = json.loads(early.connection.recv(4096))
         assert greeting["ready"] == early.process.pid
@@ -27,8 +27,8 @@ def test_a_zygote_begun_early_is_handed_out_once() -> None:
 
 def test_a_zygote_of_another_profile_is_started_anew() -> None:
     launcher = Launcher()
-    launcher.begin_zygote("guest-jit")
-    other = launcher.zygote("guest")
+    launcher.prestart_fork_server("guest-jit")
+    other = launcher.start_fork_server("guest")
     try:
         assert "guest" in other.process.args
     finally:
@@ -38,15 +38,15 @@ def test_a_zygote_of_another_profile_is_started_anew() -> None:
 
 def test_what_nobody_asked_for_ends_with_its_launcher() -> None:
     launcher = Launcher()
-    launcher.begin_reader()
-    reader = launcher.reader()
+    launcher.prestart_parse_worker()
+    reader = launcher.start_parse_worker()
     launcher.close()
     try:
         assert reader.process.poll() is None
     finally:
         end(reader)
-    launcher.begin_zygote("guest")
-    launcher.begin_reader()
+    launcher.prestart_fork_server("guest")
+    launcher.prestart_parse_worker()
     [zygote], [reader] = launcher._zygotes.values(), launcher._readers
     launcher.close()
     assert (zygote.process.returncode, reader.process.returncode) == (-9, -9)

@@ -16,9 +16,9 @@ class Counting(Launcher):
         super().__init__()
         self.count = 0
 
-    def zygote(self, profile):
+    def start_fork_server(self, profile):
         self.count += 1
-        return super().zygote(profile)
+        return super().start_fork_server(profile)
 
 
 async def asked(pool: Pool, *, ahead: bool) -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from paddock.javascript.parse import Program
-from paddock.javascript.source_map import NEWLINE, Place, Positions, locate, place
+from paddock.javascript.source_map import NEWLINE, Place, SourceMap, clamp_place, find_place
 from paddock.model.outcome import ErrorInfo
 
 BOOM = "new Error('boom')"
@@ -80,52 +80,53 @@ def test_thrown_error_stands_at_the_users_line_and_column(host, source):
 
 
 def test_a_place_in_the_wrapper_is_moved_into_the_text():
-    positions = Positions(prefix=36, insertions=((0, 0, 7),))
-    assert locate(1, 5, positions, "1+1")[:2] == (1, 1)
-    assert locate(1, 37 + 3, positions, "1+1")[:2] == (1, 1)
-    assert locate(1, 37 + 7 + 2, positions, "1+1")[:2] == (1, 3)
-    assert locate(9, 9, positions, "1+1\n22") == Place(2, 3, "22\n  ^")
+    positions = SourceMap(prefix=36, insertions=((0, 0, 7),))
+    assert find_place(1, 5, positions, "1+1")[:2] == (1, 1)
+    assert find_place(1, 37 + 3, positions, "1+1")[:2] == (1, 1)
+    assert find_place(1, 37 + 7 + 2, positions, "1+1")[:2] == (1, 3)
+    assert find_place(9, 9, positions, "1+1\n22") == Place(2, 3, "22\n  ^")
 
 
 def test_places_left_of_an_insertion_stay():
-    positions = Positions(prefix=0, insertions=((1, 4, 7), (1, 10, 7)))
+    positions = SourceMap(prefix=0, insertions=((1, 4, 7), (1, 10, 7)))
     columns = [
-        locate(2, column, positions, "\n" + "x" * 30).column for column in (1, 5, 6, 12, 13, 18, 19, 25, 26)
+        find_place(2, column, positions, "\n" + "x" * 30).column
+        for column in (1, 5, 6, 12, 13, 18, 19, 25, 26)
     ]
     assert columns == [1, 5, 5, 5, 6, 11, 11, 11, 12]
 
 
 def test_a_place_of_compiled_code_leads_to_the_piece_before_it():
-    positions = Positions(prefix=10, map=((), ((4, 0, 2), (9, 1, 5)), ()))
+    positions = SourceMap(prefix=10, map=((), ((4, 0, 2), (9, 1, 5)), ()))
     source = "first line\nsecond line"
-    assert locate(2, 5, positions, source)[:2] == (1, 3)
-    assert locate(2, 9, positions, source)[:2] == (1, 3)
-    assert locate(2, 10, positions, source)[:2] == (2, 6)
-    assert locate(3, 1, positions, source)[:2] == (2, 6)
-    assert locate(7, 1, positions, source)[:2] == (2, 6)
-    assert locate(2, 1, positions, source)[:2] == (1, 1)
+    assert find_place(2, 5, positions, source)[:2] == (1, 3)
+    assert find_place(2, 9, positions, source)[:2] == (1, 3)
+    assert find_place(2, 10, positions, source)[:2] == (2, 6)
+    assert find_place(3, 1, positions, source)[:2] == (2, 6)
+    assert find_place(7, 1, positions, source)[:2] == (2, 6)
+    assert find_place(2, 1, positions, source)[:2] == (1, 1)
 
 
 def test_caret_keeps_tabs_and_counts_cells():
-    assert place(1, 3, "\t\tfoo()").excerpt == "\t\tfoo()\n\t\t^"
-    assert place(1, 8, "a = '😀' + b").excerpt == "a = '😀' + b\n       ^"
-    assert place(1, 7, "a = '日' + b").excerpt == "a = '日' + b\n       ^"
-    assert place(1, 3, "e\u0301 = b").excerpt == "e\u0301 = b\n ^"
+    assert clamp_place(1, 3, "\t\tfoo()").excerpt == "\t\tfoo()\n\t\t^"
+    assert clamp_place(1, 8, "a = '😀' + b").excerpt == "a = '😀' + b\n       ^"
+    assert clamp_place(1, 7, "a = '日' + b").excerpt == "a = '日' + b\n       ^"
+    assert clamp_place(1, 3, "e\u0301 = b").excerpt == "e\u0301 = b\n ^"
 
 
 def test_long_line_is_cut_to_a_window_around_the_column():
     source = "".join(f"{number:<10}" for number in range(100))
-    spot = place(1, 501, source)
+    spot = clamp_place(1, 501, source)
     shown, caret = spot.excerpt.split("\n")
     assert shown == "…" + source[440:560] + "…"
     assert shown[caret.index("^")] == "5"
     assert shown[caret.index("^") :].startswith("50  ")
-    assert place(1, 1, source).excerpt == source[:120] + "…\n^"
-    assert place(1, 1001, source).excerpt == "…" + source[880:] + "\n" + " " * 121 + "^"
+    assert clamp_place(1, 1, source).excerpt == source[:120] + "…\n^"
+    assert clamp_place(1, 1001, source).excerpt == "…" + source[880:] + "\n" + " " * 121 + "^"
 
 
 def test_excerpt_cannot_steer_a_terminal():
-    assert place(1, 1, "\x1b[2Jboom \u202e\u200b\x00").excerpt == "\ufffd[2Jboom \ufffd\ufffd\ufffd\n^"
+    assert clamp_place(1, 1, "\x1b[2Jboom \u202e\u200b\x00").excerpt == "\ufffd[2Jboom \ufffd\ufffd\ufffd\n^"
 
 
 CODE = st.text(
@@ -169,7 +170,7 @@ def test_any_text_is_a_program_or_a_refusal_inside_of_it(host, source):
             if source.isascii():  # V8 and acorn know different editions of Unicode
                 host.runner.eval(answer.code)
             for column, _ in enumerate(answer.code[:200], 1):
-                assert locate(1, column, answer.positions, source).line >= 1
+                assert find_place(1, column, answer.positions, source).line >= 1
 
 
 NAMES = st.sampled_from(["a", "b", "é", "$x"])
@@ -236,6 +237,6 @@ def test_every_piece_of_a_program_keeps_its_place(host, before, after, newline, 
     column = units(lines[row][: lines[row].index(MARK)])
     line = next(number for number, text in enumerate(lines_of(source), 1) if MARK in text)
     text = lines_of(source)[line - 1]
-    spot = locate(row + 1, column + 1, program.positions, source)
+    spot = find_place(row + 1, column + 1, program.positions, source)
     assert (spot.line, spot.column) == (line, units(text[: text.index(MARK)]) + 1)
     assert re.search(r"\n.*\^$", spot.excerpt)

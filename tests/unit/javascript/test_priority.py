@@ -23,14 +23,14 @@ def test_a_program_that_has_run_for_long_makes_way(monkeypatch, age, dies, nicer
         now = 1000.0
         monkeypatch.setattr(worker_client, "time", SimpleNamespace(perf_counter=lambda: now))
         worker = Worker(-1)
-        worker.born(pid, os.pidfd_open(pid))
+        worker.on_started(pid, os.pidfd_open(pid))
         if age is not None:
             worker.serve(cast("Listener", None), GuestLimits())
             now += age
         if dies:
-            worker.died(Death(0, Cost(0, 0)))
+            worker.on_exit(Death(0, Cost(0, 0)))
         worker.make_way()
-        worker.died(Death(0, Cost(0, 0)))
+        worker.on_exit(Death(0, Cost(0, 0)))
 
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
         asyncio.run(make_way(process.pid))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.javascript.busy_poll import SOON_S, Vigil
+from paddock.javascript.busy_poll import SOON_S, BusyPoll
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Selector(selectors.DefaultSelector):
 
 
 def looks(
-    vigil: Vigil, said_at: int, before: dict[int, Callable[[], object]] | None = None
+    vigil: BusyPoll, said_at: int, before: dict[int, Callable[[], object]] | None = None
 ) -> list[float | None]:
     """Return how long the loop was to wait at each look for what is said at the last of them."""
     selector = Selector()
@@ -70,8 +70,8 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def alone(clock: Clock | None = None) -> Vigil:
-    vigil = Vigil(clock or Clock())
+def alone(clock: Clock | None = None) -> BusyPoll:
+    vigil = BusyPoll(clock or Clock())
     vigil.programs = 1
     return vigil
 

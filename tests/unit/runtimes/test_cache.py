@@ -310,7 +310,9 @@ def test_what_is_deep_in_the_cache_keeps_nobody_from_making_room(
         assert not cache.take("a", tmp_path / "damaged", owner=None)
         assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["b"]
     finally:
-        scratch.remove(str(tmp_path / "cache"))  # whatever became of it: pytest does not get so deep
+        scratch.remove_directory(
+            str(tmp_path / "cache")
+        )  # whatever became of it: pytest does not get so deep
 
 
 @pytest.mark.parametrize("name", [b"a\nb\x1b[31m", b"\xff"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.model.program import Access, ProgramGrants, ProgramTerms
 from paddock.model.request import RuntimeRun
 from paddock.runtimes.closed_files import closed_file
-from paddock.runtimes.task import ProgramJob
+from paddock.runtimes.task import ProgramTask
 
 USER = 65531
 ME = os.geteuid()
@@ -32,9 +32,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def job(workspace: Path, access: Access = "read-only", cwd: str = ".") -> ProgramJob:
+def job(workspace: Path, access: Access = "read-only", cwd: str = ".") -> ProgramTask:
     terms = ProgramTerms(grants=ProgramGrants(access=access))
-    return ProgramJob(RuntimeRun(runtime="python", code="1"), terms, workspace, (workspace / cwd).resolve())
+    return ProgramTask(RuntimeRun(runtime="python", code="1"), terms, workspace, (workspace / cwd).resolve())
 
 
 def told(name: str, mode: str, what: str, command: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.steps import Job, NoProgramError, steps
+from paddock.runtimes.steps import NoProgramError, StepPaths, steps
 from paddock.runtimes.toolchain import Search, find
 
 PROGRAMS = "node bun python3 bash pwsh ruby php perl Rscript elixir erl go java javac kotlinc dotnet mcs mono rustc cc gcc g++"
@@ -110,7 +110,7 @@ def toolchain(machine, name, executable=""):
 
 def in_scratch(plan):
     scratch = Path("/s")
-    return Job(f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), 1 << 30)
+    return StepPaths(f"{scratch}/{plan.file_name}", f"{scratch}/{plan.output_name}", str(scratch), 1 << 30)
 
 
 def shown(step, plan, machine):
@@ -177,7 +177,7 @@ def test_what_the_caller_gives_is_never_looked_at_for_places(machine):
 
 def test_memory_goes_to_the_heap_in_part_and_never_to_nothing(machine):
     plan = steps(toolchain(machine, "csharp"), "1")
-    small = Job("/s/code.cs", "/s/program.dll", "/s", 1)
+    small = StepPaths("/s/code.cs", "/s/program.dll", "/s", 1)
     assert plan.run.filled_in(small)[1]["COMPlus_GCHeapHardLimit"] == "1000000"
     assert plan.run.filled_in(in_scratch(plan))[1]["COMPlus_GCHeapHardLimit"] == "30000000"
 

@@ -41,7 +41,7 @@ def group(hands_on="", has="cpu memory pids", members="1\n"):
 
 def refusal(root):
     with pytest.raises(cgroup.Refusal) as caught:
-        cgroup.find(root)
+        cgroup.find_delegated_folder(root)
     return str(caught.value)
 
 
@@ -54,7 +54,7 @@ def test_the_nearest_group_that_hands_on_what_is_needed_is_used(machine):
             "sys/fs/cgroup/user.slice/app.slice/shell.scope": group(""),
         },
     )
-    assert cgroup.find(root) == f"{root}/sys/fs/cgroup/user.slice/app.slice"
+    assert cgroup.find_delegated_folder(root) == f"{root}/sys/fs/cgroup/user.slice/app.slice"
 
 
 def test_a_group_above_one_that_is_not_ours_is_not_ours_either(machine):
@@ -89,7 +89,7 @@ def test_where_systemd_manages_only_what_it_has_delegated_is_ours(machine, monke
     managed(root, monkeypatch, "/nowhere")
     assert refusal(root) == "no group is delegated to the user that Paddock runs as"
     managed(root, monkeypatch, "/sys/fs/cgroup/slice/scope")
-    assert cgroup.find(root) == f"{root}/sys/fs/cgroup/slice/scope"
+    assert cgroup.find_delegated_folder(root) == f"{root}/sys/fs/cgroup/slice/scope"
 
 
 def test_what_is_below_a_delegated_group_is_ours_too(machine, monkeypatch):
@@ -100,7 +100,7 @@ def test_what_is_below_a_delegated_group_is_ours_too(machine, monkeypatch):
     }
     root = machine("/slice/scope/server", groups)
     managed(root, monkeypatch, "/sys/fs/cgroup/slice/scope")
-    assert cgroup.find(root) == f"{root}/sys/fs/cgroup/slice/scope"
+    assert cgroup.find_delegated_folder(root) == f"{root}/sys/fs/cgroup/slice/scope"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_group_shared_with_others_is_not_divided(machine):
 def test_a_group_of_its_own_is_divided_and_the_process_moves_down(machine):
     root = machine("/scope", {"sys/fs/cgroup/scope": group(members=f"{os.getpid()}\n")})
     scope = Path(root, "sys/fs/cgroup/scope")
-    assert cgroup.find(root) == str(scope)
+    assert cgroup.find_delegated_folder(root) == str(scope)
     assert (scope / "server/cgroup.procs").read_text() == "0"
     assert (scope / "cgroup.subtree_control").read_text() == "+memory +pids"
 
@@ -134,7 +134,7 @@ def test_the_top_of_all_may_hand_on_with_processes_in_it(machine):
     top = group(members="1\n2\n")
     del top["cgroup.type"]
     root = machine("/", {"sys/fs/cgroup": top})
-    assert cgroup.find(root) == f"{root}/sys/fs/cgroup"
+    assert cgroup.find_delegated_folder(root) == f"{root}/sys/fs/cgroup"
     assert not Path(root, "sys/fs/cgroup/server").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_mount_of_a_part_of_the_tree_is_understood(machine):
         MOUNT.format(root="/docker/abcdef", point="/elsewhere"),
         MOUNT.format(root="/docker/abc", point="/cgroup"),
     )
-    assert cgroup.find(root) == f"{root}/cgroup/scope"
+    assert cgroup.find_delegated_folder(root) == f"{root}/cgroup/scope"
 
 
 def test_a_mount_of_another_part_of_the_tree_is_none(machine):

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from paddock.sandbox.child import service
-from paddock.sandbox.child.fork_server import Zygote
+from paddock.sandbox.child.fork_server import ForkServer
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def left(tmp_path):
 def test_what_is_little_is_removed_at_once(left):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        service._remove(str(left), ours)
+        service._remove_scratch(str(left), ours)
         os.set_blocking(theirs.fileno(), False)
         with pytest.raises(BlockingIOError):
             theirs.recv(1)
@@ -34,12 +34,12 @@ def test_what_takes_long_is_moved_away_and_removed_by_the_zygote(left, monkeypat
     monkeypatch.setattr(service, "_REMOVE_WITHIN_S", -1)
     control, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, ours:
-        zygote = Zygote(control)
-        service._remove(str(left), zygote._of_wardens)
+        zygote = ForkServer(control)
+        service._remove_scratch(str(left), zygote._of_wardens)
         assert not os.path.lexists(left)
-        assert zygote._turn(None)
+        assert zygote._serve_once(None)
         assert [folder for _, folder in zygote._children.values()] == [""]
-        assert zygote._turn(None)
+        assert zygote._serve_once(None)
         assert zygote._children == {}
         zygote._rubbish.close()
         zygote._of_wardens.close()
@@ -50,4 +50,4 @@ def test_where_there_is_no_zygote_any_more_it_is_removed_all_the_same(left, monk
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.close()
     with ours:
-        service._remove(str(left), ours)
+        service._remove_scratch(str(left), ours)

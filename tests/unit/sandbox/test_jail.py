@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.process import ProcessUsage
-from paddock.sandbox.child.jail import Told
+from paddock.sandbox.child.jail import JailReport
 
 TOLD = {"status": 3 << 8, "left": 1, "user_ms": 1.5, "system_ms": 0.5, "peak_bytes": 4096}
 ANYTHING = st.recursive(
@@ -17,7 +17,7 @@ ANYTHING = st.recursive(
 
 
 def test_what_is_told_comes_through():
-    assert Told.from_bytes(json.dumps(TOLD).encode()) == Told(768, 1, 1.5, 0.5, 4096)
+    assert JailReport.from_bytes(json.dumps(TOLD).encode()) == JailReport(768, 1, 1.5, 0.5, 4096)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_what_is_told_comes_through():
     ],
 )
 def test_what_nobody_of_ours_would_tell_is_nothing(change):
-    assert Told.from_bytes(json.dumps({**TOLD, **change}).encode()) is None
+    assert JailReport.from_bytes(json.dumps({**TOLD, **change}).encode()) is None
 
 
 @given(st.binary() | ANYTHING.map(json.dumps).map(str.encode))
 def test_no_bytes_do_harm(message):
-    told = Told.from_bytes(message)
+    told = JailReport.from_bytes(message)
     assert told is None or set(json.loads(message)) == set(TOLD)
     if told is not None:
         ProcessUsage(cpu_user_ms=told.user_ms, cpu_system_ms=told.system_ms, peak_bytes=told.peak_bytes)

@@ -5,10 +5,10 @@ import resource
 import pytest
 
 from paddock.sandbox.child import shim
-from paddock.sandbox.child.messages import Ceilings, Order
+from paddock.sandbox.child.messages import Ceilings, JobSpec
 
 INFINITE = resource.RLIM_INFINITY
-ORDER = Order(
+ORDER = JobSpec(
     "", ceilings=Ceilings(cpu_ms=1500, memory_bytes=1000, processes=20, open_files=64, file_bytes=4096)
 )
 
@@ -18,7 +18,7 @@ def test_a_program_starts_with_its_own_limits_and_never_with_more_than_there_wer
     given = {}
     monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
     monkeypatch.setattr(resource, "setrlimit", given.__setitem__)
-    shim._limit(ORDER, 7)
+    shim._set_limits(ORDER, 7)
     bounded = {
         resource.RLIMIT_FSIZE: 4096,
         resource.RLIMIT_NOFILE: files,

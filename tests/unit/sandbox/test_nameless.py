@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.sandbox.child import anonymous_memory
-from paddock.sandbox.child.anonymous_memory import Amount, gauges, usage
+from paddock.sandbox.child.anonymous_memory import Amount, measure_in_slices, read_gauges
 
 MIB = 1024 * 1024
 OF_SOCKET = 3 * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 2
@@ -44,7 +44,7 @@ It stands alone: this process has what other tests left, such as the birth of a 
 
 
 def found(folder, *places, moved=Amount()):  # noqa: B008 - a constant
-    amounts = [*usage(places, str(folder), moved=moved, most=Amount(MIB, MIB))]
+    amounts = [*measure_in_slices(places, str(folder), moved=moved, most=Amount(MIB, MIB))]
     assert set(amounts[:-1]) <= {None}
     return amounts[-1]
 
@@ -127,7 +127,7 @@ def test_a_look_at_many_descriptors_pauses(tmp_path):
     with holder:
         assert holder.stdout.readline() == b"ready\n"
         place = f"/proc/{holder.pid}"
-        amounts = [*usage([place, place], str(tmp_path), moved=Amount(), most=Amount(MIB, MIB))]
+        amounts = [*measure_in_slices([place, place], str(tmp_path), moved=Amount(), most=Amount(MIB, MIB))]
         holder.kill()
     assert amounts == [None, None, Amount()]
 
@@ -193,16 +193,16 @@ def test_pages_that_processors_keep_at_hand_are_free(monkeypatch, zones, at_hand
             raise PermissionError
         return texts[path]
 
-    monkeypatch.setattr(anonymous_memory, "_read", read)
+    monkeypatch.setattr(anonymous_memory, "_read_file", read)
     page = os.sysconf("SC_PAGE_SIZE")
-    assert gauges("/nowhere") == Amount(buffers=4000 * 1024 - at_hand * page)
+    assert read_gauges("/nowhere") == Amount(buffers=4000 * 1024 - at_hand * page)
 
 
 def test_the_gauges_are_those_of_the_machine(tmp_path):
     shared = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line[:6] == "Shmem:")
-    assert gauges(str(tmp_path)).memory == pytest.approx(int(shared.split()[1]) * 1024, abs=64 * MIB)
-    assert gauges(str(tmp_path)).disk > 0
-    assert gauges("/nowhere").disk == 0
+    assert read_gauges(str(tmp_path)).memory == pytest.approx(int(shared.split()[1]) * 1024, abs=64 * MIB)
+    assert read_gauges(str(tmp_path)).disk > 0
+    assert read_gauges("/nowhere").disk == 0
     assert Amount(5, 1).since(Amount(2, 3)) == Amount(3, 0)
 
 
@@ -234,12 +234,12 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
 OBSERVER = """
 import os, sys
 from paddock.sandbox.child import anonymous_memory
-from paddock.sandbox.child.anonymous_memory import Amount, usage
+from paddock.sandbox.child.anonymous_memory import Amount, measure_in_slices
 far = Amount(1000 << 20, 1000 << 20)
 for moved in (Amount(), Amount(2 << 20), far):
-    print(*[*usage([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1][:2])
-print([*usage([sys.argv[1]], "/nowhere", moved=Amount(buffers=1000 << 20), most=Amount(1, 1))][-1].buffers)
-print([*usage([sys.argv[1]], "/nowhere", moved=Amount(kernel=50 << 20), most=Amount(8 << 20))][-1].kernel)
+    print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1][:2])
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=Amount(buffers=1000 << 20), most=Amount(1, 1))][-1].buffers)
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=Amount(kernel=50 << 20), most=Amount(8 << 20))][-1].kernel)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """
@@ -315,5 +315,5 @@ def test_threads_that_share_their_files_count_them_once(tmp_path, place, do):
 def test_counting_ends_with_what_is_too_much(tmp_path, place, do):
     do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
     do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(5000)]")
-    amounts = [*usage([place] * 50, str(tmp_path), moved=NOTICED, most=Amount(MIB, MIB))]
+    amounts = [*measure_in_slices([place] * 50, str(tmp_path), moved=NOTICED, most=Amount(MIB, MIB))]
     assert amounts[-1].kernel > MIB

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.sandbox.io import Reader, Writer, decoded
+from paddock.sandbox.io import Reader, Writer, decode_stream
 
 FEW = settings(max_examples=30, deadline=None)
 """Each example starts an event loop."""
@@ -64,7 +64,7 @@ def test_characters_are_never_cut(text, cuts, kept):
 @given(text=st.text(max_size=100), size=st.integers(1, 7))
 def test_text_for_a_sink_comes_whole(text, size):
     seen = []
-    take = decoded(seen.append)
+    take = decode_stream(seen.append)
     data = text.encode()
     for start in range(0, len(data), size):
         take(data[start : start + size])
@@ -77,7 +77,7 @@ def test_text_for_a_sink_comes_whole(text, size):
 def test_bytes_that_are_no_text_do_not_stop_a_sink(pieces, size):
     data = b"".join(pieces)
     seen = []
-    take = decoded(seen.append)
+    take = decode_stream(seen.append)
     for start in range(0, len(data), size):
         take(data[start : start + size])
     whole = data.decode("utf-8", "replace")

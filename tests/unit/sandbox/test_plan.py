@@ -10,7 +10,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.runtimes import safe_copy
 from paddock.sandbox import spec
 from paddock.sandbox.child import lockdown
-from paddock.sandbox.child.messages import Ceilings, Order
+from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.state_paths import File
 
 OTHER = 54321
@@ -229,7 +229,7 @@ def room(grants, tier="landlock"):
 def test_what_the_room_of_a_job_says(folder):
     (workspace,) = made(folder, "workspace")
     grants = writing(workspace, fixed=(workspace,))
-    expected = Order(
+    expected = JobSpec(
         scratch="/scratch",
         landlock_abi=3,
         filter="job",
@@ -290,7 +290,7 @@ def test_what_names_of_the_network_mean_is_read_by_who_has_a_network(folder):
 
 def test_what_the_order_of_a_job_says():
     grants = ProcessGrants(environment={"PATH": "/mine", "HOME": "/root", "TMP": "/tmp", "A": "b"})
-    assert spec.order(Order(scratch="/scratch"), ["a", "b"], grants, LIMITS, canary="canary") == Order(
+    assert spec.order(JobSpec(scratch="/scratch"), ["a", "b"], grants, LIMITS, canary="canary") == JobSpec(
         scratch="/scratch",
         argv=["a", "b"],
         environment={
@@ -326,7 +326,7 @@ def test_where_a_job_begins(folder):
         (writing(workspace, cwd=below), below),
         (ProcessGrants(workspace=workspace), "/scratch"),
     ):
-        assert spec.order(Order(scratch="/scratch"), ["a"], grants, LIMITS).cwd == str(cwd)
+        assert spec.order(JobSpec(scratch="/scratch"), ["a"], grants, LIMITS).cwd == str(cwd)
 
 
 def test_a_room_stands_for_its_grants_until_something_appears_in_them(folder):

@@ -40,12 +40,12 @@ def test_both_the_names_and_what_they_lead_to_are_known(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     root = os.path.realpath(tmp_path)
-    assert state_paths.known([tmp_path / "link" / "state"]) == (
+    assert state_paths.list_own_directories([tmp_path / "link" / "state"]) == (
         f"{tmp_path}/link/state",
         f"{root}/real/state",
     )
-    assert state_paths.linked((f"{root}/link/state",), root) == f"{root}/link"
-    assert state_paths.linked((f"{root}/real/state",), root) == ""
+    assert state_paths.find_link((f"{root}/link/state",), root) == f"{root}/link"
+    assert state_paths.find_link((f"{root}/real/state",), root) == ""
     assert state_paths.keeper((f"{root}/real",), f"{root}/real/state") == f"{root}/real"
     assert state_paths.keeper((f"{root}/real",), f"{root}/reality") == ""
 
@@ -71,7 +71,7 @@ def test_the_way_leads_from_the_innermost_writable_directory_as_far_as_a_user_ma
 def test_what_is_missing_is_made_only_where_a_program_could_make_it(tmp_path: Path):
     root = os.path.realpath(tmp_path)
     hidden = [f"{root}/ws/.config/paddock", f"{root}/read/.config/paddock"]
-    made = state_paths.made(hidden, [f"{root}/ws"], os.geteuid())
+    made = state_paths.list_hidden_paths(hidden, [f"{root}/ws"], os.geteuid())
     assert (made, Path(hidden[0]).stat().st_mode & 0o777) == ([hidden[0]], 0o700)
     assert not Path(hidden[1]).exists()
 

@@ -17,14 +17,14 @@ from paddock.sandbox.child.snapshot import Restoration
 
 def record(folder):
     with opened(str(folder)) as root:
-        return protected_paths.record(root)
+        return protected_paths.record_paths(root)
 
 
 def restore(folder, before):
     """Put everything back; return what was changed, and what could not be put back, and why."""
     with opened(str(folder)) as root:
         way_back = Restoration(root, before)
-        found = protected_paths.restore(root, before, way_back)
+        found = protected_paths.restore_paths(root, before, way_back)
         way_back.discard()
     assert not [*Path(folder).glob(".paddock-removed-*")]
     return found

@@ -76,7 +76,7 @@ def test_half_a_record_is_none(workspace, known, monkeypatch):
 
 def test_one_at_a_time_records_and_puts_back(workspace, known, monkeypatch):
     seen = []
-    record, restore = protected_paths.record, protected_paths.restore
+    record, restore = protected_paths.record_paths, protected_paths.restore_paths
 
     def heard(name, work):
         def go(*given):
@@ -89,12 +89,12 @@ def test_one_at_a_time_records_and_puts_back(workspace, known, monkeypatch):
         seen.append("refuse")
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(protected_paths, "record", heard("record", record))
-    monkeypatch.setattr(protected_paths, "restore", heard("restore", restore))
+    monkeypatch.setattr(protected_paths, "record_paths", heard("record", record))
+    monkeypatch.setattr(protected_paths, "restore_paths", heard("restore", restore))
     monkeypatch.setattr(fcntl, "lockf", lambda file, how: seen.append((file, how)))
     before = Before(str(workspace), known)
     before.restore()
-    monkeypatch.setattr(protected_paths, "restore", refuse)
+    monkeypatch.setattr(protected_paths, "restore_paths", refuse)
     with pytest.raises(OSError, match="Input/output error"):
         before.restore()
     before.close()

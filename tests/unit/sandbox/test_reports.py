@@ -7,8 +7,8 @@ import pytest
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
-from paddock.sandbox.child.messages import Order, Report
-from paddock.sandbox.job import Job, Streams
+from paddock.sandbox.child.messages import JobReport, JobSpec
+from paddock.sandbox.job import RunningProcess, Streams
 
 
 class Warden:
@@ -37,8 +37,8 @@ def end_of(message, workspace="", faults=None):
 
     async def main():
         asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told["exception"]))
-        job = Job(place, ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False)
-        job.start(Order("", workspace=workspace))
+        job = RunningProcess(place, ProcessLimits(), Streams(), SandboxFacts(), jailed=False, kept=False)
+        job.start(JobSpec("", workspace=workspace))
         return await asyncio.wait_for(job.result, 30)
 
     with place.socket, place.theirs:
@@ -47,7 +47,7 @@ def end_of(message, workspace="", faults=None):
 
 
 def test_a_report_is_read():
-    assert end_of(Report(code=0).to_bytes()) == ("ok", "", False)
+    assert end_of(JobReport(code=0).to_bytes()) == ("ok", "", False)
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_a_fault_after_the_result_does_not_pass_for_a_report_that_makes_no_sense
         raise fault
 
     monkeypatch.setattr(Warden, "end", fail)
-    assert end_of(Report(code=0).to_bytes(), faults=faults) == ("ok", "", False)
+    assert end_of(JobReport(code=0).to_bytes(), faults=faults) == ("ok", "", False)
     assert faults == [fault]

@@ -8,7 +8,7 @@ from paddock.sandbox.child import scratch
 
 
 def total(directory):
-    return [value for value in scratch.usage(str(directory)) if value is not None]
+    return [value for value in scratch.measure_in_slices(str(directory)) if value is not None]
 
 
 def test_usage_counts_blocks_and_empty_files_too(tmp_path):
@@ -22,7 +22,7 @@ def test_usage_counts_blocks_and_empty_files_too(tmp_path):
 def test_usage_pauses_every_few_hundred_entries(tmp_path):
     for number in range(450):
         (tmp_path / str(number)).touch()
-    assert list(scratch.usage(str(tmp_path)))[:2] == [None, None]
+    assert list(scratch.measure_in_slices(str(tmp_path)))[:2] == [None, None]
 
 
 def dig(directory, depth):
@@ -40,7 +40,7 @@ def dig(directory, depth):
 def test_what_is_too_deep_to_be_seen_counts_as_too_much(tmp_path):
     dig(tmp_path, 60)
     assert total(tmp_path)[-1] > 2**60
-    scratch.remove(str(tmp_path))
+    scratch.remove_directory(str(tmp_path))
 
 
 def test_remove_takes_deep_trees_links_and_closed_directories(tmp_path):
@@ -56,7 +56,7 @@ def test_remove_takes_deep_trees_links_and_closed_directories(tmp_path):
     closed.chmod(0)
     (job / "a").chmod(0)
     dig(job, 1500)
-    scratch.remove(str(job))
+    scratch.remove_directory(str(job))
     assert not job.exists()
     assert (outside / "kept").exists()
 
@@ -78,6 +78,6 @@ def test_remove_touches_nothing_outside_when_a_directory_becomes_a_link_meanwhil
 
     monkeypatch.setattr(os, "unlink", swap)
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-        scratch.remove(str(job))
+        scratch.remove_directory(str(job))
     assert [path.name for path in outside.iterdir()] == ["kept"]
     assert outside.stat().st_mode & 0o777 == 0o755

@@ -165,7 +165,7 @@ from paddock.sandbox.child import protected_paths
 def refuse(*_):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-protected_paths.record = refuse
+protected_paths.record_paths = refuse
 known = os.memfd_create("known")
 held = os.listdir("/proc/self/fd")
 try:

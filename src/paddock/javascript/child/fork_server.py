@@ -32,12 +32,12 @@ it would be one more to trust."""
 _DESCRIPTORS = 2
 
 
-class Zygote:
+class ForkServer:
     """The fork server behind one control socket."""
 
     def __init__(self, control: socket.socket, profile: str, library_directory: Path) -> None:
         self._control = control
-        self._rules = lockdown.prepare(profile)
+        self._rules = lockdown.prepare_rules(profile)
         isolate = v8.Isolate(v8.load(library_directory, PROFILES[profile]))
         self._guest = worker.Guest(isolate, bootstrap.source(), bootstrap.libraries())
         self._poll = select.poll()
@@ -95,8 +95,8 @@ class Zygote:
         os.dup2(errors, 2)
         lockdown.close_all_but(connection, self._rules.ruleset)
         channel = worker.Channel(socket.socket(fileno=connection))
-        lockdown.shed(self._rules)
-        lockdown.seal(self._rules)
+        lockdown.shed_powers(self._rules)
+        lockdown.seal_process(self._rules)
         return channel, self._data_bytes
 
     def _bury(self, pidfd: int) -> None:
@@ -127,7 +127,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     control = socket.socket(fileno=int(control_fd))
     try:
-        zygote = Zygote(control, profile, Path(library_directory))
+        zygote = ForkServer(control, profile, Path(library_directory))
     except OSError as error:
         control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
         sys.exit(1)

@@ -52,7 +52,7 @@ class Reader:
 
     def start(self) -> None:
         """Greet the parent, and from then on answer it."""
-        self._isolate.on_turn = self._turned
+        self._isolate.on_turn = self._on_turn
         self._channel.send(b'{"ready": true}')
         self._listen()
 
@@ -62,7 +62,7 @@ class Reader:
         self._question = b"intake(" + json.dumps(request.decode()).encode() + b")"
         self._isolate.queue_script(self._question)
 
-    def _turned(self, result: object) -> None:
+    def _on_turn(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):
             os.write(2, f"paddock intake: {result}\n".encode())
             os._exit(v8.EXIT_BROKEN)
@@ -83,7 +83,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     channel = Channel(socket.socket(fileno=int(connection)))
     try:
-        rules = lockdown.prepare(_PROFILE, readable=("/dev/urandom",))  # V8 seeds its generator from it
+        rules = lockdown.prepare_rules(_PROFILE, readable=("/dev/urandom",))  # V8 seeds its generator from it
         library = v8.load(Path(library_directory), _FLAGS)
         status = os.open("/proc/self/status", os.O_RDONLY)
         directory = Path(__file__).parent.parent / "js"
@@ -91,9 +91,9 @@ def main() -> None:
             name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
         }
         lockdown.close_all_but(int(connection), status, rules.ruleset)
-        lockdown.shed(rules)
+        lockdown.shed_powers(rules)
         reader = Reader(v8.Isolate(library), sources, channel)
-        lockdown.seal(rules)
+        lockdown.seal_process(rules)
         ceiling = data_segment(status) + _MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     except OSError as error:

@@ -51,17 +51,17 @@ class Rejections:
         A rejection is none of a program if `claims`, which is given its reason, returns that it is somebody else's.
         """
         self._claims = claims
-        self._callback = _Callback(self._called)  # must outlive the isolate
+        self._callback = _Callback(self._on_callback)  # must outlive the isolate
         self._set_callback(self._native.isolate, self._callback)
 
-    def _called(self, message: _Message) -> None:
+    def _on_callback(self, message: _Message) -> None:
         try:
             if message.event == _REJECTED_WITHOUT_HANDLER:
-                self._rejected(message)
+                self._on_rejection(message)
         except BaseException as error:  # noqa: BLE001 - give_up says why
             give_up(error)
 
-    def _rejected(self, message: _Message) -> None:
+    def _on_rejection(self, message: _Message) -> None:
         if self._claims(message.value):
             return
         self._kept.append(self._native.keep(message.promise))

@@ -144,7 +144,7 @@ class Isolate:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
-        self._callback = _Callback(self._called)  # must outlive the context
+        self._callback = _Callback(self._on_callback)  # must outlive the context
         self._ended = threading.Event()
         self._result: object = None
         self.on_turn: Callable[[object], None] | None = None
@@ -194,7 +194,7 @@ class Isolate:
         data = text.encode("utf-8", "surrogatepass")
         return self.library.mr_alloc_string_val(self._context, data, len(data), _STRING)
 
-    def _called(self, _: int, handle: _Pointer) -> None:
+    def _on_callback(self, _: int, handle: _Pointer) -> None:
         try:
             self._dispatch(handle)
         except BaseException as error:  # noqa: BLE001 - give_up says why
@@ -202,14 +202,14 @@ class Isolate:
 
     def _dispatch(self, handle: _Pointer) -> None:
         if self.on_turn is not None:
-            self.on_turn(self._read(handle))
+            self.on_turn(self._read_value(handle))
             return
-        self._result = handle if self._keep else self._read(handle)
+        self._result = handle if self._keep else self._read_value(handle)
         if self._keep and handle.contents.type in _EXCEPTIONS:
-            self._result = self._read(handle)
+            self._result = self._read_value(handle)
         self._ended.set()
 
-    def _read(self, handle: _Pointer) -> object:
+    def _read_value(self, handle: _Pointer) -> object:
         value = handle.contents
         kind, pointer, length = value.type, value.payload.pointer, value.length
         result: object = None

@@ -110,7 +110,7 @@ class Channel:
         if not self._pending:
             if timeout_ms is not None and not self._poll.poll(timeout_ms):
                 return None
-            part = self._awaited() if timeout_ms is None else self._piece()
+            part = self._await_piece() if timeout_ms is None else self._piece()
             if len(part) >= _LENGTH.size and len(part) == _LENGTH.size + _LENGTH.unpack_from(part)[0]:
                 return part[_LENGTH.size :]  # one message and nothing else, as most answers come
             self._pending += part
@@ -125,7 +125,7 @@ class Channel:
         while len(self._pending) < count:
             self._pending += self._piece()
 
-    def _awaited(self) -> bytes:
+    def _await_piece(self) -> bytes:
         """Wait for a piece, awake at first if the last one came soon: to sleep and be woken takes as long as a call."""
         asked = time.monotonic()
         while self._quick and not self._poll.poll(0):
@@ -181,7 +181,7 @@ class Guest:
         def meet(_: object) -> None:
             v8.keep_thread()
             self._native.enter()
-            self._rejections.listen(self._claims)
+            self._rejections.listen(self._take_claims)
             self._isolate.on_turn = met
             self._isolate.queue(self._task, self._nothing)
 
@@ -226,13 +226,13 @@ class Guest:
         self._native.close_scope(scope)
 
     def _serve(self) -> None:
-        self._isolate.on_turn = self._turned
-        self._turned(None)
+        self._isolate.on_turn = self._take_turns
+        self._take_turns(None)
 
-    def _turned(self, result: object) -> None:
+    def _take_turns(self, result: object) -> None:
         """Have the glue take its turns, from the end of one task of mini-racer to what makes the next one necessary."""
         if isinstance(result, v8.ScriptError):
-            self._break(str(result))
+            self._interrupt_program(str(result))
         elif isinstance(result, v8.Promised):
             self._header[_IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
@@ -245,9 +245,9 @@ class Guest:
             # No scope of mini-racer's is open, so handles would stay for ever.
             scope = native.open_scope()
             native.checkpoint()  # only then is it known what there is to wait for
-            self._await()
+            self._await_task()
             if not self._taking and not native.step():
-                self._break("the glue failed")
+                self._interrupt_program("the glue failed")
             native.close_scope(scope)
             if self._program is not None:
                 program, self._program = self._program, None
@@ -259,10 +259,10 @@ class Guest:
             self._header[_IN_LENGTH] = _IDLE
         self._isolate.queue(self._task, self._nothing)
 
-    def _break(self, why: str) -> None:
+    def _interrupt_program(self, why: str) -> None:
         self._channel.send(json.dumps(["broken", why[:8192]]).encode())
 
-    def _posted(self) -> None:
+    def _on_post(self) -> None:
         """Do what the glue asks for in the middle of a turn."""
         operation = self._header[_OPERATION]
         if operation == _SEND:
@@ -294,13 +294,13 @@ class Guest:
             text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)
             self._channel.send(text.encode("utf-8", "replace"))
 
-    def _claims(self, reason: int) -> bool:
+    def _take_claims(self, reason: int) -> bool:
         """Act on a promise that the glue has rejected to reach the worker; return whether it is one."""
         operation = self._header[_OPERATION]
         if operation == _GATHER:
             self._rejections.give(reason)
         elif operation == _MEET:
-            self._native.introduce(reason, self._posted)
+            self._native.introduce(reason, self._on_post)
         elif operation == _GIVE and self._library:
             self._native.put(reason, 0, self._library)
         else:
@@ -324,7 +324,7 @@ class Guest:
         while True:
             self._channel.receive()
 
-    def _await(self) -> None:
+    def _await_task(self) -> None:
         """Wait for the next thing to do, and hand it in."""
         header = self._header
         if header[_QUEUED]:

@@ -65,7 +65,7 @@ class Amount(NamedTuple):
         return Amount(*(max(0, now - then) for now, then in zip(self, earlier, strict=True)))
 
 
-def gauges(directory: str, *, buffers: bool = True) -> Amount:
+def read_gauges(directory: str, *, buffers: bool = True) -> Amount:
     """Return what this machine has in memory files, on the file system of a directory, and in memory altogether.
 
     The last one is what of it the kernel has for itself and cannot do without. 0 where it does not say. Without
@@ -73,7 +73,7 @@ def gauges(directory: str, *, buffers: bool = True) -> Amount:
     """
     memory = disk = taken = kernel = 0
     with contextlib.suppress(OSError):
-        found = {name: int(number) * 1024 for name, number in _GAUGES.findall(_read("/proc/meminfo"))}
+        found = {name: int(number) * 1024 for name, number in _GAUGES.findall(_read_file("/proc/meminfo"))}
         memory = found.get(b"Shmem", 0)
         if buffers:
             taken = found.get(b"MemTotal", 0) - found.get(b"MemAvailable", 0) - _at_hand()
@@ -86,20 +86,22 @@ def gauges(directory: str, *, buffers: bool = True) -> Amount:
 def _at_hand() -> int:
     """Return the bytes of free pages that processors keep for themselves; 0 where the kernel does not say."""
     with contextlib.suppress(OSError):
-        return sum(map(int, _LISTED.findall(_read("/proc/zoneinfo")))) * _PAGE
+        return sum(map(int, _LISTED.findall(_read_file("/proc/zoneinfo")))) * _PAGE
     return 0
 
 
 def _most_in_socket() -> int:
     """Return the bytes that a unix socket takes at the most, unless it was enlarged: what fits, and what did not."""
     try:
-        default = int(_read("/proc/sys/net/core/wmem_default"))
+        default = int(_read_file("/proc/sys/net/core/wmem_default"))
     except (OSError, ValueError):
         default = 212_992
     return default * 3 // 2
 
 
-def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -> Iterator[Amount | None]:
+def measure_in_slices(
+    places: Iterable[str], scratch: str, *, moved: Amount, most: Amount
+) -> Iterator[Amount | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
     `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
@@ -116,14 +118,14 @@ def usage(places: Iterable[str], scratch: str, *, moved: Amount, most: Amount) -
                 look.at(thread, numbers[:step])
                 numbers = numbers[step:]
                 if look.kernel > most.memory:
-                    yield look.found(moved)  # more than enough, and to count on takes seconds
+                    yield look.totals(moved)  # more than enough, and to count on takes seconds
                     return
                 if look.is_due():
                     yield None
         if thorough:
             yield from look.at_mappings(place)
             yield None
-    yield look.found(moved)
+    yield look.totals(moved)
 
 
 class _Look:
@@ -152,12 +154,12 @@ class _Look:
         if not self._thorough:
             return [place]
         tasks = f"{place.partition('/task')[0]}/task"
-        return [f"{tasks}/{thread}" for thread in self._seen_by_owner(tasks, lambda: os.listdir(tasks))]
+        return [f"{tasks}/{thread}" for thread in self._look_as_owner(tasks, lambda: os.listdir(tasks))]
 
     def descriptors(self, place: str) -> list[str]:
         """Return the descriptors of a process or thread; none when it is gone, or hides them."""
         hid, self._hides = self._hides, False
-        numbers = self._seen_by_owner(place, lambda: os.listdir(f"{place}/fd"))
+        numbers = self._look_as_owner(place, lambda: os.listdir(f"{place}/fd"))
         if self._hides:
             self._buffers[place] = _in_status(place, _SLOTS) * _SOCKET_BYTES
         self._hides |= hid
@@ -166,7 +168,7 @@ class _Look:
     def at(self, place: str, numbers: Sequence[str]) -> None:
         """Look at open files."""
         self._seen += len(numbers)
-        self._seen_by_owner(place, lambda: [self._at_file(place, number) for number in numbers])
+        self._look_as_owner(place, lambda: [self._at_file(place, number) for number in numbers])
 
     def _at_file(self, place: str, number: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
@@ -180,7 +182,7 @@ class _Look:
         if name.startswith((_SOCKET, _PIPE)):
             self._buffers[name] = _SOCKET_BYTES if name.startswith(_SOCKET) else _PIPE_BYTES
             if self._thorough and name.startswith(_SOCKET):
-                self._hides |= _IN_FLIGHT.search(_read(f"{place}/fdinfo/{number}")) is not None
+                self._hides |= _IN_FLIGHT.search(_read_file(f"{place}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY):
             facts = os.stat(path)
             self._open[facts.st_dev, facts.st_ino] = Amount(memory=facts.st_blocks * _BLOCK)
@@ -195,7 +197,7 @@ class _Look:
         file = place.partition("/task")[0], number, facts.st_dev, facts.st_ino
         if file not in self._counted:
             self._counted.add(file)
-            objects = _lines(f"{place}/fdinfo/{number}")
+            objects = _count_lines(f"{place}/fdinfo/{number}")
             self._seen += objects
             self.kernel += objects * _OBJECT_BYTES
 
@@ -204,7 +206,7 @@ class _Look:
 
         How much of one is there its blocks tell, which root alone may see (map_files, in proc(5)).
         """
-        maps = self._seen_by_owner(place, lambda: [_read(f"{place}/maps")])
+        maps = self._look_as_owner(place, lambda: [_read_file(f"{place}/maps")])
         if self._of_kernel:
             self.kernel += _in_status(place, _TABLES) * 1024
             self.kernel += sum(each.count(b"\n") for each in maps) * _OBJECT_BYTES
@@ -225,7 +227,7 @@ class _Look:
             amount = Amount(memory=size) if in_memory else Amount(disk=size)
             known[file] = max(amount, known.get(file, amount))
 
-    def found(self, moved: Amount) -> Amount:
+    def totals(self, moved: Amount) -> Amount:
         """Return what was found."""
         known = _sum(self._open.values())
         buffers = min(sum(self._buffers.values()), moved.buffers)
@@ -237,7 +239,7 @@ class _Look:
         memory, disk = min(more.memory, moved.memory), min(more.disk, moved.disk)
         return Amount(known.memory + memory, known.disk + disk, buffers, kernel)
 
-    def _seen_by_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
+    def _look_as_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
         """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
 
         Root without CAP_SYS_PTRACE may not look into the processes of others (ptrace(2)).
@@ -263,7 +265,7 @@ class _Look:
 def _is_ending(place: str) -> bool:
     """Tell whether a process or thread has ended or is about to: what is there of it is root's, and nothing."""
     try:
-        state, *fields = _read(f"{place}/stat").rpartition(b")")[2].split()
+        state, *fields = _read_file(f"{place}/stat").rpartition(b")")[2].split()
         return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
     except OSError:
         return True
@@ -272,12 +274,12 @@ def _is_ending(place: str) -> bool:
 def _in_status(place: str, number: re.Pattern[bytes]) -> int:
     """Return a number that everybody may know of a process; 0 when it is gone."""
     with contextlib.suppress(OSError):
-        found = number.search(_read(f"{place}/status"))
+        found = number.search(_read_file(f"{place}/status"))
         return int(found[1]) if found else 0
     return 0
 
 
-def _lines(path: str) -> int:
+def _count_lines(path: str) -> int:
     """Return how many lines a file has, which may be millions. Raises OSError."""
     with open(path, "rb", buffering=0) as file:
         return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
@@ -290,7 +292,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return Amount(memory, disk)
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 

@@ -61,7 +61,7 @@ def attempt_all(target: str) -> bytes:
         "make a user namespace": lambda: _check(_LIBC.unshare(_CLONE_NEWUSER)),
         "gain privileges": _may_gain_privileges,
     }
-    return json.dumps({name: _refused(attempt) for name, attempt in attempts.items()}).encode()
+    return json.dumps({name: _is_refused(attempt) for name, attempt in attempts.items()}).encode()
 
 
 def _processes() -> int:
@@ -69,7 +69,7 @@ def _processes() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-def _refused(attempt: Callable[[], object]) -> bool:
+def _is_refused(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
     except OSError:

@@ -39,7 +39,7 @@ class Group:
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
-            _write(f"{self.path}/cgroup.subtree_control", "+memory +pids")
+            _write_file(f"{self.path}/cgroup.subtree_control", "+memory +pids")
         except OSError:
             self.release()
             raise
@@ -64,34 +64,34 @@ class Leaf:
 
     def limit(self, *, memory_bytes: int, processes: int) -> None:
         """Have the kernel end everything in the group when it needs more memory, and refuse more processes."""
-        _write(f"{self._path}/memory.max", str(memory_bytes))
+        _write_file(f"{self._path}/memory.max", str(memory_bytes))
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap
-            _write(f"{self._path}/memory.swap.max", "0")
-        _write(f"{self._path}/memory.oom.group", "1")
-        _write(f"{self._path}/pids.max", str(processes + MORE_THREADS))
+            _write_file(f"{self._path}/memory.swap.max", "0")
+        _write_file(f"{self._path}/memory.oom.group", "1")
+        _write_file(f"{self._path}/pids.max", str(processes + MORE_THREADS))
 
     @property
     def ended_by_memory(self) -> bool:
         """Tell whether the kernel has ended a process for want of memory."""
-        events = dict(line.split() for line in _read(f"{self._path}/memory.events").splitlines())
+        events = dict(line.split() for line in _read_file(f"{self._path}/memory.events").splitlines())
         return int(events.get("oom_kill", 0)) > 0
 
     @property
     def peak_bytes(self) -> int:
         """Return the most memory that counted against the limit, files in the cache included; 0 before Linux 5.19."""
         with contextlib.suppress(FileNotFoundError):
-            return int(_read(f"{self._path}/memory.peak"))
+            return int(_read_file(f"{self._path}/memory.peak"))
         return 0
 
     def kill(self) -> None:
         """Kill all that is in the group at once, however fast it forks (Linux 5.14)."""
         with contextlib.suppress(FileNotFoundError):
-            _write(f"{self._path}/cgroup.kill", "1")
+            _write_file(f"{self._path}/cgroup.kill", "1")
 
     def remove(self) -> None:
         """Remove the group, in which nothing may live any more."""
         os.close(self.door)
-        _remove(self._path)
+        _remove_group(self._path)
 
 
 class _Tree(NamedTuple):
@@ -101,27 +101,27 @@ class _Tree(NamedTuple):
     own: str
 
 
-def find(root: str = "/") -> str:
+def find_delegated_folder(root: str = "/") -> str:
     """Return the delegated folder of this process. Raises Refusal.
 
     A folder that hands nothing on yet is made to: the top of the tree, or one that this process is alone in and then
     leaves for a group within. `root` stands for `/` in tests.
     """
-    tree = _mounted(root)
-    for folder in _delegated(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
-        if set(_read(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED:
+    tree = _find_mount(root)
+    for folder in _list_delegated_folders(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
+        if set(_read_file(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED:
             return folder
-    missing = _NEEDED - set(_read(f"{tree.own}/cgroup.controllers").split())
+    missing = _NEEDED - set(_read_file(f"{tree.own}/cgroup.controllers").split())
     if missing:
         several = len(missing) > 1
         raise Refusal(
             f"the controller{'s' * several} {' and '.join(sorted(missing))} {'are' if several else 'is'} "
             "not delegated to the group that Paddock runs in"
         )
-    return _opened(tree.own)
+    return _enable_controllers(tree.own)
 
 
-def _delegated(tree: _Tree, *, managed: bool) -> list[str]:
+def _list_delegated_folders(tree: _Tree, *, managed: bool) -> list[str]:
     """Return the folders from this process's own upwards that are ours. Raises Refusal when there is none.
 
     Where systemd manages the tree, root may write everywhere and still must not: it marks what it delegates.
@@ -146,24 +146,24 @@ def _is_marked(folder: str) -> bool:
     return False
 
 
-def _opened(folder: str) -> str:
+def _enable_controllers(folder: str) -> str:
     """Have a folder hand controllers on, which it may only with no process in it, or at the top of all."""
     if os.path.exists(f"{folder}/cgroup.type"):
-        if _read(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
+        if _read_file(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
             raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
         server = f"{folder}/server"
         os.makedirs(server, exist_ok=True)
-        _write(f"{server}/cgroup.procs", "0")
-    _write(f"{folder}/cgroup.subtree_control", "+memory +pids")
+        _write_file(f"{server}/cgroup.procs", "0")
+    _write_file(f"{folder}/cgroup.subtree_control", "+memory +pids")
     return folder
 
 
-def _mounted(root: str) -> _Tree:
+def _find_mount(root: str) -> _Tree:
     try:
         own = next(
-            line[3:] for line in _read(f"{root}/proc/self/cgroup").splitlines() if line.startswith("0::")
+            line[3:] for line in _read_file(f"{root}/proc/self/cgroup").splitlines() if line.startswith("0::")
         )
-        mounts = [line.partition(" - ") for line in _read(f"{root}/proc/self/mountinfo").splitlines()]
+        mounts = [line.partition(" - ") for line in _read_file(f"{root}/proc/self/mountinfo").splitlines()]
     except (OSError, StopIteration):
         raise Refusal("this kernel has no cgroup v2") from None
     for place, _, kind in mounts:
@@ -197,14 +197,14 @@ def _bury_the_dead(folder: str) -> None:
 
 def _remove_tree(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        _write(f"{path}/cgroup.kill", "1")
+        _write_file(f"{path}/cgroup.kill", "1")
     with os.scandir(path) as entries:
         leaves = [entry.path for entry in entries if entry.is_dir()]
     for leaf in (*leaves, path):
-        _remove(leaf)
+        _remove_group(leaf)
 
 
-def _remove(path: str) -> None:
+def _remove_group(path: str) -> None:
     """Remove a group; one that is not empty soon is left to the next server."""
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while True:
@@ -220,11 +220,11 @@ def _remove(path: str) -> None:
             return
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     with open(path) as file:  # pathlib would be copied by every fork
         return file.read()
 
 
-def _write(path: str, text: str) -> None:
+def _write_file(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)

@@ -20,7 +20,7 @@ import sys
 import time
 
 from paddock.sandbox.child import lockdown, process_tree, scratch, seccomp, service
-from paddock.sandbox.child.messages import Report
+from paddock.sandbox.child.messages import JobReport
 
 _SWEEP_S = 1.0
 _END_S = 2.0
@@ -28,7 +28,7 @@ _END_S = 2.0
 _PATH_BYTES = 4096
 
 
-class Zygote:
+class ForkServer:
     """The fork server behind one control socket."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -48,28 +48,28 @@ class Zygote:
             self._control.send(b"ready")
         except OSError:  # the server is gone already
             return
-        while self._turn(None):
+        while self._serve_once(None):
             pass
         self._poll.unregister(self._control)
         self._control.close()
         deadline = time.monotonic() + _END_S
         while (self._children or self._unborn) and (left := deadline - time.monotonic()) > 0:
-            self._turn(left)
+            self._serve_once(left)
 
-    def _turn(self, seconds: float | None) -> bool:
+    def _serve_once(self, seconds: float | None) -> bool:
         """Wait for something and see to it; tell whether the server is still there."""
         for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if descriptor in self._children:
-                self._bury(descriptor)
+                self._reap_supervisor(descriptor)
             elif descriptor in self._unborn:
-                self._forget(descriptor)
+                self._abandon_supervisor(descriptor)
             elif descriptor == self._rubbish.fileno():
-                self._remove(os.fsdecode(self._rubbish.recv(_PATH_BYTES)))
-            elif not self._answer():
+                self._remove_scratch(os.fsdecode(self._rubbish.recv(_PATH_BYTES)))
+            elif not self._answer_request():
                 return False
         return True
 
-    def _answer(self) -> bool:
+    def _answer_request(self) -> bool:
         try:
             folder, descriptors, _, _ = socket.recv_fds(self._control, _PATH_BYTES, 1)
         except ConnectionResetError:
@@ -84,18 +84,18 @@ class Zygote:
         if pid == 0:
             self._become_warden(descriptors[0], os.fsdecode(folder))
         os.close(descriptors[0])
-        self._adopt(pid, os.fsdecode(folder))
+        self._adopt_supervisor(pid, os.fsdecode(folder))
         return True
 
     def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
         """Say in the place of a warden that there is none, and keep its folder until the server knows."""
         server.setblocking(False)
         with contextlib.suppress(OSError):  # the server has gone
-            server.send(Report(ended_by="unborn", why=why).to_bytes())
+            server.send(JobReport(ended_by="unborn", why=why).to_bytes())
         self._unborn[server.fileno()] = server, folder
         self._poll.register(server, select.POLLIN)
 
-    def _forget(self, descriptor: int) -> None:
+    def _abandon_supervisor(self, descriptor: int) -> None:
         """Let go of a warden that never was when the server has; what it is told meanwhile is for nobody."""
         server, folder = self._unborn[descriptor]
         try:
@@ -106,9 +106,9 @@ class Zygote:
         del self._unborn[descriptor]
         self._poll.unregister(server)
         server.close()
-        self._remove(folder)
+        self._remove_scratch(folder)
 
-    def _adopt(self, pid: int, folder: str) -> None:
+    def _adopt_supervisor(self, pid: int, folder: str) -> None:
         handle = os.pidfd_open(pid)
         self._children[handle] = pid, folder
         self._poll.register(handle, select.POLLIN)
@@ -116,13 +116,13 @@ class Zygote:
     def _become_warden(self, connection: int, folder: str) -> None:
         try:
             lockdown.close_all_but(connection, self._of_wardens.fileno())
-            service.serve(socket.socket(fileno=connection), folder, self._of_wardens)
+            service.serve_jobs(socket.socket(fileno=connection), folder, self._of_wardens)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
             os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)
 
-    def _bury(self, handle: int) -> None:
+    def _reap_supervisor(self, handle: int) -> None:
         pid, folder = self._children.pop(handle)
         self._poll.unregister(handle)
         os.close(handle)
@@ -133,24 +133,24 @@ class Zygote:
         if not status:
             return
         spare = frozenset(pid for pid, _ in self._children.values())
-        process_tree.sweep(seconds=_SWEEP_S, spare=spare)
+        process_tree.kill_descendants(seconds=_SWEEP_S, spare=spare)
         if folder and os.path.lexists(folder):
-            self._remove(folder)
+            self._remove_scratch(folder)
 
-    def _remove(self, folder: str) -> None:
+    def _remove_scratch(self, folder: str) -> None:
         """Remove what a warden left, in a process of its own, for it may be much."""
         try:
             pid = os.fork()
         except OSError:
             with contextlib.suppress(OSError):
-                scratch.remove(folder, until=time.monotonic() + _SWEEP_S)
+                scratch.remove_directory(folder, until=time.monotonic() + _SWEEP_S)
             return
         if pid:
-            self._adopt(pid, "")
+            self._adopt_supervisor(pid, "")
             return
         try:
             lockdown.close_all_but()
-            scratch.remove(folder)
+            scratch.remove_directory(folder)
         finally:
             os._exit(0)
 
@@ -166,9 +166,9 @@ def main() -> None:
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, _let_be)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    lockdown.hide()
+    lockdown.make_undumpable()
     lockdown.adopt_orphans()
     for profile in service.FILTERS:
         seccomp.read_filter(profile)  # for every warden, which inherits the cache
     gc.freeze()
-    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
+    ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

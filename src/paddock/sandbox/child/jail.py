@@ -15,8 +15,8 @@ import socket
 import stat
 from typing import NamedTuple, NoReturn, Self
 
-from paddock.sandbox.child.lockdown import check
-from paddock.sandbox.child.messages import STREAMS, Order
+from paddock.sandbox.child.lockdown import check_result
+from paddock.sandbox.child.messages import STREAMS, JobSpec
 from paddock.sandbox.child.namespaces import OWN
 
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
@@ -36,7 +36,7 @@ _ROOTS = (
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Told(NamedTuple):
+class JailReport(NamedTuple):
     """What a jail's first process says in the end."""
 
     status: int
@@ -64,39 +64,41 @@ def open_up() -> int:
 
     While somebody holds them, the last process in them does not wait for the kernel to clear them away. Raises OSError.
     """
-    _mount("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
+    _mount_filesystem("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
     if not os.getuid():
         for name in _ROOTS:
             with contextlib.suppress(FileNotFoundError):  # of other kernels
-                _bind("/dev/null", f"/proc/{name}")
+                _bind_path("/dev/null", f"/proc/{name}")
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def furnish(order: Order) -> None:
+def furnish_jail(order: JobSpec) -> None:
     """Give the jail directories of its own, with what is granted below them.
 
     What the root has there, other jobs see too. Needs the capabilities of the root's user namespace. Raises OSError.
     """
     folder = os.path.dirname(order.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in OWN))
-    carried = [(path, _tree(path)) for path in (*order.carried, order.scratch)]
+    carried = [(path, _clone_mount_tree(path)) for path in (*order.carried, order.scratch)]
     for path, size in zip(OWN, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
-        _mount("tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777")
+        _mount_filesystem(
+            "tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
+        )
     if apart:
-        _mount("tmpfs", folder, _NOSUID | _NODEV, "size=64k,mode=755")
+        _mount_filesystem("tmpfs", folder, _NOSUID | _NODEV, "size=64k,mode=755")
     for path, tree in carried:
-        _place(path, tree)
+        _attach_mount(path, tree)
     if apart:
-        _mount("", folder, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+        _mount_filesystem("", folder, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 
 
-def live(order: Order, channel: socket.socket) -> NoReturn:
+def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
     """Run the program of an order as a child, tell `channel` how it ended (`Told`), and end.
 
     Processes that it leaves are killed, and collected, so that they count. Then no process but this one is left: all
     others come from its children. Raises OSError when the program cannot be started.
     """
-    program = _spawn(order)
+    program = _spawn_program(order)
     for stream in range(STREAMS):
         os.close(stream)
     channel.send(b"{}")
@@ -104,15 +106,15 @@ def live(order: Order, channel: socket.socket) -> NoReturn:
         pid, status = os.wait()
         if pid == program:
             break
-    _collect(os.WNOHANG)
+    _reap_children(os.WNOHANG)
     left = 0
     try:
         os.kill(-1, signal.SIGKILL)
-        left = _collect(0)
+        left = _reap_children(0)
     except ProcessLookupError:  # the program has left nobody
         pass
     costs = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    told = Told(
+    told = JailReport(
         status=status,
         left=left,
         user_ms=1000 * sum(cost.ru_utime for cost in costs),
@@ -123,7 +125,7 @@ def live(order: Order, channel: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _spawn(order: Order) -> int:
+def _spawn_program(order: JobSpec) -> int:
     """Start the program in a session of its own, found as execvp(3) does; vfork(2) copies nothing."""
     name = order.argv[0]
     paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(order.environment)]
@@ -138,7 +140,7 @@ def _spawn(order: Order) -> int:
     raise refused or missing or FileNotFoundError
 
 
-def _collect(how: int) -> int:
+def _reap_children(how: int) -> int:
     """Collect children that have ended, or all with 0; return how many."""
     found = 0
     try:
@@ -149,29 +151,29 @@ def _collect(how: int) -> int:
     return found
 
 
-def _tree(path: str) -> int:
+def _clone_mount_tree(path: str) -> int:
     """Return a copy of what is mounted at a path, and below it, that is not to be seen anywhere yet."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    return check(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
+    return check_result(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
 
 
-def _place(path: str, tree: int) -> None:
+def _attach_mount(path: str, tree: int) -> None:
     if stat.S_ISDIR(os.fstat(tree).st_mode):
         os.makedirs(path, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
-    check(f"move_mount {path}", moved)
+    check_result(f"move_mount {path}", moved)
     os.close(tree)
 
 
-def _bind(source: str, path: str) -> None:
+def _bind_path(source: str, path: str) -> None:
     bound = _LIBC.mount(os.fsencode(source), os.fsencode(path), None, _BIND, None)
-    check(f"mount {source} {path}", bound)
+    check_result(f"mount {source} {path}", bound)
 
 
-def _mount(kind: str, path: str, flags: int, options: str = "") -> None:
+def _mount_filesystem(kind: str, path: str, flags: int, options: str = "") -> None:
     name = kind.encode() or None
     mounted = _LIBC.mount(name, os.fsencode(path), name, flags, options.encode() or None)
-    check(f"mount {kind} {path}", mounted)
+    check_result(f"mount {kind} {path}", mounted)

@@ -49,12 +49,12 @@ class _PathRule(ctypes.Structure):
     _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def abi() -> int:
+def read_abi_version() -> int:
     """Return the kernel's Landlock ABI, 0 when it has none or it is switched off."""
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def build(
+def build_ruleset(
     version: int,
     rules: Iterable[tuple[str, int]],
     *,
@@ -78,14 +78,14 @@ def build(
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
         for path, rights in rules:
-            allow(ruleset, path, rights & handled.files, fixed=path in fixed)
+            allow_path(ruleset, path, rights & handled.files, fixed=path in fixed)
     except OSError:
         os.close(ruleset)
         raise
     return ruleset
 
 
-def allow(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> None:
+def allow_path(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> None:
     """Add a path to a ruleset, a `fixed` one only when it leads through no link.
 
     Raises OSError, also when `rights` holds one that the kernel does not know.
@@ -101,7 +101,7 @@ def allow(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> None:
         os.close(descriptor)
 
 
-def enforce(ruleset: int) -> None:
+def enforce_ruleset(ruleset: int) -> None:
     """Put this thread and its heirs under a ruleset for ever, and close its descriptor.
 
     `no_new_privs` must be set. Call it while the process has one thread, or in the thread that matters.

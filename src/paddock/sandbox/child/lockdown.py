@@ -44,20 +44,20 @@ class Rules(NamedTuple):
     """Descriptor of a Landlock ruleset, which `shed` closes."""
 
 
-def prepare(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
+def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
     """Make ready what `shed` and `seal` need: everything is denied but reading the files `readable`.
 
     Raises OSError when this machine has no filter or no Landlock.
     """
     has_own_user()  # remembered, also by forked children
-    version = landlock.abi()
+    version = landlock.read_abi_version()
     if version == 0:
         raise OSError("this kernel offers no Landlock (Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y)")
-    ruleset = landlock.build(version, [(path, landlock.READ_FILE) for path in readable])
+    ruleset = landlock.build_ruleset(version, [(path, landlock.READ_FILE) for path in readable])
     return Rules(filter=seccomp.read_filter(profile), landlock_abi=version, ruleset=ruleset)
 
 
-def check(what: str, result: int) -> int:
+def check_result(what: str, result: int) -> int:
     """Return the result of a system call made through ctypes. Raises OSError when it failed."""
     if result < 0:
         number = ctypes.get_errno()
@@ -72,10 +72,10 @@ def die_with_parent() -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
-    check("prctl(PR_SET_CHILD_SUBREAPER)", _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    check_result("prctl(PR_SET_CHILD_SUBREAPER)", _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def hide() -> None:
+def make_undumpable() -> None:
     """Close this process's memory and /proc entry to others of the same user; an exec ends it (PR_SET_DUMPABLE)."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -89,7 +89,7 @@ def name_itself(title: bytes) -> None:
         ctypes.memmove(start, title[: end - start - 1].ljust(end - start, b"\0"), end - start)
 
 
-def become(user: int) -> None:
+def become_user(user: int) -> None:
     """Turn from root into `user` and the group of the same number, with no other groups."""
     os.setgroups([])
     os.setresgid(user, user, user)
@@ -106,12 +106,12 @@ def forbid_capabilities() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability this process has. Raises OSError when the kernel refuses."""
-    check("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
+    check_result("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
 
 
 def refuse_new_privileges() -> None:
     """Have no exec give privileges any more (prctl(2), PR_SET_NO_NEW_PRIVS)."""
-    check("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def close_all_but(*kept: int) -> None:
@@ -140,20 +140,20 @@ def has_own_user() -> bool:
     return os.geteuid() == 0 and is_mapped(UNPRIVILEGED)
 
 
-def shed(rules: Rules) -> None:
+def shed_powers(rules: Rules) -> None:
     """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its heirs.
 
     Root of a user namespace with no other user stays what it is, without a capability.
     """
     if has_own_user():
-        become(UNPRIVILEGED)
+        become_user(UNPRIVILEGED)
         die_with_parent()  # a change of user clears it
     elif os.geteuid() == 0:
         forbid_capabilities()
         drop_capabilities()
     refuse_new_privileges()
-    hide()
-    landlock.enforce(rules.ruleset)
+    make_undumpable()
+    landlock.enforce_ruleset(rules.ruleset)
 
 
 def dump_no_core() -> None:
@@ -167,9 +167,9 @@ def dump_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (value, value))
 
 
-def seal(rules: Rules) -> None:
+def seal_process(rules: Rules) -> None:
     """Set the limits that never change and install the system call filter on every thread."""
     dump_no_core()
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    seccomp.install(rules.filter)
+    seccomp.install_filter(rules.filter)

@@ -35,7 +35,7 @@ class Ceilings(NamedTuple):
     scratch_bytes: int = 0
 
 
-class Order(NamedTuple):
+class JobSpec(NamedTuple):
     """One job, ready to be started: every decision is taken. A place can be prepared before its program is known."""
 
     scratch: str
@@ -96,7 +96,7 @@ class StartError(Exception):
         self.missing = missing
 
 
-class Report:
+class JobReport:
     """How a job ended. The wire carries what was set."""
 
     ended_by: str = "exit"

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 from paddock.sandbox.child import lockdown
-from paddock.sandbox.child.messages import Order, StartError
-from paddock.sandbox.child.paths import identity
+from paddock.sandbox.child.messages import JobSpec, StartError
+from paddock.sandbox.child.paths import identify_path
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
@@ -64,14 +64,14 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
 """Keeps the interpreter's lock, as a fork has to."""
 
-Life = Callable[[socket.socket, Order], NoReturn]
+Life = Callable[[socket.socket, JobSpec], NoReturn]
 """What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
 
 Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Paths, and which file each leads to; None where there is none."""
 
 
-def command(
+def build_command(
     *,
     readable: Iterable[str],
     writable: Iterable[str],
@@ -99,14 +99,14 @@ def command(
     for path in OWN:
         found += ["--dir", path]
     shown, bound = list(readable), [*writable, os.path.dirname(scratch)]
-    found += [word for path in shown for word in _shown(path)]
+    found += [word for path in shown for word in _bind_arguments(path)]
     for path in (*bound, *ways):
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
     for path in hidden:
         found += ["--tmpfs", path]
-        found += [word for named in shown if named.startswith(f"{path}/") for word in _shown(named)]
+        found += [word for named in shown if named.startswith(f"{path}/") for word in _bind_arguments(named)]
         found += [
             word for named in bound if named.startswith(f"{path}/") for word in ("--bind", named, named)
         ]
@@ -116,7 +116,7 @@ def command(
     return "\0".join((*found, "--remount-ro", "/", "--chdir", "/", "--", "/bin/cat"))
 
 
-def _shown(path: str) -> list[str]:
+def _bind_arguments(path: str) -> list[str]:
     """Return the words that let a path be read."""
     if path.count("/") == 1 and os.path.islink(path):  # /bin on a merged /usr
         return ["--symlink", os.readlink(path), path]
@@ -126,18 +126,18 @@ def _shown(path: str) -> list[str]:
 class Root:
     """Mounts that bubblewrap has made for some grants, and the process that makes jails of them."""
 
-    def __init__(self, order: Order, life: Life) -> None:
+    def __init__(self, order: JobSpec, life: Life) -> None:
         """Build them for the grants of an order; `life` is that of the first process of each jail.
 
         Raises StartError and OSError when they cannot be built.
         """
-        self._sources = _sources(order.jail)
-        self._seen = self._look()
+        self._sources = _list_bound_paths(order.jail)
+        self._seen = self._check_places()
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 self.pid = _keeper_of(theirs, order, life)
-            self._answer()
+            self._receive_answer()
         except BaseException:
             self.close()
             raise
@@ -145,19 +145,19 @@ class Root:
     def is_true(self) -> bool:
         """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
         gone = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
-        return not gone and self._look() == self._seen
+        return not gone and self._check_places() == self._seen
 
-    def fork(self, channel: socket.socket) -> int:
+    def fork_jail(self, channel: socket.socket) -> int:
         """Make a jail and return the pid of its first process, which lives with `channel`. Raises StartError."""
         with contextlib.suppress(OSError):  # it is gone, and will not answer
             socket.send_fds(self._keeper, [b"fork"], [channel.fileno()])
-        return self._answer()
+        return self._receive_answer()
 
     def close(self) -> None:
         """Let go of it; jails that were made of it stay what they are."""
         self._keeper.close()
 
-    def _answer(self) -> int:
+    def _receive_answer(self) -> int:
         try:
             said = self._keeper.recv(_MESSAGE_BYTES).decode()
         except OSError:
@@ -168,8 +168,8 @@ class Root:
             raise StartError(f"namespaces: {why or 'what keeps the root has ended; run the program again'}")
         return int(number)
 
-    def _look(self) -> Places:
-        return places(self._sources)
+    def _check_places(self) -> Places:
+        return identify_places(self._sources)
 
 
 class Roots:
@@ -184,7 +184,7 @@ class Roots:
         """Return the processes that belong to no job."""
         return frozenset(root.pid for root in self._roots.values())
 
-    def of(self, order: Order) -> Root | None:
+    def get_root(self, order: JobSpec) -> Root | None:
         """Return the root for an order, built now unless it is there and true; None where an order wants none.
 
         Raises StartError and OSError.
@@ -195,31 +195,31 @@ class Roots:
         key = order.user, order.jail, tuple(order.fixed)
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
-            _end(root)
+            _end_process(root)
             root = None
         # It lives long, so what is one program's own stays out.
         self._roots[key] = root = root or Root(order._replace(argv=(), environment={}), self._life)
         while len(self._roots) > _KEPT:
-            _end(self._roots.popitem(last=False)[1])
+            _end_process(self._roots.popitem(last=False)[1])
         return root
 
 
-def _end(root: Root) -> None:
+def _end_process(root: Root) -> None:
     root.close()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(root.pid, 0)
 
 
-def _keeper_of(server: socket.socket, order: Order, life: Life) -> int:
+def _keeper_of(server: socket.socket, order: JobSpec, life: Life) -> int:
     """Build a root and return the pid of the process that keeps it and listens to `server`."""
     builder = _Builder(order)
     namespaces: tuple[int, ...] = ()
     try:
         namespaces = builder.wait()
-        fixed = {path: identity(path) for path in order.fixed}
+        fixed = {path: identify_path(path) for path in order.fixed}
         pid = os.fork()
         if pid == 0:
-            _keep(server, order, namespaces, fixed, life)
+            _serve_jails(server, order, namespaces, fixed, life)
         return pid
     finally:
         builder.close()
@@ -227,9 +227,9 @@ def _keeper_of(server: socket.socket, order: Order, life: Life) -> int:
             os.close(file)
 
 
-def _keep(
+def _serve_jails(
     server: socket.socket,
-    order: Order,
+    order: JobSpec,
     namespaces: tuple[int, ...],
     fixed: Mapping[str, tuple[int, int]],
     life: Life,
@@ -243,15 +243,15 @@ def _keep(
         lockdown.close_all_but(server.fileno(), *namespaces)
         lockdown.name_itself(TITLE)
         if order.user is not None:
-            lockdown.become(order.user)
+            lockdown.become_user(order.user)
         user, network, mounts = namespaces
-        lockdown.check("setns: user", _LIBC.setns(user, _USER))
-        lockdown.hide()
-        _write("/proc/sys/user/max_user_namespaces", b"0")
+        lockdown.check_result("setns: user", _LIBC.setns(user, _USER))
+        lockdown.make_undumpable()
+        _write_file("/proc/sys/user/max_user_namespaces", b"0")
         if not order.network:
-            lockdown.check("setns: network", _LIBC.setns(network, _NETWORK))
-        lockdown.check("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
-        _verify(fixed)
+            lockdown.check_result("setns: network", _LIBC.setns(network, _NETWORK))
+        lockdown.check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
+        _verify_root(fixed)
         _protect_devices()
         lockdown.forbid_capabilities()
         for file in namespaces:
@@ -263,7 +263,7 @@ def _keep(
                 break
             # What came from a socket would pass to the program, which could speak for the first process then.
             os.set_inheritable(files[0], False)
-            pid = _clone(_COPIED)
+            pid = _clone_process(_COPIED)
             if pid == 0:
                 server.close()
                 life(socket.socket(fileno=files[0]), order)
@@ -284,19 +284,19 @@ def _protect_devices() -> None:
     for name in _DEVICES:
         path = f"/dev/{name}"
         kept = os.statvfs(path).f_flag & _LOCKED
-        lockdown.check(
+        lockdown.check_result(
             f"remount {path}",
             _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
         )
 
 
-def _verify(fixed: Mapping[str, tuple[int, int]]) -> None:
+def _verify_root(fixed: Mapping[str, tuple[int, int]]) -> None:
     for path, there in fixed.items():
-        if identity(path) != there:
+        if identify_path(path) != there:
             raise OSError(errno.ESTALE, "it was replaced while the jail was built", path)
 
 
-def _clone(namespaces: int) -> int:
+def _clone_process(namespaces: int) -> int:
     """Fork as os.fork does, into new namespaces, a child of this process's parent (clone(2)). Raises OSError."""
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = _PYTHON.syscall(_CLONE, namespaces | _CLONE_PARENT | signal.SIGCHLD, None, None, None, None)
@@ -304,13 +304,13 @@ def _clone(namespaces: int) -> int:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
     ctypes.pythonapi.PyOS_AfterFork_Parent()
-    return lockdown.check("clone", pid)
+    return lockdown.check_result("clone", pid)
 
 
 class _Builder:
     """bubblewrap at work."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: JobSpec) -> None:
         theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
         self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
@@ -328,7 +328,7 @@ class _Builder:
                 os.set_inheritable(theirs_info, True)
                 lockdown.die_with_parent()
                 if order.user is not None:
-                    lockdown.become(order.user)
+                    lockdown.become_user(order.user)
                     lockdown.die_with_parent()
                 os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
             except OSError as error:
@@ -365,31 +365,31 @@ class _Builder:
                 os.waitpid(self._inside, 0)
 
 
-def _sources(command: str) -> list[str]:
+def _list_bound_paths(command: str) -> list[str]:
     """Return the paths that a command binds."""
     binds = {"--bind", "--ro-bind", "--dev-bind"}
     return [source for option, source in itertools.pairwise(command.split("\0")) if option in binds]
 
 
-def places(paths: Iterable[str]) -> Places:
+def identify_places(paths: Iterable[str]) -> Places:
     """Return what is another value when one of these paths leads to another file.
 
     Of names in /etc that are no links this is when that directory was last changed: there are many, and each program
     looks.
     """
-    settings = _identity(_SETTINGS, changed=True)
-    watched = _watched(tuple(paths), _links(_SETTINGS, settings))
-    return (_SETTINGS, settings), *((path, _identity(path)) for path in watched)
+    settings = _identify_file(_SETTINGS, changed=True)
+    watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS, settings))
+    return (_SETTINGS, settings), *((path, _identify_file(path)) for path in watched)
 
 
 @functools.lru_cache(maxsize=16)
-def _watched(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
+def _list_watched_paths(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
     """Return those of `paths`, each once, that are looked at one by one; `links` are the names of links in /etc."""
     parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS}
     return tuple(path for path, (folder, _, name) in parts.items() if folder != _SETTINGS or name in links)
 
 
-def _identity(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
+def _identify_file(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
     """Return which file a path leads to, also when it was `changed`; None where there is none."""
     try:
         facts = os.stat(path)
@@ -399,7 +399,7 @@ def _identity(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
+def _list_links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
     """Return the names of the links in a folder, remembered as long as it stays what it is: targets may change."""
     try:
         with os.scandir(folder) as entries:
@@ -408,7 +408,7 @@ def _links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
         return frozenset()
 
 
-def _write(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(file, data)

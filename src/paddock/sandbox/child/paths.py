@@ -27,7 +27,7 @@ def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
     return found
 
 
-def identity(path: str) -> tuple[int, int]:
+def identify_path(path: str) -> tuple[int, int]:
     """Return device and inode of a path that leads through no link. Raises OSError."""
     file = open_itself(path)
     try:
@@ -37,7 +37,7 @@ def identity(path: str) -> tuple[int, int]:
     return facts.st_dev, facts.st_ino
 
 
-def links(path: str) -> list[str]:
+def list_links(path: str) -> list[str]:
     """Return the links that an absolute path leads through, each by the name of the place where it stands."""
     found: list[str] = []
     here, rest = "/", path.split("/")[::-1]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 
-def barrier(path: str, user: int) -> str:
+def find_barrier(path: str, user: int) -> str:
     """Return the first directory, of `path` and those it is in, that `user`, in the group of its number, may not enter.
 
     Empty when there is none.
@@ -28,20 +28,20 @@ def barrier(path: str, user: int) -> str:
 
 def may_pass(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
     """Tell whether a user without capabilities may enter a directory or execute a file."""
-    return _may(facts, user, groups, stat.S_IXOTH)
+    return _has_right(facts, user, groups, stat.S_IXOTH)
 
 
 def may_read(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
     """Tell whether a user without capabilities may read a file."""
-    return _may(facts, user, groups, stat.S_IROTH)
+    return _has_right(facts, user, groups, stat.S_IROTH)
 
 
 def may_write(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
     """Tell whether a user without capabilities may write to a file or a directory."""
-    return _may(facts, user, groups, stat.S_IWOTH)
+    return _has_right(facts, user, groups, stat.S_IWOTH)
 
 
-def _may(facts: os.stat_result, user: int, groups: AbstractSet[int], others: int) -> bool:
+def _has_right(facts: os.stat_result, user: int, groups: AbstractSet[int], others: int) -> bool:
     """Tell whether a user has the right that is this bit for others."""
     if facts.st_uid == user:
         return bool(facts.st_mode & others << 6)
@@ -58,7 +58,7 @@ def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
         else [f"{folder}/{program}" for folder in environment.get("PATH", "").split(":")]
     )
     for place in places:
-        if os.path.exists(place) and (closed := barrier(place, user)):
+        if os.path.exists(place) and (closed := find_barrier(place, user)):
             return (
                 f"; {place} is there, but programs run as user {user} here, who may not enter {closed}: "
                 "install it where everybody may go, or set sandbox.job_user to a user who may"

@@ -17,7 +17,7 @@ FOR_PROGRAMS = {0: "CHOWN", 1: "DAC_OVERRIDE", 3: "FOWNER", **FOR_GUESTS}
 """What root needs to give a program to another user, and to measure and remove what it left (capabilities(7))."""
 
 
-def lacking() -> str:
+def find_missing() -> str:
     """Return what is not there and what to do, empty when nothing is missing."""
     try:
         is_own = os.readlink("/proc/self") == str(os.getpid())  # called by every command
@@ -32,7 +32,7 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
     """Return which of the `needed` capabilities root, who gives work to another user, has not; else nothing."""
     if os.geteuid() != 0:
         return ""
-    held = _held()
+    held = _read_capabilities()
     missing = [name for number, name in needed.items() if not held >> number & 1]
     if not missing:
         return ""
@@ -46,7 +46,7 @@ def powers_lacking(needed: Mapping[int, str]) -> str:
     )
 
 
-def _held() -> int:
+def _read_capabilities() -> int:
     """Return the capabilities of this process, a bit for each; all of them where /proc does not tell."""
     try:
         with open("/proc/self/status", "rb") as file:

@@ -45,7 +45,7 @@ class Sample(NamedTuple):
     """Of these, what is not the time of a jail's first process."""
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """Return the children of a process, of all its threads; none when it is gone."""
     found: list[int] = []
     try:
@@ -54,20 +54,20 @@ def children(pid: int) -> list[int]:
         return found
     for thread in threads:
         with contextlib.suppress(OSError):
-            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
-def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
+def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
     processes: list[Process] = []
     threads, ticks = 0, 0
     user = system = 0
-    for pid in _below(os.getpid(), spare):
-        fields = _stat(pid)
+    for pid in _list_below(os.getpid(), spare):
+        fields = _read_stat(pid)
         if fields is None:
             continue
-        if (process := _process(pid, fields)) is None:
+        if (process := _read_process(pid, fields)) is None:
             threads += 1
             continue
         own = [int(field) for field in fields[_USER_TIME : _SYSTEM_TIME + 1]]
@@ -80,14 +80,14 @@ def measure(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
     return Sample(tuple(processes), threads, ticks * of_tick, user * of_tick, system * of_tick)
 
 
-def _process(pid: int, fields: list[bytes]) -> Process | None:
+def _read_process(pid: int, fields: list[bytes]) -> Process | None:
     """Return a process with those fields of its /proc/<pid>/stat; None when it has ended, but for its collection."""
     if fields[0] != b"Z":
         return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE)
     if int(fields[_THREADS]) > 1:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
-                own = _stat(f"{pid}/task/{thread}")
+                own = _read_stat(f"{pid}/task/{thread}")
                 if own is not None and own[0] not in {b"Z", b"X"}:
                     return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE)
     return None
@@ -104,7 +104,7 @@ def resident_bytes(processes: Sequence[Process], most: int) -> int:
     total = 0
     for process in processes:
         try:
-            text = _read(f"{process.place}/smaps_rollup")
+            text = _read_file(f"{process.place}/smaps_rollup")
             total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
         except (OSError, ValueError):
             total += process.resident_bytes
@@ -115,7 +115,7 @@ def _of_no_job(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
     """Take note of nothing: there is no account."""
 
 
-def sweep(
+def kill_descendants(
     *, seconds: float, reaped: Reaped = _of_no_job, spare: frozenset[int] = frozenset()
 ) -> tuple[int, int]:
     """Kill and reap every descendant of this process; return how many were killed and how many are left.
@@ -127,25 +127,25 @@ def sweep(
     own = os.getpid()
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
-    while not reap(reaped):
-        if _kill_groups(_below(own, spare), killed):
+    while not reap_children(reaped):
+        if _kill_groups(_list_below(own, spare), killed):
             continue
         known = {own}
-        while fresh := [pid for pid in _below(own, spare) if pid not in known]:
+        while fresh := [pid for pid in _list_below(own, spare) if pid not in known]:
             for pid in fresh:
-                _send(pid, signal.SIGSTOP, known)
+                _send_signal(pid, signal.SIGSTOP, known)
             if time.monotonic() > deadline:
                 break
         known.discard(own)
         if spare and not known:
             break
-        killed |= {pid for pid in known if _alive(pid)}
+        killed |= {pid for pid in known if _is_alive(pid)}
         everyone = {own, *known}
         for pid in known:
-            _send(pid, signal.SIGKILL, everyone)
+            _send_signal(pid, signal.SIGKILL, everyone)
         if time.monotonic() > deadline:
-            reap(reaped)
-            return len(killed), len(_below(own, spare))
+            reap_children(reaped)
+            return len(killed), len(_list_below(own, spare))
         time.sleep(_PAUSE_S)
     return len(killed), 0
 
@@ -157,7 +157,7 @@ def _kill_groups(pids: list[int], killed: set[int]) -> bool:
     """
     groups: dict[int, list[int]] = {}
     for pid in pids:
-        fields = _stat(pid)
+        fields = _read_stat(pid)
         if fields is not None and fields[0] not in {b"Z", b"X"}:
             groups.setdefault(int(fields[_GROUP]), []).append(pid)
     groups.pop(os.getpgrp(), None)
@@ -191,23 +191,23 @@ class Others:
         self._threads: dict[int, int] = {}
         self._due = 0.0
 
-    def of(self, user: int | None) -> int:
+    def count_processes(self, user: int | None) -> int:
         """Return the count of a user, None being this process's; not older than ten seconds."""
         if (now := time.monotonic()) > self._due:
             self._threads, self._due = threads_by_user(), now + _COUNT_EVERY_S
         return self._threads.get(os.geteuid() if user is None else user, 0)
 
 
-def _below(own: int, spare: frozenset[int]) -> list[int]:
-    found = [pid for pid in children(own) if pid not in spare]
+def _list_below(own: int, spare: frozenset[int]) -> list[int]:
+    found = [pid for pid in list_children(own) if pid not in spare]
     for pid in found:  # grows as it goes
-        found += children(pid)
+        found += list_children(pid)
     return found
 
 
 def reap_orphans(main: int, reaped: Reaped) -> None:
     """Collect every child that has ended, but `main`, whose number must stay its own until the end."""
-    for child in children(os.getpid()):
+    for child in list_children(os.getpid()):
         if child != main:
             with contextlib.suppress(ChildProcessError):
                 pid, status, cost = os.wait4(child, os.WNOHANG)
@@ -215,7 +215,7 @@ def reap_orphans(main: int, reaped: Reaped) -> None:
                     reaped(pid, status, cost)
 
 
-def reap(reaped: Reaped) -> bool:
+def reap_children(reaped: Reaped) -> bool:
     """Collect every child that has ended; return whether there is no child left at all."""
     while True:
         try:
@@ -227,13 +227,13 @@ def reap(reaped: Reaped) -> bool:
         reaped(pid, status, cost)
 
 
-def _send(pid: int, number: signal.Signals, known: set[int]) -> None:
+def _send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
     """Signal a process whose parent is in `known`, and add it; a number that has passed to somebody else is let be."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     if fields is not None and int(fields[_PPID]) in known:
         known.add(pid)
         with contextlib.suppress(OSError):
@@ -241,19 +241,19 @@ def _send(pid: int, number: signal.Signals, known: set[int]) -> None:
     os.close(handle)
 
 
-def _alive(pid: int) -> bool:
-    fields = _stat(pid)
+def _is_alive(pid: int) -> bool:
+    fields = _read_stat(pid)
     return fields is not None and fields[0] != b"Z"
 
 
-def _stat(pid: int | str) -> list[bytes] | None:
+def _read_stat(pid: int | str) -> list[bytes] | None:
     try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        return _read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return None
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts: list[bytes] = []

@@ -19,10 +19,10 @@ from paddock.sandbox.child.snapshot import (
     Restoration,
     Snapshot,
     TooLargeError,
-    entered,
     kind_of,
+    open_entry,
+    open_folder,
     open_up,
-    opened,
 )
 
 PROTECTED = (
@@ -121,17 +121,17 @@ class Before:
         self._known = known
         self._root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            with self._alone():
-                self._record = self._shared()
+            with self._is_alone():
+                self._record = self._open_shared()
         except OSError as error:
             os.close(self._root)
-            raise RecordError(_why(error)) from error
+            raise RecordError(_explain_error(error)) from error
         self._way_back = Restoration(self._root, self._record)
 
     def restore(self) -> Restored:
         """Put the protected paths back, as far as that can be done."""
-        with self._alone():
-            found = restore(self._root, self._record, self._way_back)
+        with self._is_alone():
+            found = restore_paths(self._root, self._record, self._way_back)
         self._way_back.discard(_REMOVE_WITHIN_S)
         return found
 
@@ -141,7 +141,7 @@ class Before:
         os.close(self._known)
         return [f"{self._workspace}/{name}" for name in self._way_back.aside]
 
-    def _shared(self) -> Snapshot:
+    def _open_shared(self) -> Snapshot:
         known = self._known
         if os.pread(known, 1, 0) == _WHOLE:
             size = os.fstat(known).st_size
@@ -150,7 +150,7 @@ class Before:
             ]
             found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
             return Snapshot({path: Node._make(node) for path, node in found.items()})
-        snapshot = record(self._root)
+        snapshot = record_paths(self._root)
         data = marshal.dumps({path: tuple(node) for path, node in snapshot.nodes.items()})
         done = 0
         while done < len(data):
@@ -159,7 +159,7 @@ class Before:
         return snapshot
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
+    def _is_alone(self) -> Generator[None]:
         fcntl.lockf(self._known, fcntl.LOCK_EX)
         try:
             yield
@@ -167,7 +167,7 @@ class Before:
             fcntl.lockf(self._known, fcntl.LOCK_UN)
 
 
-def _why(error: OSError) -> str:
+def _explain_error(error: OSError) -> str:
     if isinstance(error, TooLargeError):
         return (
             f"the protected paths of the workspace are too large to watch: {error}; "
@@ -176,7 +176,7 @@ def _why(error: OSError) -> str:
     return f"the protected paths of the workspace cannot be read: {error.strerror}"
 
 
-def record(root: int) -> Snapshot:
+def record_paths(root: int) -> Snapshot:
     """Return the protected paths below an open folder as they are. Raises TooLargeError, or OSError when unreadable."""
     found = Snapshot()
     for top in PROTECTED:
@@ -187,7 +187,7 @@ def record(root: int) -> Snapshot:
             continue
         kind = kind_of(root, parent)
         if kind == stat.S_IFDIR:
-            with opened(root, parent, os.O_PATH | os.O_DIRECTORY) as folder:
+            with open_entry(root, parent, os.O_PATH | os.O_DIRECTORY) as folder:
                 facts = os.fstat(folder)
                 found.nodes[parent] = Node(facts.st_mode, (facts.st_uid, facts.st_gid))
                 if kind_of(folder, name):
@@ -197,7 +197,7 @@ def record(root: int) -> Snapshot:
     return found
 
 
-def restore(root: int, before: Snapshot, way_back: Restoration) -> Restored:
+def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> Restored:
     """Put every protected path below an open folder back, as far as that can be done."""
     found = Restored([], {})
     if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
@@ -238,7 +238,7 @@ def _restore_one(root: int, top: str, before: Snapshot, way_back: Restoration) -
     if kind_of(root, parent) != stat.S_IFDIR:  # a link or a file of the user's own, or nothing
         return changed
     mode = os.lstat(parent, dir_fd=root).st_mode
-    with entered(root, parent) as folder:
+    with open_folder(root, parent) as folder:
         try:
             return way_back.put_back(folder, name, top) or changed
         finally:

@@ -25,7 +25,7 @@ _FOLDERS = ("tmp", "home")
 """What variables of the job's environment point to or into (`paddock.sandbox.spec`)."""
 
 
-def make(directory: str, owner: int | None) -> None:
+def make_scratch(directory: str, owner: int | None) -> None:
     """Make a scratch directory that only `owner` may enter. Raises OSError, also when it is there already."""
     for path in (directory, *(f"{directory}/{name}" for name in _FOLDERS)):
         os.mkdir(path, 0o700)  # pathlib costs a fork of the zygote a millisecond
@@ -33,7 +33,7 @@ def make(directory: str, owner: int | None) -> None:
             os.chown(path, owner, owner)
 
 
-def usage(directory: str) -> Iterator[int | None]:
+def measure_in_slices(directory: str) -> Iterator[int | None]:
     """Yield None every few hundred entries, and the bytes that `directory` holds on disk at the end.
 
     Links are not followed, and each name of a file counts. A directory that its owner has closed to himself is opened
@@ -45,7 +45,7 @@ def usage(directory: str) -> Iterator[int | None]:
         try:
             current = pending.pop()
             if not os.access(current, os.R_OK | os.X_OK, effective_ids=True):
-                _unlock(directory, current)
+                _unlock_open(directory, current)
             with os.scandir(current) as entries:
                 for entry in entries:
                     seen += 1
@@ -62,7 +62,7 @@ def usage(directory: str) -> Iterator[int | None]:
     yield total
 
 
-def unlock(within: int, path: str) -> None:
+def unlock_directory(within: int, path: str) -> None:
     """Give the owner his rights to a directory below an open one, and touch nothing outside of that, whatever is moved.
 
     Raises OSError.
@@ -74,15 +74,15 @@ def unlock(within: int, path: str) -> None:
         os.close(found)
 
 
-def _unlock(root: str, directory: str) -> None:
+def _unlock_open(root: str, directory: str) -> None:
     within = os.open(root, os.O_PATH | os.O_CLOEXEC)
     try:
-        unlock(within, os.path.relpath(directory, root))
+        unlock_directory(within, os.path.relpath(directory, root))
     finally:
         os.close(within)
 
 
-def remove(directory: str, within: int | None = None, *, until: float = math.inf) -> None:
+def remove_directory(directory: str, within: int | None = None, *, until: float = math.inf) -> None:
     """Remove a directory, a path or a name in the open folder `within`, and all below it. Raises OSError.
 
     That happens when something writes there meanwhile, which may be hostile: nothing outside of it is touched. When it
@@ -97,9 +97,9 @@ def remove(directory: str, within: int | None = None, *, until: float = math.inf
     above = os.open(os.path.dirname(directory) or ".", how, dir_fd=within)
     try:
         name = os.path.basename(directory)
-        top = _enter(above, name)
+        top = _enter_directory(above, name)
         try:
-            _empty(top, until)
+            _empty_directory(top, until)
         finally:
             os.close(top)
         os.rmdir(name, dir_fd=above)
@@ -107,13 +107,13 @@ def remove(directory: str, within: int | None = None, *, until: float = math.inf
         os.close(above)
 
 
-def _empty(top: int, until: float) -> None:
+def _empty_directory(top: int, until: float) -> None:
     """Remove what is in an open directory. Directories below it are moved up, for they may be deep."""
     prefix, number = f".{os.urandom(8).hex()}", 0
     pending = ["."]
     while pending:
         current = pending.pop()
-        folder = _enter(top, current)
+        folder = _enter_directory(top, current)
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
@@ -124,7 +124,9 @@ def _empty(top: int, until: float) -> None:
                         continue
                     moved = entry.name
                     if current != ".":
-                        unlock(folder, moved)  # a directory can be moved only by who may write to it
+                        unlock_directory(
+                            folder, moved
+                        )  # a directory can be moved only by who may write to it
                         number += 1
                         moved = f"{prefix}-{number}"
                         os.rename(entry.name, moved, src_dir_fd=folder, dst_dir_fd=top)
@@ -135,7 +137,7 @@ def _empty(top: int, until: float) -> None:
             os.rmdir(current, dir_fd=top)
 
 
-def _enter(within: int, name: str) -> int:
+def _enter_directory(within: int, name: str) -> int:
     """Open a directory that is no link, in an open one, whatever its owner has closed. Raises OSError."""
     try:
         found = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
@@ -144,5 +146,5 @@ def _enter(within: int, name: str) -> int:
         os.close(found)
     except PermissionError:
         pass
-    unlock(within, name)
+    unlock_directory(within, name)
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)

@@ -27,7 +27,7 @@ def read_filter(profile: str) -> bytes:
         return file.read()
 
 
-def install(program: bytes) -> None:
+def install_filter(program: bytes) -> None:
     """Apply `program` to every thread of this process, for ever.
 
     `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.

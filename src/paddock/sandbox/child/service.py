@@ -6,10 +6,10 @@ import socket
 import time
 
 from paddock.sandbox.child import lockdown, process_tree, scratch
-from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, Order, StartError
+from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, JobSpec, StartError
 from paddock.sandbox.child.namespaces import Roots
-from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse
-from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Warden
+from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
+from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
 FILTERS = ("job", "job-network")
 """The system call filters that orders may name."""
@@ -19,7 +19,7 @@ _IDLE_S = 0.01
 _REMOVE_WITHIN_S = 0.1
 
 
-def serve(server: socket.socket, folder: str, zygote: socket.socket) -> None:
+def serve_jobs(server: socket.socket, folder: str, zygote: socket.socket) -> None:
     """Be the warden of the jobs that come over `server`, one after another, until it is closed.
 
     A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
@@ -30,47 +30,47 @@ def serve(server: socket.socket, folder: str, zygote: socket.socket) -> None:
     lockdown.adopt_orphans()
     others, roots = process_tree.Others(), Roots(live_in_jail)
     clean = True
-    last: Order | None = None
+    last: JobSpec | None = None
     shim: Shim | None = None
     while clean:
         if last is not None and is_idle(server, _IDLE_S):
-            shim = _made_ahead(last, roots)
+            shim = _start_shim_ahead(last, roots)
         if not (call := _next_call(server)):
             break
         word, files = call
-        order = last = Order.from_file(os.dup(files[0]))
+        order = last = JobSpec.from_file(os.dup(files[0]))
         if shim is not None and not shim.alive:
             shim.end()
             shim = None
-        job = Warden(server, order, roots, shim)
-        job.prepare(files[0])
+        job = Supervisor(server, order, roots, shim)
+        job.prepare_job(files[0])
         files = files[1:]
         if word == b"prepare":
             if is_idle(server):
-                rehearse(order)
+                rehearse_start(order)
             if call := _next_call(server):
                 files = call[1]
-                order = Order.from_file(os.dup(files[0]))
+                order = JobSpec.from_file(os.dup(files[0]))
         try:
             if call:
-                report = job.run(order, list(files), others.of(order.user))
+                report = job.run_job(order, list(files), others.count_processes(order.user))
                 with contextlib.suppress(OSError):  # the server may be gone
                     server.send(report.to_bytes())
         finally:
-            clean = job.bury()
+            clean = job.end_last_processes()
         _wait_for_release(server)
-        _remove(order.scratch, zygote)
+        _remove_scratch(order.scratch, zygote)
         for path in job.rubbish:
             _hand_over(path, zygote)
         shim = None
-    process_tree.sweep(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
+    process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
     server.close()
     os.rmdir(folder)
 
 
-def _remove(path: str, zygote: socket.socket) -> None:
+def _remove_scratch(path: str, zygote: socket.socket) -> None:
     try:
-        scratch.remove(path, until=time.monotonic() + _REMOVE_WITHIN_S)
+        scratch.remove_directory(path, until=time.monotonic() + _REMOVE_WITHIN_S)
     except TimeoutError:
         aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"
         os.rename(path, aside)
@@ -81,16 +81,16 @@ def _hand_over(path: str, zygote: socket.socket) -> None:
     try:
         zygote.send(os.fsencode(path))
     except OSError:  # it is gone
-        scratch.remove(path)
+        scratch.remove_directory(path)
 
 
-def _made_ahead(last: Order, roots: Roots) -> Shim | None:
+def _start_shim_ahead(last: JobSpec, roots: Roots) -> Shim | None:
     """Return a shim for a job that is most likely like the last one; None when there can be none."""
     try:
-        shim = Shim(last, roots.of(last))
+        shim = Shim(last, roots.get_root(last))
     except (OSError, StartError):
         return None
-    rehearse(last)
+    rehearse_start(last)
     return shim
 
 

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
-from paddock.sandbox.child.jail import Told
-from paddock.sandbox.child.messages import STREAMS, Order
+from paddock.sandbox.child.jail import JailReport
+from paddock.sandbox.child.messages import STREAMS, JobSpec
 from paddock.sandbox.child.namespaces import Root
 
 _OTHER_JOBS = 256
@@ -49,19 +49,19 @@ _SHARED_PROC = [
 os.get_exec_path()  # loads what execvpe needs while files can still be read
 
 
-def ruleset_of(order: Order) -> int:
+def ruleset_of(order: JobSpec) -> int:
     """Return a Landlock ruleset for a program with no jail, but for its own process; -1 without Landlock.
 
     The warden makes it: each page that a new fork uses for the first time costs more than a rule. Raises OSError.
     """
     if not order.landlock_abi or order.jail:
         return -1
-    ruleset = landlock.build(
-        order.landlock_abi, _rules(order), network=order.network, fixed=frozenset(order.fixed)
+    ruleset = landlock.build_ruleset(
+        order.landlock_abi, _build_rules(order), network=order.network, fixed=frozenset(order.fixed)
     )
     for path in order.pieces:
         with contextlib.suppress(OSError):  # others are at work in a home
-            landlock.allow(ruleset, path, landlock.READ, fixed=True)
+            landlock.allow_path(ruleset, path, landlock.READ, fixed=True)
     return ruleset
 
 
@@ -70,18 +70,18 @@ def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:
     return not select.select([connection], [], [], seconds)[0]
 
 
-def rehearse(order: Order) -> None:
+def rehearse_start(order: JobSpec) -> None:
     """Do without effect what a start does: memory that a fork shares is copied now rather than then."""
     with contextlib.suppress(OSError):  # scratch of that order is gone
-        again = Order.from_file(order.to_file())
-        os.close(landlock.build(again.landlock_abi, _rules(again)))
+        again = JobSpec.from_file(order.to_file())
+        os.close(landlock.build_ruleset(again.landlock_abi, _build_rules(again)))
 
 
 class Shim:
     """The warden's end of a process that will be a program: told first how it is confined, then what it is."""
 
     def __init__(
-        self, order: Order, root: Root | None = None, handles: Mapping[str, int] | None = None
+        self, order: JobSpec, root: Root | None = None, handles: Mapping[str, int] | None = None
     ) -> None:
         """Make it, in a jail where there is a `root`. Without `handles` it rehearses the order and waits for another.
 
@@ -93,7 +93,7 @@ class Shim:
         self._held: list[int] = []
         with theirs:
             if root is not None:
-                self.pid = root.fork(theirs)
+                self.pid = root.fork_jail(theirs)
             else:
                 self.pid = os.fork()
                 if self.pid == 0:
@@ -107,14 +107,14 @@ class Shim:
         """Hand over the streams, before them another order when there is one; `others` are its user's threads."""
         self._send(str(others), files)
 
-    def heard(self) -> dict[str, Any]:
+    def read_message(self) -> dict[str, Any]:
         """Return what it says, nothing when the program runs, or when it is gone."""
-        said = self._words.popleft() if self._words else self._hear()
+        said = self._words.popleft() if self._words else self._receive_message()
         return json.loads(said) if said else {}
 
-    def told(self) -> Told | None:
+    def read_jail_report(self) -> JailReport | None:
         """Return what a jail's first process said in the end; None before, and when it ended otherwise."""
-        return Told.from_bytes(self._hear()) if self._says else None
+        return JailReport.from_bytes(self._receive_message()) if self._says else None
 
     def fileno(self) -> int:
         """Return what can be read when it says something, its end included."""
@@ -124,7 +124,7 @@ class Shim:
     def alive(self) -> bool:
         """Tell whether it has not ended."""
         while self._says:
-            if not (said := self._hear()):
+            if not (said := self._receive_message()):
                 return False
             self._words.append(said)
         return True
@@ -145,7 +145,7 @@ class Shim:
         """Tell whether there is something to hear, its end included."""
         return bool(select.select([self._channel], [], [], 0)[0])
 
-    def _hear(self) -> bytes:
+    def _receive_message(self) -> bytes:
         """Return the next message, nothing at the end."""
         try:
             said, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
@@ -159,13 +159,13 @@ class Shim:
             socket.send_fds(self._channel, [text.encode() or b" "], files)
 
 
-def live_in_jail(channel: socket.socket, order: Order) -> NoReturn:
+def live_in_jail(channel: socket.socket, order: JobSpec) -> NoReturn:
     """Be the first process of a jail, whose root was built for `order`: wait for another one, and carry it out."""
     _become_program(channel, order, None, jailed=True)
 
 
 def _become_program(
-    channel: socket.socket, order: Order, handles: Mapping[str, int] | None, *, jailed: bool = False
+    channel: socket.socket, order: JobSpec, handles: Mapping[str, int] | None, *, jailed: bool = False
 ) -> NoReturn:
     """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON."""
     progress = ["session"]
@@ -180,13 +180,13 @@ def _become_program(
         if handles is None:
             progress.append("order")
             if is_idle(channel):
-                rehearse(order)
+                rehearse_start(order)
             order, handles = _receive_room(channel)
-        _confine(order, handles, progress, jailed=jailed)
+        _confine_process(order, handles, progress, jailed=jailed)
         progress.append("program")
         order, others = _receive_program(channel, order)
         progress.append("resource limits")
-        _limit(order, others)
+        _set_limits(order, others)
         progress.append("working directory")
         os.chdir(order.cwd)
         if order.canary:
@@ -195,7 +195,7 @@ def _become_program(
             os._exit(0)
         progress.append("exec")
         if jailed:
-            jail.live(order, channel)
+            jail.run_first_process(order, channel)
         os.execvpe(order.argv[0], list(order.argv), order.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
         step = progress[-1]
@@ -206,7 +206,9 @@ def _become_program(
         os._exit(127)
 
 
-def _confine(order: Order, handles: Mapping[str, int], progress: list[str], *, jailed: bool) -> None:
+def _confine_process(
+    order: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool
+) -> None:
     """Give up every power that the order does not name; `progress` tells which step is taken. Raises OSError."""
     if "door" in handles:
         progress.append("control group")
@@ -214,7 +216,7 @@ def _confine(order: Order, handles: Mapping[str, int], progress: list[str], *, j
         os.close(handles["door"])
     if jailed:
         progress.append("namespaces")
-        jail.furnish(order)
+        jail.furnish_jail(order)
     progress.append("Landlock rules")
     ruleset = _own_ruleset(order, handles)
     progress.append("user and capabilities")
@@ -223,11 +225,11 @@ def _confine(order: Order, handles: Mapping[str, int], progress: list[str], *, j
     lockdown.refuse_new_privileges()
     if ruleset >= 0:
         progress.append("Landlock")
-        landlock.enforce(ruleset)
+        landlock.enforce_ruleset(ruleset)
     lockdown.dump_no_core()  # the filter keeps it
     if order.filter:
         progress.append("system call filter")
-        seccomp.install(seccomp.read_filter(order.filter))
+        seccomp.install_filter(seccomp.read_filter(order.filter))
 
 
 def _show_mounts(channel: socket.socket) -> None:
@@ -237,7 +239,7 @@ def _show_mounts(channel: socket.socket) -> None:
     os.close(mounts)
 
 
-def _receive(channel: socket.socket, most: int) -> tuple[str, list[int]]:
+def _receive_order(channel: socket.socket, most: int) -> tuple[str, list[int]]:
     try:
         text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, most)
     except ConnectionResetError:
@@ -247,36 +249,36 @@ def _receive(channel: socket.socket, most: int) -> tuple[str, list[int]]:
     return text.decode(), files
 
 
-def _receive_room(channel: socket.socket) -> tuple[Order, dict[str, int]]:
+def _receive_room(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]:
     """Wait for an order; return it with the handles that came with it, by name."""
-    names, files = _receive(channel, 1 + len(_HANDLES))
-    return Order.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
+    names, files = _receive_order(channel, 1 + len(_HANDLES))
+    return JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
 
 
-def _receive_program(channel: socket.socket, order: Order) -> tuple[Order, int]:
+def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, int]:
     """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
     if is_idle(channel):
-        Order.from_file(order.to_file())  # likewise a rehearsal: another order is to come
-    others, files = _receive(channel, 1 + STREAMS)
+        JobSpec.from_file(order.to_file())  # likewise a rehearsal: another order is to come
+    others, files = _receive_order(channel, 1 + STREAMS)
     if len(files) > STREAMS:
-        order = Order.from_file(files.pop(0))
+        order = JobSpec.from_file(files.pop(0))
     for number, stream in enumerate(files):
         os.dup2(stream, number)
         os.close(stream)
     return order, int(others)
 
 
-def _own_ruleset(order: Order, handles: Mapping[str, int]) -> int:
+def _own_ruleset(order: JobSpec, handles: Mapping[str, int]) -> int:
     """Return the ruleset of this process, -1 for none: paths in a jail can be opened only there."""
     if order.jail and order.landlock_abi:
-        return landlock.build(order.landlock_abi, _rules(order), network=order.network)
+        return landlock.build_ruleset(order.landlock_abi, _build_rules(order), network=order.network)
     ruleset = handles.get("ruleset", -1)
     if ruleset >= 0:
-        landlock.allow(ruleset, f"/proc/{os.getpid()}", landlock.READ)
+        landlock.allow_path(ruleset, f"/proc/{os.getpid()}", landlock.READ)
     return ruleset
 
 
-def _limit(order: Order, others: int) -> None:
+def _set_limits(order: JobSpec, others: int) -> None:
     ceilings = order.ceilings
     # A backstop: the warden counts the whole tree, and in milliseconds.
     cpu_s = -(-ceilings.cpu_ms // 1000) + 1
@@ -294,7 +296,7 @@ def _limit(order: Order, others: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _rules(order: Order) -> list[tuple[str, int]]:
+def _build_rules(order: JobSpec) -> list[tuple[str, int]]:
     rules = [(path, landlock.READ) for path in order.readable]
     rules += [(path, landlock.READ | landlock.WRITE) for path in order.writable]
     rules += [(path, landlock.DEVICE) for path in order.devices]
@@ -304,8 +306,8 @@ def _rules(order: Order) -> list[tuple[str, int]]:
     return rules
 
 
-def _leave_privileges(order: Order) -> None:
+def _leave_privileges(order: JobSpec) -> None:
     """Lose every capability, and root where the order says so; in `unconfined` too."""
     if order.user is not None and os.geteuid() != order.user:
-        lockdown.become(order.user)
+        lockdown.become_user(order.user)
     lockdown.drop_capabilities()

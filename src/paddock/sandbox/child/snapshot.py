@@ -69,14 +69,14 @@ class Snapshot:
 
     def take(self, folder: int, name: str, path: str) -> None:
         """Record a name in an open folder, and all below it. Raises TooLargeError, or OSError when it is unreadable."""
-        node = self.nodes[path] = look(folder, name, self._room)
+        node = self.nodes[path] = look_up(folder, name, self._room)
         self._room -= _ENTRY_BYTES + len(node.content) + sum(len(value) for _, value in node.attributes)
         if self._room < 0:
             raise TooLargeError(f"they hold more than {MOST_BYTES >> 20} MiB")
         if path.count("/") > MOST_DEPTH:
             raise TooLargeError(f"they are nested deeper than {MOST_DEPTH} folders")
         if node.kind == stat.S_IFDIR:
-            with entered(folder, name) as inner:
+            with open_folder(folder, name) as inner:
                 for child in node.names:
                     self.take(inner, child, f"{path}/{child}")
 
@@ -107,7 +107,7 @@ class Restoration:
         left, self.aside = self.aside, []
         for name in left:
             try:
-                scratch.remove(name, self._root, until=until)
+                scratch.remove_directory(name, self._root, until=until)
             except OSError:  # also when somebody writes there meanwhile
                 if kind_of(self._root, name):
                     self.aside.append(name)
@@ -136,12 +136,12 @@ class Restoration:
         """Put back what is in a folder, and then itself; None when it has to be made anew."""
         facts = os.lstat(name, dir_fd=folder)
         before = wanted.names
-        with entered(folder, name) as inner:
+        with open_folder(folder, name) as inner:
             most = 2 * len(before) + _MORE_NAMES
-            names = _names(inner, most)
+            names = _list_names(inner, most)
             if len(names) > most:
                 return None
-            now = Node(facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _attributes(inner))
+            now = Node(facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _read_attributes(inner))
             changed, failure = now != wanted, None
             for child in dict.fromkeys((*before, *names)):
                 try:
@@ -149,7 +149,7 @@ class Restoration:
                 except OSError as error:  # the others first
                     changed, failure = True, error
             if changed:
-                _dress(inner, wanted)
+                _restore_attributes(inner, wanted)
         if failure is not None:
             raise failure
         return changed
@@ -165,13 +165,13 @@ class Restoration:
                 os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
                 self.aside.append(aside)
                 return
-            scratch.unlock(folder, name)  # who moves a folder has to have the right to write to it
+            scratch.unlock_directory(folder, name)  # who moves a folder has to have the right to write to it
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
             self.aside.append(aside)
         except OSError as error:
             if error.errno not in {errno.EXDEV, errno.EBUSY}:
                 raise
-            scratch.remove(name, folder)  # it is, or is in, another file system
+            scratch.remove_directory(name, folder)  # it is, or is in, another file system
 
     def _make(self, folder: int, name: str, path: str, node: Node) -> None:
         if node.kind == stat.S_IFLNK:
@@ -180,16 +180,16 @@ class Restoration:
             if (facts.st_uid, facts.st_gid) != node.owner:
                 os.chown(name, *node.owner, dir_fd=folder, follow_symlinks=False)
         elif node.kind == stat.S_IFREG:
-            with opened(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made:
-                _fill(made, node)
+            with open_entry(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as made:
+                _fill_file(made, node)
         elif node.kind == stat.S_IFDIR:
             os.mkdir(name, 0o700, dir_fd=folder)
             if self._mend_folder(folder, name, path, node) is None:
                 raise OSError(errno.EBUSY, "others write there")
         elif node.kind == stat.S_IFIFO:
             os.mkfifo(name, 0o600, dir_fd=folder)
-            with opened(folder, name, os.O_RDONLY) as made:
-                _dress(made, node)
+            with open_entry(folder, name, os.O_RDONLY) as made:
+                _restore_attributes(made, node)
         else:
             raise OSError(errno.EOPNOTSUPP, "devices and sockets cannot be made again")
 
@@ -209,12 +209,12 @@ def kind_of(folder: int, name: str) -> int:
 
 
 @contextlib.contextmanager
-def entered(folder: int, name: str) -> Generator[int]:
+def open_folder(folder: int, name: str) -> Generator[int]:
     """Yield a folder in an open one, opened; one that its owner has closed to himself is unlocked. Raises OSError."""
     try:
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
     except PermissionError:
-        scratch.unlock(folder, name)
+        scratch.unlock_directory(folder, name)
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
     try:
         yield inner
@@ -222,7 +222,7 @@ def entered(folder: int, name: str) -> Generator[int]:
         os.close(inner)
 
 
-def look(folder: int, name: str, most: int) -> Node:
+def look_up(folder: int, name: str, most: int) -> Node:
     """Return what a name in an open folder is, with no more than `most` + 1 bytes of a file. Raises OSError."""
     facts = os.lstat(name, dir_fd=folder)
     owner = facts.st_uid, facts.st_gid
@@ -230,11 +230,11 @@ def look(folder: int, name: str, most: int) -> Node:
         return Node(facts.st_mode, owner, os.fsencode(os.readlink(name, dir_fd=folder)))
     if stat.S_IFMT(facts.st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
         return Node(facts.st_mode, owner)
-    with opened(folder, name, os.O_RDONLY) as file:
+    with open_entry(folder, name, os.O_RDONLY) as file:
         facts = os.fstat(file)
-        node = Node(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_attributes(file))
+        node = Node(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_read_attributes(file))
         if stat.S_ISDIR(facts.st_mode):
-            names = _names(file, most // _ENTRY_BYTES)
+            names = _list_names(file, most // _ENTRY_BYTES)
             return node._replace(content=os.fsencode("/".join(names)))
         if not stat.S_ISREG(facts.st_mode):
             return node
@@ -243,7 +243,7 @@ def look(folder: int, name: str, most: int) -> Node:
 
 
 @contextlib.contextmanager
-def opened(folder: int, name: str, how: int) -> Generator[int]:
+def open_entry(folder: int, name: str, how: int) -> Generator[int]:
     """Yield what a name in an open folder is, opened, unless it is a link. Raises OSError."""
     file = os.open(name, how | _HOW, 0o600, dir_fd=folder)
     try:
@@ -252,13 +252,13 @@ def opened(folder: int, name: str, how: int) -> Generator[int]:
         os.close(file)
 
 
-def _names(folder: int, most: int) -> list[str]:
+def _list_names(folder: int, most: int) -> list[str]:
     """Return the names in an open folder, no more than `most` + 1."""
     with os.scandir(folder) as entries:
         return [entry.name for entry in itertools.islice(entries, most + 1)]
 
 
-def _attributes(file: int) -> tuple[tuple[str, bytes], ...]:
+def _read_attributes(file: int) -> tuple[tuple[str, bytes], ...]:
     try:
         names = os.listxattr(file)
     except OSError:  # this file system has none
@@ -269,7 +269,7 @@ def _attributes(file: int) -> tuple[tuple[str, bytes], ...]:
 def _is_same(folder: int, name: str, wanted: Node) -> bool:
     """Tell whether a name is what it was, be it another file."""
     try:
-        now = look(folder, name, len(wanted.content))
+        now = look_up(folder, name, len(wanted.content))
     except OSError:
         return False
     return now._replace(file=wanted.file) == wanted
@@ -277,7 +277,7 @@ def _is_same(folder: int, name: str, wanted: Node) -> bool:
 
 def _mend_file(folder: int, name: str, wanted: Node) -> bool:
     """Write what it held into a file that is still the same one; tell whether that could be done."""
-    with opened(folder, name, os.O_PATH) as found:
+    with open_entry(folder, name, os.O_PATH) as found:
         facts = os.fstat(found)
         if (facts.st_dev, facts.st_ino) != wanted.file:
             return False
@@ -288,26 +288,26 @@ def _mend_file(folder: int, name: str, wanted: Node) -> bool:
         except PermissionError:
             return False
         try:
-            _fill(file, wanted)
+            _fill_file(file, wanted)
         finally:
             os.close(file)
     return True
 
 
-def _fill(file: int, node: Node) -> None:
+def _fill_file(file: int, node: Node) -> None:
     done = 0
     while done < len(node.content):
         done += os.pwrite(file, node.content[done:], done)
     os.ftruncate(file, done)
-    _dress(file, node)
+    _restore_attributes(file, node)
 
 
-def _dress(file: int, node: Node) -> None:
+def _restore_attributes(file: int, node: Node) -> None:
     """Give something open owner, mode and attributes that it had."""
     facts = os.fstat(file)
     if (facts.st_uid, facts.st_gid) != node.owner:
         os.fchown(file, *node.owner)
-    now = dict(_attributes(file))
+    now = dict(_read_attributes(file))
     for name in now.keys() - dict(node.attributes).keys():
         os.removexattr(file, name)
     for name, value in node.attributes:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
 from paddock.sandbox.child.cgroup import Leaf
-from paddock.sandbox.child.jail import Told
-from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, Order, Report, StartError
+from paddock.sandbox.child.jail import JailReport
+from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import Root, Roots
 from paddock.sandbox.child.shim import Shim, ruleset_of
 
@@ -48,15 +48,15 @@ _NAMELESS_S = 0.005
 """So long at a time is looked for files without a name, for the deadline does not wait."""
 
 
-class Warden:
+class Supervisor:
     """The life of one job."""
 
-    def __init__(self, server: socket.socket, order: Order, roots: Roots, shim: Shim | None) -> None:
+    def __init__(self, server: socket.socket, order: JobSpec, roots: Roots, shim: Shim | None) -> None:
         self._server = server
         self._order = order
         self._roots = roots
         self._shim = shim
-        self._report = Report()
+        self._report = JobReport()
         self._failure: OSError | StartError | None = None
         self._statuses: dict[int, int] = {}
         self._pid = 0
@@ -64,7 +64,7 @@ class Warden:
         self._sample: process_tree.Sample | None = None
         self._leaf: Leaf | None = None
         self._before: protected_paths.Before | None = None
-        self._scratch_walk = scratch.usage(order.scratch)
+        self._scratch_walk = scratch.measure_in_slices(order.scratch)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
         self._nameless_walk: Iterator[anonymous_memory.Amount | None] = iter(())
@@ -78,23 +78,23 @@ class Warden:
         self.rubbish: list[str] = []
         """Folders that the job left and that are still to be removed, once it is buried."""
 
-    def prepare(self, file: int) -> None:
+    def prepare_job(self, file: int) -> None:
         """Do what depends on grants alone: the jail, and a shim in it that waits for its program.
 
         `file` holds the order, and is closed.
         """
         try:
-            root = self._roots.of(self._order)
+            root = self._roots.get_root(self._order)
             if self._shim is not None and self._shim.root is not root:
                 self._shim.end()
                 self._shim = None
-            self._confine(file, root)
+            self._confine_shim(file, root)
         except (OSError, StartError) as error:
             self._failure = error
         finally:
             os.close(file)
 
-    def run(self, order: Order, files: list[int], others: int) -> Report:
+    def run_job(self, order: JobSpec, files: list[int], others: int) -> JobReport:
         """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
 
         `files` are the streams, after an order when the shim has seen another, and before what is known of a writable
@@ -112,10 +112,10 @@ class Warden:
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
             # On a busy machine the first look comes late: what the job has by then would be taken for others'.
-            self._first_gauges = anonymous_memory.gauges(order.scratch, buffers=False)
+            self._first_gauges = anonymous_memory.read_gauges(order.scratch, buffers=False)
             started = time.monotonic()
-            handle = self._start(files, others)
-            report.ended_by = self._watch(handle, started)
+            handle = self._start_program(files, others)
+            report.ended_by = self._watch_program(handle, started)
             os.close(handle)
         except protected_paths.RecordError as error:
             report.ended_by, report.why = "protected", str(error)
@@ -124,14 +124,16 @@ class Warden:
             report.missing = isinstance(error, StartError) and error.missing
         _close(files)
         report.wall_ms = (time.monotonic() - started) * 1000
-        self._end()
+        self._end_processes()
         return report
 
-    def bury(self) -> bool:
+    def end_last_processes(self) -> bool:
         """End the last processes, for which the report did not wait. Tell whether all are gone."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        _, left = process_tree.sweep(seconds=_PATIENCE_S, reaped=self._reaped, spare=self._roots.keepers)
+        _, left = process_tree.kill_descendants(
+            seconds=_PATIENCE_S, reaped=self._reaped, spare=self._roots.keepers
+        )
         if self._shim is not None:
             self._shim.close()
         if self._leaf is not None:
@@ -142,7 +144,7 @@ class Warden:
             self.rubbish = self._before.close()
         return left == 0
 
-    def _confine(self, file: int, root: Root | None) -> None:
+    def _confine_shim(self, file: int, root: Root | None) -> None:
         try:
             ruleset = ruleset_of(self._order)
         except OSError as error:
@@ -161,12 +163,12 @@ class Warden:
         if ruleset >= 0:
             os.close(ruleset)
 
-    def _start(self, files: list[int], others: int) -> int:
+    def _start_program(self, files: list[int], others: int) -> int:
         """Tell the shim what to run; return a descriptor that can be read when it has ended. Raises StartError."""
         assert self._shim is not None
         self._shim.start(others, tuple(files))
         _close(files)
-        while word := self._shim.heard():
+        while word := self._shim.read_message():
             if "jail" in word:
                 continue
             if word["step"] == "exec":
@@ -182,7 +184,7 @@ class Warden:
             return ""
         return permissions.why_missing(order.argv[0], order.environment, order.user)
 
-    def _watch(self, handle: int, started: float) -> str:
+    def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or has to end; return why."""
         with contextlib.suppress(OSError):  # so that no flood of processes keeps it waiting; for root alone
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
@@ -212,7 +214,7 @@ class Warden:
 
     def _ceiling_hit(self) -> str:
         ceilings = self._order.ceilings
-        sample = self._sample = self._measure()
+        sample = self._sample = self._measure_usage()
         processes = len(sample.processes)
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
@@ -234,8 +236,10 @@ class Warden:
             return "memory"
         return "scratch" if self._scratch_full() else ""
 
-    def _measure(self) -> process_tree.Sample:
-        return process_tree.measure(spare=self._roots.keepers, first=self._pid if self._order.jail else 0)
+    def _measure_usage(self) -> process_tree.Sample:
+        return process_tree.measure_tree(
+            spare=self._roots.keepers, first=self._pid if self._order.jail else 0
+        )
 
     def _takes_too_much(self, sample: process_tree.Sample) -> bool:
         most = self._order.ceilings.memory_bytes
@@ -252,9 +256,9 @@ class Warden:
             while (found := next(self._nameless_walk)) is None and time.monotonic() < now + _NAMELESS_S:
                 pass
         except StopIteration:
-            ceilings, gauges = self._order.ceilings, anonymous_memory.gauges(self._order.scratch)
+            ceilings, gauges = self._order.ceilings, anonymous_memory.read_gauges(self._order.scratch)
             self._gauges = self._gauges or self._first_gauges._replace(buffers=gauges.buffers)
-            self._nameless_walk = anonymous_memory.usage(
+            self._nameless_walk = anonymous_memory.measure_in_slices(
                 [process.place for process in sample.processes],
                 self._order.scratch,
                 moved=gauges.since(self._gauges),
@@ -273,15 +277,15 @@ class Warden:
             try:
                 total = next(self._scratch_walk)
             except StopIteration:
-                self._scratch_walk, total = scratch.usage(self._order.scratch), None
+                self._scratch_walk, total = scratch.measure_in_slices(self._order.scratch), None
             if total is not None:
                 self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
         return self._scratch_bytes + self._nameless.disk > self._order.ceilings.scratch_bytes
 
-    def _end(self) -> None:
+    def _end_processes(self) -> None:
         """Kill and reap all, then account for all."""
         report = self._report
-        told = self._shim.told() if self._order.jail and self._shim is not None else None
+        told = self._shim.read_jail_report() if self._order.jail and self._shim is not None else None
         alive = told is None and bool(self._pid) and self._pid not in self._statuses
         if alive:
             self._kill()
@@ -292,8 +296,8 @@ class Warden:
         if report.processes_peak <= _FEW:
             _leave_priority()
         if told is not None:
-            self._take(told)
-        killed, report.survivors = process_tree.sweep(
+            self._account_for_jail(told)
+        killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
             reaped=self._reaped,
             spare=self._roots.keepers | self._ending,
@@ -322,7 +326,7 @@ class Warden:
                 f"paths of the workspace could not be put back: {told}",
             )
 
-    def _take(self, told: Told) -> None:
+    def _account_for_jail(self, told: JailReport) -> None:
         """Account for a jail in which nobody is left but its first process, which ends by itself."""
         self._ending = frozenset({self._pid})
         report = self._report
@@ -336,7 +340,7 @@ class Warden:
             # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
             sample = self._sample
             if sample is None or len(sample.processes) <= _FEW:
-                sample = self._measure()
+                sample = self._measure_usage()
             self._report.cpu_user_ms += sample.user_ms
             self._report.cpu_system_ms += sample.system_ms
         with contextlib.suppress(OSError):  # its number is its own, so its group is too
