@@ -9,7 +9,16 @@ from paddock.model.settings import RedactionPattern, RedactionSettings
 from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.rules import Match, Profile, Refused, Rule, Untyped, load_rules, may_match, may_match_name
+from paddock.redaction.rules import (
+    Match,
+    Profile,
+    Refused,
+    Rule,
+    Untyped,
+    load_rules,
+    may_match,
+    may_match_name,
+)
 
 _MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
