@@ -159,6 +159,21 @@ def test_facts_for_the_record_lose_what_was_handed_out():
     assert Outgoing(RedactionSettings(), known).facts(facts) == {"name": "[REDACTED:vault]", "n": 1}
 
 
+def test_each_of_many_records_loses_the_token_in_a_name():
+    leaving = Outgoing(RedactionSettings(), KnownSecrets())
+    token = "ghp_" + "a1" * 18
+    facts = [leaving.facts({"name": name, "n": 1}) for name in (f"git/{token}", "git/log") * 2]
+    assert [each["name"] for each in facts] == ["git/[REDACTED:github-token]", "git/log"] * 2
+
+
+def test_a_name_that_was_let_through_is_removed_once_it_is_known():
+    known = KnownSecrets()
+    leaving = Outgoing(RedactionSettings(), known)
+    assert leaving.facts({"name": "hunter2hunter2"}) == {"name": "hunter2hunter2"}
+    known.learn("hunter2hunter2")
+    assert leaving.facts({"name": "hunter2hunter2"}) == {"name": "[REDACTED:vault]"}
+
+
 def test_ended_calls_lose_what_a_pattern_matches():
     heard = []
     calls = outgoing().calls(heard.append)

@@ -47,6 +47,23 @@ def test_ordinary_source_stays_as_it_is_in_one_text() -> None:
     assert Removal(SCANNER).text(text) == text
 
 
+def test_every_keyword_is_found_before_re2_is_loaded_if_what_must_be_beside_it_is_there() -> None:
+    """A process of its own: this one may have loaded RE2 already."""
+    program = """
+import sys
+from paddock.redaction import rules
+words = {word.decode(): also.decode() for word, also in (
+    *(each for some in rules._keywords().by_beginning.values() for each in some), *rules._keywords().short)}
+texts = [f"<{word.upper()}|{also}>" for word, also in words.items()]
+print(sum(rules.may_match(text.encode()) for text in texts) == len(texts) == len(words) > 200)
+beginnings = [f"<{word[:-1]}>" for word in words]
+print([text for text in beginnings if rules.may_match(text.encode())
+    != any(word in text and also in text for word, also in words.items())], "re2" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("True\n[] False\n", "")
+
+
 def as_python(pattern: str) -> str:
     """Return a pattern of RE2 in the syntax of Python: flags in the middle hold for what follows."""
     pattern = pattern.replace(r"\z", r"\Z").replace("[a-zA-z", "[a-zA-Z").replace(r"[^\S\n]", "[ ]")
