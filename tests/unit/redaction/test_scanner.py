@@ -5,7 +5,7 @@ import time
 from ast import literal_eval
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.redaction import scanner, values
@@ -240,6 +240,8 @@ def test_the_name_of_a_list_decides_about_its_texts_in_json_as_in_a_text(
         lambda inner: st.lists(inner, max_size=3),
     )
 )
+@example(-1_848_909_869_115_012)
+@example([-1_848_909_869_115_012, -1.5, [-12345678e-9]])
 def test_a_list_of_lists_is_decided_as_its_text(value: object) -> None:
     assert json.loads(redact(json.dumps({"password": [value]}))) == redact_json({"password": [value]})
 
