@@ -345,7 +345,7 @@ class Hub:
             lost = functools.partial(self._feed_pool, on.ConnectionLost(child))
             changed = functools.partial(self._on_tools_changed, record)
             auth = make_auth(server, self._logins)
-            async with protocol.connect(
+            async with protocol.open_connection(
                 server,
                 process,
                 probe=probe,
@@ -359,7 +359,7 @@ class Hub:
                 self._note_silence(record, connection)
                 self._connections[child] = connection
                 self._feed_pool(on.Connected(child))
-                await connection.over()
+                await connection.wait_until_lost()
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:

@@ -69,7 +69,7 @@ def test_tokens_are_renewed_by_themselves_by_one_call_of_many(world: World, logi
         world.authority.lifetime = 3600
         assert await asyncio.gather(*(said(world, logins) for _ in range(4))) == ["a word"] * 4
         assert world.authority.refreshes == 1
-        second = logins.find_keeper(server_of(world)).read()
+        second = logins.find_keeper(server_of(world)).read_login()
         assert second is not None
         assert second.access_token != first.access_token
         assert second.refresh_token != first.refresh_token

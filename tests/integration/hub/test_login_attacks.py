@@ -35,7 +35,7 @@ def refused(world: World, logins: KeptLogins, person: object = agree, **options:
 
     with pytest.raises(LoginFailed) as caught:
         asyncio.run(main())
-    assert logins.find_keeper(server_of(world)).read() is None
+    assert logins.find_keeper(server_of(world)).read_login() is None
     return str(caught.value)
 
 
