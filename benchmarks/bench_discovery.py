@@ -23,7 +23,7 @@ from paddock.catalog.semantic import Semantics
 from paddock.catalog.vector_cache import VectorCache
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.typescript import signature
+from paddock.hub.typescript import render_signature
 
 TITLE = "Discovery"
 NOTE = (
@@ -115,7 +115,8 @@ def tasks() -> list[Task]:
 def recall(index: Index, asked: list[Question], limit: int) -> float:
     """Return the mean share of the right tools among the first `limit`."""
     shares = [
-        len(right & {hit.tool.name for hit in index.search(question, limit=limit)}) / min(len(right), limit)
+        len(right & {hit.tool.name for hit in index.search_tools(question, limit=limit)})
+        / min(len(right), limit)
         for question, right in asked
     ]
     return sum(shares) / len(shares)
@@ -151,7 +152,7 @@ def by_words(index: Index, *, whole: bool = False) -> Search:
     """Return the search without the model; a text is one piece where `whole`."""
 
     def search(query: str | Sequence[str]) -> list[str]:
-        return [hit.tool.name for hit in index.search(_joined(query) if whole else query, limit=_FIRST)]
+        return [hit.tool.name for hit in index.search_tools(_joined(query) if whole else query, limit=_FIRST)]
 
     return search
 
@@ -168,8 +169,8 @@ class ByMeaning:
         def search(query: str | Sequence[str]) -> list[str]:
             asked = _joined(query) if whole else query
             texts = list(dict.fromkeys(piece for pieces in plan_queries(asked) for piece in pieces))
-            mix = self._loop.run_until_complete(self._semantics.mixer(self._tools, texts))
-            return [hit.tool.name for hit in self._index.search(asked, limit=_FIRST, mix=mix)]
+            mix = self._loop.run_until_complete(self._semantics.make_mixer(self._tools, texts))
+            return [hit.tool.name for hit in self._index.search_tools(asked, limit=_FIRST, mix=mix)]
 
         return search
 
@@ -196,10 +197,10 @@ def measure(scale: Scale) -> list[Line]:
     builds = [milliseconds(lambda: Index(many)) for _ in range(scale.of(9, 2))]
     lines.append(Line(f"building the index of {_MANY} tools", median(builds), "ms", Target(200)))
     large = Index(many)
-    searches = [milliseconds(lambda q=question: large.search(q)) for question, _ in asked]
+    searches = [milliseconds(lambda q=question: large.search_tools(q)) for question, _ in asked]
     lines.append(Line(f"a search over {_MANY} tools, median", median(searches), "ms", Target(5)))
     lines.append(Line(f"a search over {_MANY} tools, slowest question", max(searches), "ms"))
-    signatures = [len(signature(tool)) for tool in tools]
+    signatures = [len(render_signature(tool)) for tool in tools]
     lines.append(Line("one-line signature, median", median(signatures), "characters"))
     return lines + _compare([*tools, *invented()], scale)
 

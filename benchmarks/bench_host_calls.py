@@ -24,7 +24,7 @@ TITLE = "Host calls"
 
 _SEQUENCE = """
 let sum = 0;
-for (let i = 0; i < {count}; i++) sum += (await servers.local.call("echo", {{ i }})).i;
+for (let i = 0; i < {count}; i++) sum += (await servers.local.call_tool("echo", {{ i }})).i;
 return sum;
 """
 
@@ -63,7 +63,7 @@ class _Local:
         self.came: list[float] = []
         """When each call came, in seconds: from one to the next is a call's way back and forth."""
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
     ) -> ToolResult:
         del limit_ms
@@ -153,7 +153,7 @@ async def _node_call_us(count: int) -> float:
     local = _Local()
     while (message := json.loads(await node.stdout.readline()))[0]:
         number, server, tool, given = message
-        result = await local.call(server, tool, given, limit_ms=0)
+        result = await local.call_tool(server, tool, given, limit_ms=0)
         node.stdin.write(json.dumps([number, result.raw["structuredContent"]]).encode() + b"\n")
     assert message == [0, count * (count - 1) // 2]
     await node.communicate()

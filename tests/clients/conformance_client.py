@@ -57,17 +57,17 @@ class Client:
         self.hub, self.server, self.logins = hub, server, logins
 
     async def tools(self) -> set[str]:
-        return {tool.name for tool in await self._with_logins(lambda: self.hub.tools("suite"))}
+        return {tool.name for tool in await self._with_logins(lambda: self.hub.list_tools("suite"))}
 
     async def call(self, name: str, arguments: dict[str, Any]) -> None:
         try:
-            await self._with_logins(lambda: self.hub.call("suite", name, arguments))
+            await self._with_logins(lambda: self.hub.call_tool("suite", name, arguments))
         except ServerError as error:
             sys.stderr.write(f"{name}: {error}\n")
 
     async def _with_logins(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something, logging in as often as a patient person would."""
-        keeper = self.logins.keeper(self.server)
+        keeper = self.logins.find_keeper(self.server)
         for _ in range(LOGINS):
             try:
                 return await do()

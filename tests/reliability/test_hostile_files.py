@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddock.catalog.inferred_types import Observed
 from paddock.hub.config import HttpServer, StdioServer, load_servers
-from paddock.hub.pins import Change, Pins, Standing, _identity, memory_of
+from paddock.hub.pins import Change, Pins, Standing, _hash_identity, memory_of
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.artifact import Handle, OutputQuery
 from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, SdkError, VaultError
@@ -68,7 +68,7 @@ TYPE_KEYS = st.sampled_from(
 def damaged_pins(draw: st.DrawFn) -> bytes:
     """Return a file of pins of which one part is anything."""
     tool: Any = {"hash": "0", "definition": {"name": "log", "hash": "0", "characters": 1}}
-    entry: Any = {"identity": _identity(SERVER), "tools": {"log": tool}, "pending": {"log": {**tool}}}
+    entry: Any = {"identity": _hash_identity(SERVER), "tools": {"log": tool}, "pending": {"log": {**tool}}}
     held: Any = {"file": "x", "servers": {"git": entry}}
     places = [(held, "servers"), (held["servers"], "git"), *((entry, key) for key in entry)]
     places += [(entry["tools"], "log"), (entry["pending"], "log"), (tool, "hash"), (tool, "definition")]
@@ -82,16 +82,16 @@ def test_pins_are_read_or_refused(place: Path, data: bytes) -> None:
     file = memory_of(place / "pins", place / ".mcp.json") / "pins.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     acts = (
-        lambda pins: list(pins.review(SERVER, [LOG]).values()),
-        lambda pins: list(pins.changes()),
-        lambda pins: list(pins.approve("git")),
+        lambda pins: list(pins.review_listing(SERVER, [LOG]).values()),
+        lambda pins: list(pins.list_changes()),
+        lambda pins: list(pins.approve_changes("git")),
     )
     for act in acts:
         file.write_bytes(data)
         with contextlib.suppress(ConfigurationError):
             found = act(Pins(place / "pins", place / ".mcp.json"))
             assert all(isinstance(each, Standing | Change) for each in found)
-            assert all(isinstance(each.diff(), str) for each in found if isinstance(each, Change))
+            assert all(isinstance(each.render_diff(), str) for each in found if isinstance(each, Change))
 
 
 @given(
@@ -104,7 +104,7 @@ def test_damaged_types_are_forgotten_and_learned_anew(place: Path, data: bytes) 
     file.write_bytes(data)
     observed = Observed(place / "observed", place / ".mcp.json")
     known = observed.type_of("git", "log")
-    observed.learn(SERVER, LOG, RESULT)
+    observed.learn_from_result(SERVER, LOG, RESULT)
     if known is None:
         assert observed.type_of("git", "log") == {
             "type": "object",

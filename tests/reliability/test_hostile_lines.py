@@ -12,7 +12,7 @@ from mcp.shared.message import SessionMessage
 from paddock.audit.ledger import Ledger
 from paddock.audit.read import read
 from paddock.audit.verify import verify
-from paddock.hub.stdio import parse
+from paddock.hub.stdio import parse_message
 from paddock.mcp_server.stdio import LineReader, LineWriter
 from paddock.sandbox.child import cgroup
 
@@ -33,7 +33,7 @@ LINES = VALUES.map(lambda value: json.dumps(value).encode()) | st.binary(max_siz
 @example(b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"result":{}}')
 @example(b'{"id":1,"error":' + b"[" * 900 + b"]" * 900 + b"}")
 def test_a_line_of_a_server_is_a_message_or_passed_over(line: bytes) -> None:
-    assert isinstance(parse(line), SessionMessage | None)
+    assert isinstance(parse_message(line), SessionMessage | None)
 
 
 class Client:

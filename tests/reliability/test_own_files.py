@@ -116,12 +116,15 @@ OWN = {
     "key": Own("vault/key", KEY, lambda at: FileVault(at / "vault").get("s", "n"), VAULT),
     "key, to write": Own("vault/key", KEY, lambda at: FileVault(at / "vault").set("s", "n", "x"), VAULT),
     "vault's lock": Own("vault/lock", b"", lambda at: FileVault(at / "vault").set("s", "n", "x"), VAULT),
-    "pins": Own(memory("pins.json"), b"{}", lambda at: Pins(at, at / ".mcp.json").changes(), REFUSED),
+    "pins": Own(memory("pins.json"), b"{}", lambda at: Pins(at, at / ".mcp.json").list_changes(), REFUSED),
     "pins' lock": Own(
-        memory("pins.lock"), b"", lambda at: Pins(at, at / ".mcp.json").review(SERVER, [TOOL]), UNWRITTEN
+        memory("pins.lock"),
+        b"",
+        lambda at: Pins(at, at / ".mcp.json").review_listing(SERVER, [TOOL]),
+        UNWRITTEN,
     ),
     "logins": Own(memory("logins.json"), b"{}", lambda at: logins(at).index.look(), REFUSED),
-    "webhooks": Own("webhooks.json", b"{}", lambda at: webhooks(at).listed(), REFUSED),
+    "webhooks": Own("webhooks.json", b"{}", lambda at: webhooks(at).list_webhooks(), REFUSED),
     "stored output": Own(
         f"artifacts/{HANDLE}/stdout.gz",
         gzip.compress(b"x"),
@@ -130,8 +133,10 @@ OWN = {
     ),
     "moment": Own("HASH/often", b"2026-01-01T00:00:00", lambda at: LastRuns(at, at).last("often"), REFUSED),
     "turn": Own("HASH/often.lock", b"", lambda at: LastRuns(at, at).turn("often").__enter__(), UNWRITTEN),
-    "signals": Own("signals.db", b"", lambda at: Signals(at / "signals.db").stats(), SIGNALS),
-    "signals' log": Own("signals.db-wal", b"", lambda at: Signals(at / "signals.db").stats(), SIGNALS),
+    "signals": Own("signals.db", b"", lambda at: Signals(at / "signals.db").count_signals(), SIGNALS),
+    "signals' log": Own(
+        "signals.db-wal", b"", lambda at: Signals(at / "signals.db").count_signals(), SIGNALS
+    ),
     "ledger's head": Own("audit/head", b"", lambda at: Ledger(at / "audit").close(), LEDGER),
     "ledger's file": Own(f"audit/{DAY}", b"", lambda at: Ledger(at / "audit").close(), LEDGER),
 }
@@ -362,11 +367,11 @@ def compiled(folder: Path, replace: Callable[[Path], None]) -> None:
 
 def types(folder: Path, replace: Callable[[Path], None]) -> None:
     result = ToolResult({"content": [{"type": "text", "text": '{"a": 1}'}]})
-    Observed(folder, folder / ".mcp.json").learn(SERVER, TOOL, result)
+    Observed(folder, folder / ".mcp.json").learn_from_result(SERVER, TOOL, result)
     replace(memory_of(folder, folder / ".mcp.json") / "observed.json")
     observed = Observed(folder, folder / ".mcp.json")
     assert observed.type_of("git", "log") is None
-    observed.learn(SERVER, TOOL, result)
+    observed.learn_from_result(SERVER, TOOL, result)
     assert observed.type_of("git", "log") is not None
 
 

@@ -79,7 +79,7 @@ def test_deliveries_have_ended_when_a_session_is_left_by_a_cancellation():
     async def leave():
         script = ExecutionRequest(surface="cli", workspace="/", work=GuestRun(source="", profile="script"))
         async with Events(deliver, lambda event: [event]) as events:
-            events.ended(script, RawResult(status=Status.OK))
+            events.on_end(script, RawResult(status=Status.OK))
             asyncio.get_running_loop().call_later(0, asyncio.current_task().cancel)
             told.append(events)
 

@@ -30,7 +30,7 @@ from paddock.audit.best_effort import Lenient
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import to_the_end, unless_stopped
 from paddock.hub.person import PERSON
-from paddock.hub.result import ToolResult, blame, read_native
+from paddock.hub.result import ToolResult, find_culprit, read_native
 from paddock.javascript.engine import GuestEngine
 from paddock.javascript.job import GuestJob, OnConsole
 from paddock.large_json import run_in_slices
@@ -253,7 +253,7 @@ class Gate:
             try:
                 hint = await self._engines.servers.is_read_only(work.server, work.tool)
             except ServerError as error:
-                return self._settled(request, decision, blame(error), error=_server_error(error))
+                return self._settled(request, decision, find_culprit(error), error=_server_error(error))
             request = self._resolve_alias(request)  # its server has told its tools by now
             if not runs:
                 marked = request.work.model_copy(update={"read_only": hint})
@@ -441,7 +441,7 @@ class Gate:
         except (ServerError, ConfigurationError) as error:
             usage = _waited(started) if counted else _NOTHING_USED
             # Files of ours are read and written before a call is sent: the pins, the logins.
-            status = blame(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
+            status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
             return RawResult(status=status, error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)

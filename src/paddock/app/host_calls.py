@@ -7,7 +7,7 @@ from time import perf_counter
 
 from paddock.app.approvals import CODES
 from paddock.app.visible_tools import METHODS, NotOffered, Offered, meant
-from paddock.hub.result import blame
+from paddock.hub.result import find_culprit
 from paddock.javascript.job import HostReply, OnReply
 from paddock.model.base import Json
 from paddock.model.errors import (
@@ -24,7 +24,7 @@ from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
 from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
-from paddock.sdk.requests import ENDED, FindTool, child, shown
+from paddock.sdk.requests import ENDED, FindTool, make_child_request, render_ended
 
 # Without its record nothing may run; the program's own end will tell the person.
 _UNRECORDED = HostReply(
@@ -171,7 +171,7 @@ class HostCalls:
         except NotOffered as refusal:
             status, text = Status.DENIED, str(refusal)
         except ServerError as error:
-            status, text = blame(error), str(error)
+            status, text = find_culprit(error), str(error)
         except ConfigurationError as error:
             status, text = Status.ERROR, without_places(str(error), self.parent.workspace)
         except LedgerError:
@@ -189,7 +189,7 @@ class HostCalls:
 
     async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
         try:
-            request = child(name, arguments, self.parent, self.calls, self.find_tool)
+            request = make_child_request(name, arguments, self.parent, self.calls, self.find_tool)
             outcome = await self.carry_out(request, _ignore)
         except LedgerError:
             return _UNRECORDED
@@ -203,7 +203,7 @@ class HostCalls:
         for planned in outcome.planned:
             self.plan.add(planned)
         if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
-            return HostReply(Status.OK, value=shown(request.work, outcome))
+            return HostReply(Status.OK, value=render_ended(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
         error = _told(outcome, name) | {"status": outcome.status.value}
         if outcome.has_value:  # what a computation has emitted

@@ -90,20 +90,20 @@ class Servers:
         """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
         hub = self._live()
         own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
-        result = await hub.call(server, tool, arguments, timeout_ms=min(own, limit_ms))
-        if (definition := self.admission.definition(server, tool)) is not None:
-            self.observed.learn(self.config.servers[server], definition, result)
-            if unchecked := self.admission.unchecked_by(server, definition):
+        result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
+        if (definition := self.admission.find_definition(server, tool)) is not None:
+            self.observed.learn_from_result(self.config.servers[server], definition, result)
+            if unchecked := self.admission.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
 
     def unchecked(self, server: str, tool: str) -> str:
         """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
-        return self.admission.unchecked(server, tool)
+        return self.admission.list_unchecked_arguments(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
-        await self._live().listed(server)
+        await self._live().ensure_listed(server)
         return self.admission.reads_only(server, self.resolve_alias(server, tool))
 
     def resolve_alias(self, server: str, tool: str) -> str:
@@ -116,7 +116,7 @@ class Servers:
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
         """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
-        await self._live().listed(server)
+        await self._live().ensure_listed(server)
         self.admission.admit_bytes(server, tool, places)
 
     async def offered(self, server: str) -> Mapping[str, bool]:
@@ -124,13 +124,13 @@ class Servers:
 
         Those that are not what was pinned are left out: a call of them is refused.
         """
-        await self._live().listed(server)
-        names = [shown.tool.name for shown in self.admission.shown(server) if not shown.changed]
+        await self._live().ensure_listed(server)
+        names = [shown.tool.name for shown in self.admission.list_pinned_tools(server) if not shown.changed]
         return {name: self.admission.reads_only(server, name) for name in names}
 
     async def tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools, as they are now. Raises ServerError."""
-        return await self._live().tools(server)
+        return await self._live().list_tools(server)
 
     @cached_property
     def pins(self) -> "Pins":
@@ -168,16 +168,16 @@ class Servers:
         hub = self._live()
 
         async def ask(server: str) -> "Sequence[CatalogTool]":
-            await hub.tools(server)
-            return self.admission.shown(server)
+            await hub.list_tools(server)
+            return self.admission.list_pinned_tools(server)
 
         return Catalog(
             tuple(self.config.servers),
             ask,
-            version=hub.changes,
-            notes=hub.left_out,
+            version=hub.count_changes,
+            notes=hub.explain_left_out,
             observed=self.observed.type_of,
-            unchecked=self.admission.unchecked,
+            unchecked=self.admission.list_unchecked_arguments,
             meaning=self.meaning,
         )
 
@@ -197,24 +197,24 @@ class Servers:
 
     async def refresh(self) -> int:
         """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
-        from paddock.catalog.registry import refresh  # its HTTP client takes a while to load
+        from paddock.catalog.registry import refresh_list  # its HTTP client takes a while to load
 
-        return await refresh(self._settings.registry_source, self._settings.registry)
+        return await refresh_list(self._settings.registry_source, self._settings.registry)
 
     def told(self, server: str, tool: str) -> tuple[str, str]:
         """Return the names of a call that may be told; empty where no file and no listing has them."""
         if "config" not in vars(self) or server not in self.config.servers:
             return "", ""
-        return server, tool if self.admission.definition(server, tool) is not None else ""
+        return server, tool if self.admission.find_definition(server, tool) is not None else ""
 
     @property
     def live(self) -> int:
         """How many servers run."""
-        return sum(each.live for each in self._hub.status().values()) if self._hub is not None else 0
+        return sum(each.live for each in self._hub.list_status().values()) if self._hub is not None else 0
 
     def status(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""
-        return self._live().status()
+        return self._live().list_status()
 
     async def close(self) -> None:
         """End every server that was started, and what is still computed of their tools."""

@@ -186,10 +186,10 @@ async def open_session(
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
-            gate = Gate(settings, watch.around(ledger) if watch else ledger, engines, outgoing, asker)
+            gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
-                gate.on_end = events.ended
+                gate.on_end = events.on_end
                 parts = (gate, servers, processes, output, scripts)
                 yield Session(
                     *parts,

@@ -14,7 +14,7 @@ from typing import Protocol
 from paddock.catalog.queries import plan_queries
 from paddock.catalog.search import SEARCHED_CHARS, SEARCHED_PARAMETERS, Hit, Index, Mix, is_searched_in_part
 from paddock.hub.catalog_tool import CatalogTool
-from paddock.hub.typescript import Described, describe
+from paddock.hub.typescript import Described, describe_tool
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
 
@@ -42,7 +42,7 @@ class Listing:
     ranking: str = ""
     """Why a search ranked the tools by words alone, where their meaning should have counted, too."""
 
-    def remarks(self) -> list[str]:
+    def list_missing(self) -> list[str]:
         """Return a line for each thing that is missing."""
         notes = [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
         failures = [f"{name}: {why}" for name, why in self.failures.items()]
@@ -69,7 +69,7 @@ class _Known:
 class Ranking(Protocol):
     """Ranks tools by more than their words; `catalog/semantic_choice.py` says what its method returns."""
 
-    async def mixer(
+    async def find_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[Mix | None, str]:
         """Return what mixes the scores of tools for texts, or None and why it is missing."""
@@ -111,23 +111,23 @@ class Catalog:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
-    async def listing(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
+    async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 
         A server that has not answered `patience_s` after it was asked counts as one that failed, for now: it goes on
         starting.
         """
-        return await self._listing(self._servers if server is None else (server,), patience_s)
+        return await self._list_tools(self._servers if server is None else (server,), patience_s)
 
-    async def _listing(self, names: Sequence[str], patience_s: float | None) -> Listing:
-        known = await asyncio.gather(*(self._within(patience_s, name) for name in names))
+    async def _list_tools(self, names: Sequence[str], patience_s: float | None) -> Listing:
+        known = await asyncio.gather(*(self._ask_within(patience_s, name) for name in names))
         return Listing(
             tuple(tool for each in known for tool in each.tools),
             {name: each.failure for name, each in zip(names, known, strict=True) if each.failure},
             {name: each.notes for name, each in zip(names, known, strict=True) if each.notes},
         )
 
-    async def search(
+    async def search_tools(
         self,
         queries: str | Sequence[str],
         *,
@@ -137,20 +137,20 @@ class Catalog:
     ) -> tuple[tuple[Hit, ...], Listing]:
         """Return the tools that suit a query best, or several queries, and where they were looked for.
 
-        See `Index.search`. Tools whose meaning is not known after `patience_s` are ranked by their words. Raises
+        See `Index.search_tools`. Tools whose meaning is not known after `patience_s` are ranked by their words. Raises
         ValueError for too many queries, ConfigurationError where `servers.semantic_search` is "on" and cannot be.
         """
         texts = list(dict.fromkeys(piece for pieces in plan_queries(queries) for piece in pieces))
-        listing = await self.listing(server, patience_s=patience_s)
+        listing = await self.list_tools(server, patience_s=patience_s)
         if self._index is None or self._index[0] != listing.tools:
             self._index = (listing.tools, Index(listing.tools))
         index, mix = self._index[1], None
         if self._meaning is not None and listing.tools:
-            mix, ranking = await self._meaning.mixer(listing.tools, texts, patience_s=patience_s)
+            mix, ranking = await self._meaning.find_mixer(listing.tools, texts, patience_s=patience_s)
             listing = replace(listing, ranking=ranking)
-        return index.search(queries, server=server, limit=limit, mix=mix), listing
+        return index.search_tools(queries, server=server, limit=limit, mix=mix), listing
 
-    async def describe(
+    async def describe_tools(
         self, names: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[tuple[Described | Unknown, ...], Listing]:
         """Return the declarations of tools by name (`server.tool` or `server/tool`), and where they were looked for.
@@ -161,29 +161,29 @@ class Catalog:
             {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
         ]
         asked = set[str]().union(*meant) if all(meant) else set(self._servers)
-        listing = await self._listing([server for server in self._servers if server in asked], patience_s)
+        listing = await self._list_tools([server for server in self._servers if server in asked], patience_s)
         tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
         tools |= {tool.name: tool for tool in listing.tools}
-        return tuple(self._described(name, tools) for name in names), listing
+        return tuple(self._describe_tool(name, tools) for name in names), listing
 
-    def observed(self, tool: CatalogTool) -> Mapping[str, Json] | None:
+    def find_observed_type(self, tool: CatalogTool) -> Mapping[str, Json] | None:
         """Return the type that a tool's results had so far, as a JSON Schema."""
         return self._observed(tool.server, tool.tool.name)
 
-    def _described(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | Unknown:
+    def _describe_tool(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | Unknown:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
             return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
-        return describe(found, self.observed(found), unchecked=unchecked)
+        return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 
-    async def _within(self, patience_s: float | None, server: str) -> _Known:
+    async def _ask_within(self, patience_s: float | None, server: str) -> _Known:
         known = self._known.get(server)
         if known is not None and self._clock() < known.until and known.version == self._version(server):
             return known
         if server not in self._asking:
-            task = asyncio.create_task(self._asked(server))
+            task = asyncio.create_task(self._ask_server(server))
             self._asking[server] = task, asyncio.get_running_loop().time()
             task.add_done_callback(lambda _: self._asking.pop(server, None))
         task, since = self._asking[server]
@@ -194,13 +194,13 @@ class Catalog:
         except TimeoutError:
             return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
 
-    async def _asked(self, server: str) -> _Known:
+    async def _ask_server(self, server: str) -> _Known:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S
         notes: tuple[str, ...] = ()
         try:
             async with self._places:
-                tools, failure = _bounded(await self._ask(server))
-                notes = (*self._notes(server), *_searched_in_part(tools))
+                tools, failure = _bound_tools(await self._ask(server))
+                notes = (*self._notes(server), *_explain_partial_search(tools))
         except (ServerError, ConfigurationError) as error:
             failure, lasts = str(error), RETRY_S
         known = _Known(tools, failure, self._clock() + lasts, version, notes)
@@ -209,14 +209,14 @@ class Catalog:
         return known
 
 
-def _searched_in_part(tools: Sequence[CatalogTool]) -> Iterator[str]:
+def _explain_partial_search(tools: Sequence[CatalogTool]) -> Iterator[str]:
     """Yield what is to be said where not all of some tools is searched."""
     if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
         what = f"{SEARCHED_CHARS} characters of a text or {SEARCHED_PARAMETERS} parameters"
         yield f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched"
 
 
-def _bounded(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:
+def _bound_tools(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:
     """Return the tools that the catalogue takes, and what was left out."""
     named = {tool.tool.name: tool for tool in reversed(tools[:TOOLS]) if len(tool.tool.name) <= NAME}
     kept = tuple(reversed(named.values()))

@@ -52,9 +52,9 @@ class Observed:
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the type of a tool's results so far."""
-        return self._known().get(server, {}).get(tool)
+        return self._load_types().get(server, {}).get(tool)
 
-    def learn(self, server: Server, tool: ToolInfo, result: ToolResult) -> None:
+    def learn_from_result(self, server: Server, tool: ToolInfo, result: ToolResult) -> None:
         """Learn from a result, if it is one, and the tool declares no type of its own."""
         key = (server.name, tool.name)
         lessons = self._lessons.get(key, 0)
@@ -63,40 +63,40 @@ class Observed:
         self._lessons[key] = lessons + 1
         seen = type_of(native_value(result))
         known = self.type_of(*key)
-        merged = seen if known is None else merge(known, seen)
-        if merged == known or _size(merged) > _TYPES:
+        merged = seen if known is None else merge_types(known, seen)
+        if merged == known or _count_types(merged) > _TYPES:
             return
-        tools = self._known().setdefault(server.name, {})
+        tools = self._load_types().setdefault(server.name, {})
         if tool.name in tools or len(tools) < TOOLS:
             tools[tool.name] = merged
-            self._keep(key, merged)
+            self._save_type(key, merged)
 
-    def _known(self) -> dict[str, dict[str, Any]]:
+    def _load_types(self) -> dict[str, dict[str, Any]]:
         if self._types is None:
             try:
-                self._types = _sound(self._kept.read())
+                self._types = _select_valid(self._kept.read())
             except ConfigurationError as problem:
-                self._tell(problem)
+                self._log_problem(problem)
                 self._types = {}
         return self._types
 
-    def _keep(self, key: tuple[str, str], merged: dict[str, Json]) -> None:
+    def _save_type(self, key: tuple[str, str], merged: dict[str, Json]) -> None:
         server, tool = key
 
         def change(held: dict[str, Any]) -> None:
-            known = _sound(held)
+            known = _select_valid(held)
             held.clear()
             held.update(known)
             tools: dict[str, Any] = held.setdefault(server, {})
             theirs = tools.get(tool)
-            tools[tool] = merged if theirs is None else merge(theirs, merged)
+            tools[tool] = merged if theirs is None else merge_types(theirs, merged)
 
         try:
             self._kept.update(change)
         except ConfigurationError as problem:
-            self._tell(problem)
+            self._log_problem(problem)
 
-    def _tell(self, problem: ConfigurationError) -> None:
+    def _log_problem(self, problem: ConfigurationError) -> None:
         """Log once why nothing is remembered."""
         if not self._told:
             self._told = True
@@ -105,24 +105,24 @@ class Observed:
 
 def type_of(value: Json) -> dict[str, Json]:
     """Return the type of a value as a JSON Schema; beyond the bounds, the schema of anything."""
-    return _Look().type(value, 0)
+    return _Look().infer_type(value, 0)
 
 
-def merge(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
     """Return a type that both allow. `{}` is the type of anything."""
     if not one or not other:
         return {}
-    kinds = list(dict.fromkeys([*_kinds(one), *_kinds(other)]))
+    kinds = list(dict.fromkeys([*_list_kinds(one), *_list_kinds(other)]))
     merged: dict[str, Json] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     if items := [each["items"] for each in (one, other) if "items" in each]:
-        merged["items"] = _all(items)
-    objects = [each for each in (one, other) if "object" in _kinds(each)]
+        merged["items"] = _merge_all(items)
+    objects = [each for each in (one, other) if "object" in _list_kinds(each)]
     if objects:
-        merged |= _object(objects)
+        merged |= _merge_objects(objects)
     return merged
 
 
-def _sound(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _select_valid(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what of a file are types as they are made here."""
     return {
         server: {tool: schema for tool, schema in cast("dict[str, Any]", tools).items() if _is_type(schema)}
@@ -157,7 +157,7 @@ class _Look:
     def __init__(self) -> None:
         self._left = _NODES
 
-    def type(self, value: Json, depth: int) -> dict[str, Json]:
+    def infer_type(self, value: Json, depth: int) -> dict[str, Json]:
         self._left -= 1
         match value:
             case bool():
@@ -172,30 +172,33 @@ class _Look:
                 return {}
             case list():
                 items = [
-                    self.type(item, depth + 1) for item in cast("list[Json]", value)[: max(self._left, 1)]
+                    self.infer_type(item, depth + 1)
+                    for item in cast("list[Json]", value)[: max(self._left, 1)]
                 ]
-                return {"type": "array", "items": _all(items)} if items else {"type": "array"}
+                return {"type": "array", "items": _merge_all(items)} if items else {"type": "array"}
             case dict():
-                return self._object(cast("dict[str, Json]", value), depth)
+                return self._infer_object(cast("dict[str, Json]", value), depth)
             case _:
                 return {}
 
-    def _object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
-        members = {key: self.type(item, depth + 1) for key, item in list(value.items())[: max(self._left, 1)]}
+    def _infer_object(self, value: dict[str, Json], depth: int) -> dict[str, Json]:
+        members = {
+            key: self.infer_type(item, depth + 1) for key, item in list(value.items())[: max(self._left, 1)]
+        }
         if len(members) < len(value) or _is_map(members):
-            return {"type": "object", "additionalProperties": _all(list(members.values()))}
+            return {"type": "object", "additionalProperties": _merge_all(list(members.values()))}
         return {"type": "object", "properties": members, "required": sorted(members)}
 
 
-def _object(objects: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+def _merge_objects(objects: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     """Return what object types have in common: a map if one is, else members of which some are optional."""
     members: dict[str, dict[str, Json]] = {}
     for each in objects:
         for name, schema in each.get("properties", {}).items():
-            members[name] = merge(members[name], schema) if name in members else schema
+            members[name] = merge_types(members[name], schema) if name in members else schema
     maps = [each["additionalProperties"] for each in objects if "additionalProperties" in each]
     if maps or len(members) > _MEMBERS:
-        return {"additionalProperties": _all([*maps, *members.values()])}
+        return {"additionalProperties": _merge_all([*maps, *members.values()])}
     required = [name for name in members if all(name in each.get("required", []) for each in objects)]
     return {"properties": members, "required": sorted(required)}
 
@@ -214,25 +217,25 @@ def _is_map(members: Mapping[str, dict[str, Json]]) -> bool:
     )
 
 
-def _all(schemas: Iterable[dict[str, Json]]) -> dict[str, Json]:
+def _merge_all(schemas: Iterable[dict[str, Json]]) -> dict[str, Json]:
     merged: dict[str, Json] | None = None
     for schema in schemas:
-        merged = schema if merged is None or merged == schema else merge(merged, schema)
+        merged = schema if merged is None or merged == schema else merge_types(merged, schema)
     return merged or {}
 
 
-def _kinds(schema: Mapping[str, Json]) -> list[str]:
+def _list_kinds(schema: Mapping[str, Json]) -> list[str]:
     kinds = schema.get("type", [])
     return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
-def _size(schema: Json) -> int:
+def _count_types(schema: Json) -> int:
     """Return how many types stand within a type."""
     if not isinstance(schema, dict):
         return 0
     fields = cast("dict[str, Json]", schema)
     within = [*fields.get("properties", {}).values(), fields.get("items"), fields.get("additionalProperties")]
-    return 1 + sum(_size(each) for each in within)
+    return 1 + sum(_count_types(each) for each in within)
 
 
 def _is_large(result: ToolResult) -> bool:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from paddock.catalog.search import Hit, confidence, keyword_score
+from paddock.catalog.search import Hit, compute_confidence, keyword_score
 from paddock.files import LONGEST, Kept, keep_backup, read_bounded, replace_file
 from paddock.hub.config import is_paddock
 from paddock.model.base import Json, kind
@@ -123,11 +123,12 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
     listed = Kept(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
         raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
-    offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _offers(entry))
-    latest = {(offer.source, _normalized(offer.source, offer.name)): offer for offer in offers}
-    shared = Counter(_normalized("pypi", offer.name) for offer in latest.values())
+    offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _iterate_offers(entry))
+    latest = {(offer.source, _normalize_name(offer.source, offer.name)): offer for offer in offers}
+    shared = Counter(_normalize_name("pypi", offer.name) for offer in latest.values())
     return tuple(
-        replace(offer, is_unique=shared[_normalized("pypi", offer.name)] == 1) for offer in latest.values()
+        replace(offer, is_unique=shared[_normalize_name("pypi", offer.name)] == 1)
+        for offer in latest.values()
     )
 
 
@@ -179,7 +180,7 @@ def load_trust(path: Path) -> tuple[str, ...]:
 
 def _explain_pattern(pattern: str) -> str:
     """Return why a text is no pattern of a trust file, and the right form; "" for one that is."""
-    source, name, version = _parts(pattern)
+    source, name, version = _split_pattern(pattern)
     form = _NAMES.get(source)
     if form is None:
         return (
@@ -199,12 +200,12 @@ def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
     source, a name that begins with `@` is one of npm, and another name with a slash that of a remote server. Any other
     name trusts the package only if it has that name alone in the list.
     """
-    return any(_covers(pattern, offer) is None for pattern in patterns)
+    return any(_check_pattern(pattern, offer) is None for pattern in patterns)
 
 
 def explain_distrust(offer: Offer, trust_file: Path) -> str:
     """Return why the trust file does not trust an offer, and what to write into it."""
-    reasons = [why for pattern in load_trust(trust_file) if (why := _covers(pattern, offer))]
+    reasons = [why for pattern in load_trust(trust_file) if (why := _check_pattern(pattern, offer))]
     reason = f": {reasons[0]}" if reasons else ""
     return (
         f"{offer.name} is not trusted{reason}; to trust it, write {json.dumps(offer.address)} into {trust_file}, "
@@ -212,15 +213,15 @@ def explain_distrust(offer: Offer, trust_file: Path) -> str:
     )
 
 
-def _covers(pattern: str, offer: Offer) -> str | None:
+def _check_pattern(pattern: str, offer: Offer) -> str | None:
     """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
-    source, name, version = _parts(pattern)
+    source, name, version = _split_pattern(pattern)
     if source not in ("", offer.source) or (not source and offer.source == "remote"):
         return ""
     if name.endswith("/*") and version is None:
         scope, slash, _ = offer.name.partition("/")
         return None if slash and scope == name[:-2] else ""
-    if _normalized(offer.source, name) != _normalized(offer.source, offer.name):
+    if _normalize_name(offer.source, name) != _normalize_name(offer.source, offer.name):
         return ""
     if version not in (None, offer.version):
         return f"version {version} is trusted, and the list offers {offer.version or 'none'}"
@@ -229,7 +230,7 @@ def _covers(pattern: str, offer: Offer) -> str | None:
     return None
 
 
-def _parts(pattern: str) -> tuple[str, str, str | None]:
+def _split_pattern(pattern: str) -> tuple[str, str, str | None]:
     """Return source, name and version of a pattern; the source is "" and the version None where it has none."""
     source, colon, name = pattern.partition(":")
     if not colon:
@@ -241,12 +242,12 @@ def _parts(pattern: str) -> tuple[str, str, str | None]:
     return source, name, None
 
 
-def _normalized(source: str, name: str) -> str:
+def _normalize_name(source: str, name: str) -> str:
     """Return a package's name as its registry compares it (PyPI: PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower() if source == "pypi" else name
 
 
-def provision(
+def answer_intent(
     intent: str, local: Sequence[Hit], offers: Sequence[Offer], trust: Sequence[str], *, context: str = ""
 ) -> Provision:
     """Return what answers an intent. `local` are hits for intent and context; offers match the intent.
@@ -256,21 +257,21 @@ def provision(
     if not intent.strip():
         raise ValueError(MISSING_INTENT)
     asked = f"{intent} {context}".strip()
-    tools = [(hit, confidence(hit.score, asked)) for hit in local]
+    tools = [(hit, compute_confidence(hit.score, asked)) for hit in local]
     if tools:
         good = [pair for pair in tools if pair[1] >= GOOD_ENOUGH]
         return Provision("local", tools=tuple(good or tools))
-    matches = match(intent, offers, trust)
+    matches = match_offers(intent, offers, trust)
     return Provision("registry", matches=matches) if matches else Provision("none")
 
 
-def match(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[Match, ...]:
+def match_offers(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[Match, ...]:
     """Return the offers that suit an intent, best first, by the compat score of name and description."""
     wanted = intent.lower().split()
     found: list[Match] = []
     for offer in offers:
         score = keyword_score(wanted, offer.name, offer.description)
-        found.append(Match(offer, confidence(score, intent), is_trusted(offer, trust)))
+        found.append(Match(offer, compute_confidence(score, intent), is_trusted(offer, trust)))
     suitable = (each for each in found if each.confidence > 0)
     return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MATCHES])
 
@@ -288,15 +289,15 @@ class Provisioning:
 
     def file_of(self, name: str) -> Path:
         """Return the servers file that has a server, or would get it. Raises ConfigurationError."""
-        return next((file for file in self._files if name in _entries(file)), self._files[0])
+        return next((file for file in self._files if name in _read_entries(file)), self._files[0])
 
-    def answer(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
+    def answer_intent(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
         """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
 
         Raises ValueError without an intent, ConfigurationError for a registry list that is none.
         """
         offers = load_registry(self._registry)
-        return provision(intent, hits, offers, load_trust(self.trust_file), context=context)
+        return answer_intent(intent, hits, offers, load_trust(self.trust_file), context=context)
 
     def trust_problems(self) -> tuple[str, ...]:
         """Return what is wrong with the trust file or its entries. Raises ConfigurationError."""
@@ -306,7 +307,7 @@ class Provisioning:
         """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""
         return bool(load_registry(self._registry))
 
-    def find(self, name: str) -> Match:
+    def find_offer(self, name: str) -> Match:
         """Return the offer with that name or address, as sure as can be.
 
         Raises ConfigurationError when there is none, or when several sources offer one of that name.
@@ -324,20 +325,20 @@ class Provisioning:
         hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
         raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
 
-    def configured(self) -> dict[str, bool]:
+    def list_configured(self) -> dict[str, bool]:
         """Return the servers of the servers files by name, and whether each is enabled. Raises ConfigurationError."""
-        return {name: _is_enabled(_object(entry)) for name, entry in self._configured().items()}
+        return {name: _is_enabled(_as_object(entry)) for name, entry in self._read_configured().items()}
 
-    def entry(self, name: str) -> dict[str, Json]:
+    def find_entry(self, name: str) -> dict[str, Json]:
         """Return what the servers files say of a server, else the registry's offer. Raises ConfigurationError."""
-        configured = self._configured()
-        return dict(_object(configured[name]) if name in configured else self.find(name).offer.entry)
+        configured = self._read_configured()
+        return dict(_as_object(configured[name]) if name in configured else self.find_offer(name).offer.entry)
 
-    def _configured(self) -> dict[str, Any]:
-        found = {name: entry for file in reversed(self._files) for name, entry in _entries(file).items()}
+    def _read_configured(self) -> dict[str, Any]:
+        found = {name: entry for file in reversed(self._files) for name, entry in _read_entries(file).items()}
         return {name: entry for name, entry in found.items() if not is_paddock(entry)}
 
-    def enable(self, name: str, *, own_name: str = "", approved: bool) -> Change:
+    def enable_server(self, name: str, *, own_name: str = "", approved: bool) -> Change:
         """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
 
         Raises ConfigurationError, with the file as it was: without approval, for an offer that nobody trusts, for a
@@ -345,40 +346,40 @@ class Provisioning:
         """
         if not approved:
             raise ConfigurationError(f"{name} was not enabled: a person has to approve it")
-        if name in self.configured():
-            return self._set(name, enabled=True)
-        found = self.find(name)
+        if name in self.list_configured():
+            return self._set_enabled(name, enabled=True)
+        found = self.find_offer(name)
         if not found.allowed:
             raise ConfigurationError(explain_distrust(found.offer, self.trust_file))
-        return self._enter(own_name or found.offer.name.rpartition("/")[2], found.offer)
+        return self._enter_offer(own_name or found.offer.name.rpartition("/")[2], found.offer)
 
-    def disable(self, name: str, *, approved: bool) -> Change:
+    def disable_server(self, name: str, *, approved: bool) -> Change:
         """Keep a server of the servers file from being used. Raises ConfigurationError."""
         if not approved:
             raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
-        if name not in self.configured():
+        if name not in self.list_configured():
             files = " and ".join(str(file) for file in self._files)
             raise ConfigurationError(f"{files}: there is no server {name[:200]!r}")
-        return self._set(name, enabled=False)
+        return self._set_enabled(name, enabled=False)
 
-    def _enter(self, name: str, offer: Offer) -> Change:
+    def _enter_offer(self, name: str, offer: Offer) -> Change:
         if not _NAME.match(name):
             raise ConfigurationError(
                 f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
             )
-        if any(name in _entries(file) for file in self._files):
+        if any(name in _read_entries(file) for file in self._files):
             raise ConfigurationError(
                 f"{self.file_of(name)}: there is a server {name!r} already; choose another name"
             )
         file = self._files[0]
-        document = _document(file)
-        _servers(file, document)[name] = dict(offer.entry)
-        return Change(name, offer.entry, file, _write(file, document))
+        document = _read_document(file)
+        _find_servers(file, document)[name] = dict(offer.entry)
+        return Change(name, offer.entry, file, _write_document(file, document))
 
-    def _set(self, name: str, *, enabled: bool) -> Change:
+    def _set_enabled(self, name: str, *, enabled: bool) -> Change:
         file = self.file_of(name)
-        document = _document(file)
-        entry = _servers(file, document)[name]
+        document = _read_document(file)
+        entry = _find_servers(file, document)[name]
         if not isinstance(entry, dict):
             raise ConfigurationError(f"{file}: server {name!r} is no object; correct the file first")
         fields = cast("dict[str, Json]", entry)
@@ -389,19 +390,19 @@ class Provisioning:
             return Change(name, fields, file, None)
         if not enabled:
             fields["disabled"] = True
-        return Change(name, fields, file, _write(file, document))
+        return Change(name, fields, file, _write_document(file, document))
 
 
-def _document(file: Path) -> dict[str, Any]:
+def _read_document(file: Path) -> dict[str, Any]:
     """Return what a servers file holds. Somebody has written it: nobody is told to remove it."""
     return Kept(file, remedy="correct the file first", read=read_bounded).read()
 
 
-def _entries(file: Path) -> dict[str, Any]:
-    return _servers(file, _document(file))
+def _read_entries(file: Path) -> dict[str, Any]:
+    return _find_servers(file, _read_document(file))
 
 
-def _write(file: Path, document: Mapping[str, Json]) -> Path | None:
+def _write_document(file: Path, document: Mapping[str, Json]) -> Path | None:
     """Replace a servers file, keeping what was there; return where, None for a new file."""
     backup = None
     try:
@@ -425,7 +426,7 @@ def _is_enabled(entry: Mapping[str, Json]) -> bool:
     return entry.get("disabled") is not True and entry.get("enabled") is not False
 
 
-def _servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+def _find_servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Return the servers of a document, which get their place in it. Raises ConfigurationError."""
     servers = document.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
@@ -433,33 +434,33 @@ def _servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", servers)
 
 
-def _offers(entry: object) -> Iterator[Offer]:
+def _iterate_offers(entry: object) -> Iterator[Offer]:
     """Yield what one entry of the list offers; its facts stand in `server`, in older lists in the entry itself."""
-    fields = _object(entry)
-    server = _object(fields.get("server")) or fields
+    fields = _as_object(entry)
+    server = _as_object(fields.get("server")) or fields
     description = server.get("description")
     about = spell_invisible(description[:_DESCRIPTION]) if isinstance(description, str) else ""
-    for package in map(_object, _list(server.get("packages"))):
-        if (found := _command(package)) is not None:
+    for package in map(_as_object, _as_list(server.get("packages"))):
+        if (found := _make_command(package)) is not None:
             source: Source = "npm" if package["registryType"] == "npm" else "pypi"
             yield Offer(source, str(package["identifier"]), str(package["version"]), about, found)
     name = server.get("name")
-    for remote in map(_object, _list(server.get("remotes"))):
+    for remote in map(_as_object, _as_list(server.get("remotes"))):
         url = remote.get("url")
         if remote.get("type") == "streamable-http" and isinstance(url, str) and url.startswith("https://"):
-            if isinstance(name, str) and "{" not in url and not _list(remote.get("headers")):
+            if isinstance(name, str) and "{" not in url and not _as_list(remote.get("headers")):
                 yield Offer("remote", name[:_DESCRIPTION], "", about, {"url": url})
             break
 
 
-def _command(package: Mapping[str, Json]) -> dict[str, Json] | None:
+def _make_command(package: Mapping[str, Json]) -> dict[str, Json] | None:
     """Return the entry that runs a package; None for one that Paddock cannot run without being told more."""
     identifier, version = package.get("identifier"), package.get("version")
     if not (isinstance(identifier, str) and isinstance(version, str)):
         return None
     if not (_PACKAGE.match(identifier) and _VERSION.match(version)) or version == "latest":
         return None
-    if _object(package.get("transport")).get("type", "stdio") != "stdio" or _list(
+    if _as_object(package.get("transport")).get("type", "stdio") != "stdio" or _as_list(
         package.get("packageArguments")
     ):
         return None
@@ -470,16 +471,16 @@ def _command(package: Mapping[str, Json]) -> dict[str, Json] | None:
             entry = {"command": "uvx", "args": [f"{identifier}=={version}"]}
         case _:
             return None
-    wanted = [_object(each) for each in _list(package.get("environmentVariables"))]
+    wanted = [_as_object(each) for each in _as_list(package.get("environmentVariables"))]
     names = [str(each.get("name", "")) for each in wanted if each.get("isRequired") is True]
     if not all(_VARIABLE.match(name) for name in names):
         return None
     return {**entry, "env": {name: f"${{{name}}}" for name in names}} if names else entry
 
 
-def _object(value: object) -> dict[str, Any]:
+def _as_object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []

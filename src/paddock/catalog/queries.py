@@ -41,14 +41,14 @@ _FILLERS = frozenset(
 """Words of questions that say nothing about a tool. `get` is one: every other tool's name begins with it."""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a name or text in lower case, taken apart at case, digits, underscores and marks."""
     return _WORD.findall(_SEAM.sub(" ", text).lower())
 
 
 def telling_words(query: str) -> list[str]:
     """Return the different words of a query; its fillers only when there is nothing else."""
-    found = dict.fromkeys(words(query))
+    found = dict.fromkeys(split_words(query))
     return [word for word in found if word not in _FILLERS] or list(found)
 
 
@@ -107,11 +107,11 @@ def fuse_scores(pieces: Sequence[Mapping[int, float]]) -> dict[int, float]:
     return fused
 
 
-def interleave(ranked: Sequence[Iterable[int]]) -> list[int]:
+def interleave_lists(ranked: Sequence[Iterable[int]]) -> list[int]:
     """Return the first of each list, then the second of each, and so on, without repeats."""
     turns = zip_longest(*ranked)
     return list(dict.fromkeys(number for turn in turns for number in turn if number is not None))
 
 
 def _count_telling(piece: str) -> int:
-    return sum(word not in _FILLERS for word in set(words(piece)))
+    return sum(word not in _FILLERS for word in set(split_words(piece)))

@@ -10,7 +10,7 @@ import httpx2
 
 from paddock.catalog.provisioning import load_registry
 from paddock.files import LONGEST, make_private, read_bounded, replace_file
-from paddock.hub.connect_errors import build_client, cause, find_proxy
+from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
 
@@ -18,7 +18,7 @@ PAGES = 1_000
 _TIMEOUT_S = 30.0
 
 
-async def refresh(source: str, target: Path) -> int:
+async def refresh_list(source: str, target: Path) -> int:
     """Put the list at `source`, an https address or a file, into `target`; return how many offers it has.
 
     Follows the pages of the official registry and no redirects, and takes at most 64 MiB. Raises ConfigurationError,
@@ -29,13 +29,13 @@ async def refresh(source: str, target: Path) -> int:
             "no registry is configured; set servers.registry_source to its https address, or to a file"
         )
     if source.startswith("https://"):
-        entries = await _fetched(source)
+        entries = await _fetch_entries(source)
     elif "://" in source:
         raise ConfigurationError(
             f"servers.registry_source: {source}: only https addresses and files are read"
         )
     else:
-        entries = _listed(await asyncio.to_thread(_read, source), source)[0]
+        entries = _read_page(await asyncio.to_thread(_read_file, source), source)[0]
     new = target.with_name(f"{target.name}.new")
     try:
         make_private(target.parent)
@@ -49,7 +49,7 @@ async def refresh(source: str, target: Path) -> int:
     return count
 
 
-def _read(file: str) -> bytes:
+def _read_file(file: str) -> bytes:
     try:
         return read_bounded(Path(file).expanduser(), LONGEST)
     except OSError as error:
@@ -58,9 +58,9 @@ def _read(file: str) -> bytes:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
 
 
-async def _fetched(address: str) -> list[Any]:
+async def _fetch_entries(address: str) -> list[Any]:
     entries: list[Any] = []
-    url, room = _checked(address), LONGEST
+    url, room = _check_url(address), LONGEST
     headers = {"accept-encoding": "identity"}
 
     def make(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
@@ -68,9 +68,9 @@ async def _fetched(address: str) -> list[Any]:
 
     async with build_client(make, url) as client:
         for _ in range(PAGES):
-            data = await _page(client, url, room)
+            data = await _fetch_page(client, url, room)
             room -= len(data)
-            page, cursor = _listed(data, address)
+            page, cursor = _read_page(data, address)
             entries += page
             if cursor is None:
                 return entries
@@ -78,7 +78,7 @@ async def _fetched(address: str) -> list[Any]:
     raise ConfigurationError(f"{address}: the list has more than {PAGES} pages")
 
 
-def _checked(address: str) -> httpx2.URL:
+def _check_url(address: str) -> httpx2.URL:
     """Return the address that a text is. Raises ConfigurationError."""
     try:
         url = httpx2.URL(address)
@@ -92,7 +92,7 @@ def _checked(address: str) -> httpx2.URL:
     return url
 
 
-async def _page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes:
+async def _fetch_page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes:
     data = bytearray()
     try:
         async with client.stream("GET", url) as answer:
@@ -103,14 +103,14 @@ async def _page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) -> bytes
                 if len(data) > room:
                     raise ConfigurationError(f"{url.host}: the list is larger than {LONGEST} bytes")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        why, proxy = cause(error), find_proxy(url, error)
+        why, proxy = describe_cause(error), find_proxy(url, error)
         if proxy is not None:
-            why = f"{proxy.blame(why)}. {proxy.remedy}"
+            why = f"{proxy.explain_failure(why)}. {proxy.remedy}"
         raise ConfigurationError(f"{url.host}: the registry cannot be reached: {why}") from None
     return bytes(data)
 
 
-def _listed(data: bytes, source: str) -> tuple[list[Any], str | None]:
+def _read_page(data: bytes, source: str) -> tuple[list[Any], str | None]:
     """Return the entries of a page and the cursor of the next. Raises ConfigurationError."""
     try:
         document: object = json.loads(data)

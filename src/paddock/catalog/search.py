@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, cast
 
-from paddock.catalog.queries import default_limit, fuse_scores, interleave, plan_queries, telling_words, words
+from paddock.catalog.queries import (
+    default_limit,
+    fuse_scores,
+    interleave_lists,
+    plan_queries,
+    split_words,
+    telling_words,
+)
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
@@ -52,7 +59,7 @@ class Index:
         self._base.execute(
             f"CREATE VIRTUAL TABLE tools USING fts5({', '.join(_COLUMNS)}, content='', tokenize='porter unicode61')"
         )
-        rows = ((number, *_texts(tool)) for number, tool in enumerate(self._tools))
+        rows = ((number, *_list_columns(tool)) for number, tool in enumerate(self._tools))
         self._base.executemany(
             "INSERT INTO tools (rowid, name, server, description, parameters) VALUES (?, ?, ?, ?, ?)", rows
         )
@@ -60,7 +67,7 @@ class Index:
     def __del__(self) -> None:
         self._base.close()
 
-    def search(
+    def search_tools(
         self,
         queries: str | Sequence[str],
         *,
@@ -77,7 +84,7 @@ class Index:
         ranked: list[list[int]] = []
         found: dict[int, float] = {}
         for pieces in plan_queries(queries):
-            scores = fuse_scores([self._score(piece, mix) for piece in pieces])
+            scores = fuse_scores([self._score_tools(piece, mix) for piece in pieces])
             if server is not None:
                 scores = {n: score for n, score in scores.items() if self._tools[n].server == server}
             # Of equal scores the first tool is taken, as `sorted` would.
@@ -86,10 +93,11 @@ class Index:
             for number in numbers:
                 found[number] = max(found.get(number, 0.0), scores[number])
         return tuple(
-            Hit(self._tools[number], float(f"{found[number]:.4g}")) for number in interleave(ranked)[:most]
+            Hit(self._tools[number], float(f"{found[number]:.4g}"))
+            for number in interleave_lists(ranked)[:most]
         )
 
-    def _score(self, text: str, mix: Mix | None) -> Scores:
+    def _score_tools(self, text: str, mix: Mix | None) -> Scores:
         scores: Scores = {}
         if terms := telling_words(text)[:_MOST_WORDS]:
             # Every term in quotes: the question is words, never the query language of FTS5.
@@ -123,20 +131,20 @@ def keyword_score(wanted: Sequence[str], name: str, description: str) -> float:
     )
 
 
-def confidence(score: float, query: str) -> float:
+def compute_confidence(score: float, query: str) -> float:
     """Return the compat confidence of a score from 0 to 1: `min(score / (words * 12), 1)`, two decimals."""
     count = len(query.split())
     return round(min(score / (count * 12), 1), 2) if count else 0.0
 
 
-def _texts(entry: CatalogTool) -> tuple[str, str, str, str]:
+def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
     """Return what is indexed of a tool, one text for each column."""
     tool = entry.tool
     return (
-        " ".join(words(tool.name)),
-        " ".join(words(entry.server)),
-        " ".join(words(tool.description[:SEARCHED_CHARS])),
-        " ".join(words(" ".join(_parameters(tool.input_schema))[:SEARCHED_CHARS])),
+        " ".join(split_words(tool.name)),
+        " ".join(split_words(entry.server)),
+        " ".join(split_words(tool.description[:SEARCHED_CHARS])),
+        " ".join(split_words(" ".join(_iterate_parameters(tool.input_schema))[:SEARCHED_CHARS])),
     )
 
 
@@ -144,19 +152,19 @@ def is_searched_in_part(tool: ToolInfo) -> bool:
     """Tell whether some words of a tool find nothing, because there are too many."""
     return (
         len(tool.description) > SEARCHED_CHARS
-        or len(_members(tool.input_schema)) > SEARCHED_PARAMETERS
-        or sum(len(text) + 1 for text in _parameters(tool.input_schema)) > SEARCHED_CHARS
+        or len(_read_members(tool.input_schema)) > SEARCHED_PARAMETERS
+        or sum(len(text) + 1 for text in _iterate_parameters(tool.input_schema)) > SEARCHED_CHARS
     )
 
 
-def _members(schema: Mapping[str, Json]) -> dict[str, Any]:
+def _read_members(schema: Mapping[str, Json]) -> dict[str, Any]:
     properties: Any = schema.get("properties")
     return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
 
 
-def _parameters(schema: Mapping[str, Json]) -> Iterator[str]:
+def _iterate_parameters(schema: Mapping[str, Json]) -> Iterator[str]:
     """Yield names and descriptions of the parameters at the top of a schema."""
-    for name, member in list(_members(schema).items())[:SEARCHED_PARAMETERS]:
+    for name, member in list(_read_members(schema).items())[:SEARCHED_PARAMETERS]:
         yield name
         text = cast("dict[str, Any]", member).get("description") if isinstance(member, dict) else None
         if isinstance(text, str):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paddock.catalog.queries import words
+from paddock.catalog.queries import split_words
 from paddock.catalog.search import Mix, Scores
 from paddock.catalog.sentence_model import DIMENSIONS, MODEL_SHA256, SentenceModel, Vector, scale_to_unit
 from paddock.catalog.vector_cache import MAX_VECTORS, VectorCache
@@ -39,7 +39,7 @@ Column = NDArray[np.floating[Any]]
 class Embeds(Protocol):
     """Turns a text into a vector of length 1."""
 
-    def embed(self, text: str) -> Vector:
+    def embed_text(self, text: str) -> Vector:
         """Return the vector of a text."""
         ...
 
@@ -72,7 +72,7 @@ class Semantics:
         self._tools: tuple[CatalogTool, ...] = ()
         self._matrix: asyncio.Task[_Matrix] | None = None
 
-    async def mixer(
+    async def make_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> Mix:
         """Return the function that mixes scores of `tools`, an index's, for any of `texts`.
@@ -86,7 +86,7 @@ class Semantics:
             self._matrix.add_done_callback(_has_failed)
         async with asyncio.timeout(patience_s):
             matrix = await asyncio.shield(self._matrix)
-        embedded = await asyncio.to_thread(lambda: [self._loaded().embed(text) for text in texts])
+        embedded = await asyncio.to_thread(lambda: [self._load_model().embed_text(text) for text in texts])
         found = dict(zip(texts, embedded, strict=True))
         return lambda text, scores: mix_scores(
             scores, matrix.numbers, matrix.rows @ found[text], count=matrix.tools
@@ -98,7 +98,7 @@ class Semantics:
         if self._matrix is not None:
             await asyncio.wait([self._matrix])
 
-    def _loaded(self) -> Embeds:
+    def _load_model(self) -> Embeds:
         with self._loading:
             if self._model is None:
                 self._model = self._load()
@@ -110,41 +110,41 @@ class Semantics:
         # One thread at a time: two would compute the same vectors.
         if other is not None:
             await asyncio.wait([other])
-        return await asyncio.to_thread(self._compute, tools)
+        return await asyncio.to_thread(self._compute_matrix, tools)
 
-    def _compute(self, tools: Sequence[CatalogTool]) -> _Matrix:
+    def _compute_matrix(self, tools: Sequence[CatalogTool]) -> _Matrix:
         counted = Counter[str]()
         keys: dict[int, bytes] = {}
         for number, tool in enumerate(tools):
             counted[tool.server] += 1
             if counted[tool.server] <= MAX_TOOLS_PER_SERVER:
-                keys[number] = _key(tool)
+                keys[number] = _hash_texts(tool)
         if not self._vectors.keys() >= set(keys.values()):
-            self._vectors = {**self._cache.read(), **self._vectors}
+            self._vectors = {**self._cache.read_vectors(), **self._vectors}
         fresh: dict[bytes, Vector] = {}
         try:
             missing = {key: tools[number] for number, key in keys.items() if key not in self._vectors}
-            for key, vector in self._embedded(missing.items()):
+            for key, vector in self._embed_tools(missing.items()):
                 self._vectors[key] = fresh[key] = vector
                 if len(fresh) == _SAVED_TOGETHER:
-                    self._cache.add(fresh)
+                    self._cache.add_vectors(fresh)
                     fresh = {}
         finally:
-            self._cache.add(fresh)
+            self._cache.add_vectors(fresh)
         found = [self._vectors[key] for key in keys.values()]
         if len(self._vectors) > MAX_VECTORS:
             self._vectors = dict(zip(keys.values(), found, strict=True))
         rows = np.stack(found) if found else np.zeros((0, DIMENSIONS), np.float32)
         return _Matrix(len(tools), list(keys), rows)
 
-    def _embedded(self, tools: Iterable[tuple[bytes, CatalogTool]]) -> Iterator[tuple[bytes, Vector]]:
+    def _embed_tools(self, tools: Iterable[tuple[bytes, CatalogTool]]) -> Iterator[tuple[bytes, Vector]]:
         """Yield the vectors of tools. Raises Stopped."""
         servers: dict[str, Vector] = {}
         for key, entry in tools:
             if self._stopped.is_set():
                 raise Stopped
-            embed = self._loaded().embed
-            name, server, description = _texts(entry)
+            embed = self._load_model().embed_text
+            name, server, description = _list_texts(entry)
             if server not in servers:
                 servers[server] = embed(server)
             vector: Vector = embed(name) + np.multiply(servers[server], _SERVER_WEIGHT, dtype=np.float32)
@@ -161,28 +161,28 @@ def mix_scores(
     """
     by_words, by_meaning = np.zeros(count), np.zeros(count)
     by_words[list(scores)] = list(scores.values())
-    by_meaning[list(numbers)] = _standardize(similarities)
-    mixed = _WORDS_SHARE * _standardize(by_words) + _MEANING_SHARE * by_meaning
+    by_meaning[list(numbers)] = _standardize_scores(similarities)
+    mixed = _WORDS_SHARE * _standardize_scores(by_words) + _MEANING_SHARE * by_meaning
     return {int(number): float(mixed[number]) for number in np.flatnonzero(mixed > 0)}
 
 
-def _standardize(values: Column) -> Column:
+def _standardize_scores(values: Column) -> Column:
     spread = float(values.std()) if values.size else 0.0
     # Equal values differ from their mean by rounding alone, which must not be blown up.
     return (values - values.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(values)
 
 
-def _texts(entry: CatalogTool) -> tuple[str, str, str]:
+def _list_texts(entry: CatalogTool) -> tuple[str, str, str]:
     """Return what a tool's vector tells of: name and server, taken apart into words, and description."""
-    name = " ".join(words(entry.tool.name)) or entry.tool.name
-    server = " ".join(words(entry.server)) or entry.server
+    name = " ".join(split_words(entry.tool.name)) or entry.tool.name
+    server = " ".join(split_words(entry.server)) or entry.server
     return name, server, entry.tool.description[:MAX_DESCRIPTION_CHARS].strip()
 
 
-def _key(entry: CatalogTool) -> bytes:
+def _hash_texts(entry: CatalogTool) -> bytes:
     """Return what a tool's vector is kept under: one for each text that it is made of."""
     digest = hashlib.sha256(_SCHEME.encode())
-    for text in _texts(entry):
+    for text in _list_texts(entry):
         encoded = text.encode("utf-8", "replace")
         digest.update(len(encoded).to_bytes(8, "big") + encoded)
     return digest.digest()

@@ -38,7 +38,7 @@ class Meaning:
         self._semantics: Semantics | None = None
         self._opening = asyncio.Lock()
 
-    async def mixer(
+    async def find_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[Mix | None, str]:
         """Return what mixes the scores of `tools` for `texts`, or None and a note where words alone rank them.
@@ -53,8 +53,8 @@ class Meaning:
                     missing = [name for module, name in _PACKAGES.items() if find_spec(module) is None]
                     if missing and self._wanted == "auto":
                         return None, ""
-                    self._semantics = await asyncio.to_thread(self._open, missing)
-            return await self._semantics.mixer(tools, texts, patience_s=patience_s), ""
+                    self._semantics = await asyncio.to_thread(self._open_semantics, missing)
+            return await self._semantics.make_mixer(tools, texts, patience_s=patience_s), ""
         except TimeoutError:
             return None, _NOT_READY
         except ConfigurationError as problem:
@@ -67,7 +67,7 @@ class Meaning:
         if self._semantics is not None:
             await self._semantics.close()
 
-    def _open(self, missing: Sequence[str]) -> "Semantics":
+    def _open_semantics(self, missing: Sequence[str]) -> "Semantics":
         if missing:
             raise ConfigurationError(
                 f'servers.semantic_search is "on", and packages are missing: {", ".join(missing)}; '

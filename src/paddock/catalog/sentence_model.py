@@ -48,7 +48,7 @@ class SentenceModel:
         )
         self._tokenizer: Any = _make_tokenizer()
 
-    def embed(self, text: str) -> Vector:
+    def embed_text(self, text: str) -> Vector:
         """Return the vector of a text; what is beyond its first MAX_TOKENS tokens is not read."""
         # Half of a surrogate pair, which JSON can spell, is no text to the tokenizer.
         plain = text.encode("utf-8", "replace").decode()

@@ -32,16 +32,16 @@ class VectorCache:
         self._directory = directory
         self._file = directory / "tools.bin"
 
-    def read(self) -> dict[bytes, Vector]:
+    def read_vectors(self) -> dict[bytes, Vector]:
         """Return the vectors that are kept, the oldest first."""
         try:
             check_directory(self._directory)
             content = read_own(self._file, _MAX_BYTES)
         except OSError:
             return {}
-        return _decode(content)
+        return _decode_vectors(content)
 
-    def add(self, vectors: Mapping[bytes, Vector]) -> None:
+    def add_vectors(self, vectors: Mapping[bytes, Vector]) -> None:
         """Keep further vectors, beside those that other processes have added meanwhile."""
         if not vectors:
             return
@@ -51,18 +51,18 @@ class VectorCache:
             if not is_ours(self._directory):
                 return
             with locked(self._directory / "lock"):
-                kept = {key: vector for key, vector in self.read().items() if key not in vectors}
-                replace_file(self._file, _encode({**kept, **vectors}))
+                kept = {key: vector for key, vector in self.read_vectors().items() if key not in vectors}
+                replace_file(self._file, _encode_vectors({**kept, **vectors}))
 
 
-def _encode(vectors: Mapping[bytes, Vector]) -> bytes:
+def _encode_vectors(vectors: Mapping[bytes, Vector]) -> bytes:
     newest = list(vectors.items())[-MAX_VECTORS:]
     records = (key + vector.astype("<f4").tobytes() for key, vector in newest)
     content = _MAGIC + b"".join(records)
     return content + hashlib.sha256(content).digest()
 
 
-def _decode(content: bytes) -> dict[bytes, Vector]:
+def _decode_vectors(content: bytes) -> dict[bytes, Vector]:
     records = content[len(_MAGIC) : -_DIGEST_BYTES]
     if (
         not content.startswith(_MAGIC)

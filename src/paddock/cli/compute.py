@@ -103,7 +103,7 @@ def _asked(body: Json) -> Asked:
         given = read_arguments(wanted, body)
     except NamedTwiceError as problem:
         raise InvalidInput(str(problem)) from None
-    check(given, Schema(wanted).problems(given))
+    check(given, Schema(wanted).list_problems(given))
     return asked(given)
 
 

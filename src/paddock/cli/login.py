@@ -92,29 +92,29 @@ async def _log_in(
     settings: "Settings", workspace: Path, name: str, scope: str, wait_ms: int, *, browser: bool
 ) -> "Login":
     from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
-    from paddock.hub.auth.code_flow import keep, log_in, log_in_machine  # takes most of a second
+    from paddock.hub.auth.code_flow import log_in, log_in_machine, save_login  # takes most of a second
 
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
     async with session(settings, workspace) as opened:
         server = _known(opened.servers, name)
-        keeper = opened.servers.logins.keeper(server)
+        keeper = opened.servers.logins.find_keeper(server)
         if server.oauth.grant != MACHINE_GRANT:
             return await log_in(server, keeper, _Shown(browser=browser).visit, scope=scope, wait_ms=wait_ms)
         if server.oauth.client_secret or server.oauth.private_key:
             return await log_in_machine(server, server.oauth.client_secret)
         secret = vault.ask(f"Secret of the client {server.oauth.client_id}")
         made = await log_in_machine(server, secret)
-        await keep(keeper, made)
+        await save_login(keeper, made)
         return made
 
 
 async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
     async with session(settings, workspace) as opened:
-        keeper = opened.servers.logins.keeper(_known(opened.servers, name))
-        made = keeper.read()
-        async with keeper.held():
-            deleted = keeper.delete()
+        keeper = opened.servers.logins.find_keeper(_known(opened.servers, name))
+        made = keeper.read_login()
+        async with keeper.hold_lock():
+            deleted = keeper.delete_login()
         if made is not None:
             from paddock.hub.auth.code_flow import log_out  # takes most of a second
             from paddock.hub.auth.tokens import LoginFailed

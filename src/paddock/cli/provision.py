@@ -85,9 +85,9 @@ async def _enable(settings: "Settings", workspace: Path, name: str, own_name: st
         provisioning = opened.servers.provisioning
         for text in provisioning.trust_problems():
             warn(text)
-        click.echo(_describe(name, provisioning.entry(name)), err=True)
+        click.echo(_describe(name, provisioning.find_entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
-        return provisioning.enable(name, own_name=own_name, approved=approved)
+        return provisioning.enable_server(name, own_name=own_name, approved=approved)
 
 
 def _describe(name: str, entry: "Mapping[str, Json]") -> str:
@@ -102,7 +102,7 @@ def _describe(name: str, entry: "Mapping[str, Json]") -> str:
 
 async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change":
     async with session(settings, workspace) as opened:
-        return opened.servers.provisioning.disable(name, approved=True)
+        return opened.servers.provisioning.disable_server(name, approved=True)
 
 
 async def _refresh(settings: "Settings", workspace: Path) -> int:

@@ -88,7 +88,7 @@ def mcp(
         return load(place, flags=flags).settings
 
     settings = settings_of(workspace)
-    logs.begin(settings.log, log_level or settings.log.level)
+    logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
     door = None if address is None else _door(address, token_file, hosts)

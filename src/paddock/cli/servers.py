@@ -156,7 +156,7 @@ async def _listed(settings: Settings, workspace: Path) -> tuple[list[tuple[str, 
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
         rows = [
-            (name, *_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
+            (name, *_address(server), logins.find_state(server) if isinstance(server, HttpServer) else "")
             for name, server in config.servers.items()
         ]
         return rows, tools_of_all.explain_no_servers(config)

@@ -155,22 +155,26 @@ def approve(
 async def _search(
     settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
-    from paddock.hub.typescript import signature
+    from paddock.hub.typescript import render_signature
 
     async with session(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server, config.servers, config.absent)
             raise Failure("\n  ".join(filter(None, (str(unknown), unknown.hint))))
-        hits, listing = await catalog.search(queries, server=server, limit=limit)
-        return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
+        hits, listing = await catalog.search_tools(queries, server=server, limit=limit)
+        return (
+            [(hit, render_signature(hit.tool, catalog.find_observed_type(hit.tool))) for hit in hits],
+            listing,
+            config,
+        )
 
 
 async def _describe(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
     async with session(settings, workspace) as opened:
-        return *(await opened.servers.catalog.describe(names)), opened.servers.config
+        return *(await opened.servers.catalog.describe_tools(names)), opened.servers.config
 
 
 async def _diff(
@@ -178,8 +182,8 @@ async def _diff(
 ) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
     """Return what waits for approval, what the servers listed, and what the servers file says."""
     async with session(settings, workspace) as opened:
-        listing = await opened.servers.catalog.listing(server)
-        return opened.servers.pins.changes(server), listing, opened.servers.config
+        listing = await opened.servers.catalog.list_tools(server)
+        return opened.servers.pins.list_changes(server), listing, opened.servers.config
 
 
 def explain_no_servers(config: "ServersConfig") -> str:
@@ -208,11 +212,11 @@ async def _approve(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
 ) -> "tuple[Change, ...]":
     async with session(settings, workspace) as opened:
-        return opened.servers.pins.approve(server, tools or None)
+        return opened.servers.pins.approve_changes(server, tools or None)
 
 
 def _tell(listing: "Listing") -> None:
-    for remark in listing.remarks():
+    for remark in listing.list_missing():
         warn(remark)
 
 
@@ -226,7 +230,7 @@ def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
         )
     else:
         for each in changes:
-            print_text(each.diff())
+            print_text(each.render_diff())
 
 
 def _facts(hit: "Hit") -> dict[str, Json]:

@@ -300,7 +300,7 @@ class Paddock:
         interleaved by rank. At most `limit` tools, by default 8 and at least 2 for each query; only those of `server`
         when it is given. Raises PaddockError for an unknown server, ValueError for no or too many queries.
         """
-        from paddock.hub.typescript import signature
+        from paddock.hub.typescript import render_signature
 
         most = read_whole_number("limit", limit)
         if not queries:
@@ -308,18 +308,18 @@ class Paddock:
         servers = self._opened().servers
         if server is not None and server not in servers.config.servers:
             raise UnknownServer(server, servers.config.servers, servers.config.absent)
-        hits, listing = await servers.catalog.search(queries, server=server, limit=most)
+        hits, listing = await servers.catalog.search_tools(queries, server=server, limit=most)
         return FoundTools(
             tuple(
                 FoundTool(
                     hit.tool.server,
                     hit.tool.tool.name,
                     hit.score,
-                    signature(hit.tool, servers.catalog.observed(hit.tool)),
+                    render_signature(hit.tool, servers.catalog.find_observed_type(hit.tool)),
                 )
                 for hit in hits
             ),
-            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.remarks()),
+            (*(hit.tool.warning for hit in hits if hit.tool.warning), *listing.list_missing()),
         )
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
-from paddock.hub.aliases import aliases
+from paddock.hub.aliases import make_aliases
 from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.config import Server
-from paddock.hub.encoded import misplaced
+from paddock.hub.encoded import find_misplaced
 from paddock.hub.pins import Pins, Standing
 from paddock.hub.result import ToolInfo
-from paddock.hub.typescript import signature
+from paddock.hub.typescript import render_signature
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible
@@ -40,11 +40,11 @@ class Admission:
         self._aliases: dict[str, dict[str, str]] = {}
         self._schemas: OrderedDict[tuple[str, str], ArgumentSchema] = OrderedDict()
 
-    def learn(self, server: str, tools: Sequence[ToolInfo]) -> None:
+    def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Take note of what a server lists. Raises ConfigurationError when the pins cannot be kept."""
         self._listed[server] = tuple(tools)
-        self._standings[server] = self._pins.review(self._servers[server], tools)
-        self._aliases[server] = aliases(self._standings[server])
+        self._standings[server] = self._pins.review_listing(self._servers[server], tools)
+        self._aliases[server] = make_aliases(self._standings[server])
         for key in [key for key in list(self._schemas) if key[0] == server]:
             self._schemas.pop(key, None)
 
@@ -59,7 +59,7 @@ class Admission:
         with suppress(ConfigurationError):
             self._pins.note_silent(self._servers[server], silent=silent)
 
-    def shown(self, server: str) -> tuple[CatalogTool, ...]:
+    def list_pinned_tools(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the tools of a server as they were pinned, in the order of its listing."""
         standings = self._standings.get(server, {})
         order = [tool.name for tool in self._listed.get(server, ()) if tool.name in standings]
@@ -69,7 +69,7 @@ class Admission:
     def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
         if server not in self._standings:
-            return self._remembered(server, tool)
+            return self.resolve_remembered_tool(server, tool)
         return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
 
     def may_be_alias(self, server: str, tool: str) -> bool:
@@ -77,19 +77,19 @@ class Admission:
         if server in self._standings or server not in self._servers:
             return False
         try:
-            return tool not in self._pins.names(self._servers[server])
+            return tool not in self._pins.list_names(self._servers[server])
         except ConfigurationError:  # the call itself tells
             return False
 
-    def _remembered(self, server: str, tool: str) -> str:
+    def resolve_remembered_tool(self, server: str, tool: str) -> str:
         """Return the tool that a name means of a server that has listed nothing yet: by what is pinned of it."""
         try:
-            names = self._pins.names(self._servers[server]) if server in self._servers else ()
+            names = self._pins.list_names(self._servers[server]) if server in self._servers else ()
         except ConfigurationError:  # the call itself tells
             return tool
-        return tool if tool in names else aliases(names).get(tool, tool)
+        return tool if tool in names else make_aliases(names).get(tool, tool)
 
-    def definition(self, server: str, tool: str) -> ToolInfo | None:
+    def find_definition(self, server: str, tool: str) -> ToolInfo | None:
         """Return the pinned definition of a tool that was listed."""
         standing = self._standings.get(server, {}).get(tool)
         return standing.tool if standing is not None else None
@@ -99,7 +99,7 @@ class Admission:
         marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
         return bool(marks) and all(mark is True for mark in marks)
 
-    def admit(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
+    def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
         """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
 
         A server that lists nothing at all has nothing to check against.
@@ -110,10 +110,10 @@ class Admission:
         standing = standings.get(tool)
         if standing is not None and standing.changed:
             # Somebody may have approved it in another process.
-            self.learn(server, self._listed[server])
+            self.record_listing(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
-            text = f"Server {server} has no tool {tool[:_NAME]!r}{_nearest(tool, standings)}"
+            text = f"Server {server} has no tool {tool[:_NAME]!r}{_suggest_tools(tool, standings)}"
             raise UnknownTool(spell_invisible(text))
         if standing.hides:
             raise ToolChanged(
@@ -127,34 +127,34 @@ class Admission:
                 f"A person can see what changed with `paddock servers diff {server}` and accept it with "
                 f"`paddock servers approve {server} {tool}`."
             )
-        schema = self._schema(server, standing.tool).schema
-        if schema is not None and (problems := schema.problems(dict(arguments))):
-            shape = signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
+        schema = self._load_schema(server, standing.tool).schema
+        if schema is not None and (problems := schema.list_problems(dict(arguments))):
+            shape = render_signature(CatalogTool(server, standing.tool)).partition(" // ")[0]
             why = "; ".join(problems)
             text = f"{server}.{tool} was not called: {why}{'' if why.endswith('?') else '.'} Its signature: {shape}"
             raise InvalidArguments(spell_invisible(text))
 
     def admit_bytes(self, server: str, tool: str, places: Places) -> None:
         """Let bytes pass as base64. Raises InvalidArguments where the tool's schema does not say that it reads such."""
-        definition = self.definition(server, tool)
+        definition = self.find_definition(server, tool)
         if definition is None and self._standings[server]:
             return  # `admit` says that there is no such tool
-        if place := misplaced(definition.input_schema if definition is not None else {}, places):
+        if place := find_misplaced(definition.input_schema if definition is not None else {}, places):
             raise InvalidArguments(
                 f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as "
                 "base64 (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
             )
 
-    def unchecked(self, server: str, tool: str) -> str:
+    def list_unchecked_arguments(self, server: str, tool: str) -> str:
         """Return what of a tool's arguments is not checked, and why; empty when all is."""
-        definition = self.definition(server, tool)
-        return self.unchecked_by(server, definition) if definition is not None else ""
+        definition = self.find_definition(server, tool)
+        return self.list_unchecked_by_definition(server, definition) if definition is not None else ""
 
-    def unchecked_by(self, server: str, tool: ToolInfo) -> str:
+    def list_unchecked_by_definition(self, server: str, tool: ToolInfo) -> str:
         """Return what of the arguments of a tool of this definition is not checked, and why; empty when all is."""
-        return self._schema(server, tool).unchecked
+        return self._load_schema(server, tool).unchecked
 
-    def _schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
+    def _load_schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
         key = (server, tool.name)
         try:
             schema = self._schemas[key]
@@ -165,7 +165,7 @@ class Admission:
         return schema
 
 
-def _nearest(name: str, standings: Mapping[str, Standing]) -> str:
+def _suggest_tools(name: str, standings: Mapping[str, Standing]) -> str:
     """Return which of the tools is meant, or which may be called."""
     if near := get_close_matches(name[:_NAME], standings, n=1):
         return f"; did you mean `{near[0]}`?"

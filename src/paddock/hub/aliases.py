@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from paddock.model.aliases import write_alias
 
 
-def aliases(names: Iterable[str]) -> dict[str, str]:
+def make_aliases(names: Iterable[str]) -> dict[str, str]:
     """Return the tools of one server by alias, which is an identifier.
 
     A tool has one where its name is printable ASCII, and no other tool has that name or would have that alias.

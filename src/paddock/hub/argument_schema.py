@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, cast
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
 from paddock.schema.check import BrokenSchemaError, Schema
-from paddock.schema.dialect import MAPS, is_known_dialect, normalize
-from paddock.schema.inline_refs import unfold
+from paddock.schema.dialect import MAPS, is_known_dialect, normalize_schema
+from paddock.schema.inline_refs import unfold_schema
 from paddock.schema.pattern_cost import BadPatternError
 
-_LARGEST = 64 * 1024
+_MAX_SCHEMA_CHARS = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""
 _SKIPPED = 8
 """Maximum number of keywords that are left out of a schema; with more it is checked in outline. Fewer of a large one,
@@ -64,36 +64,36 @@ class ArgumentSchema(NamedTuple):
 
 def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
     """Return what of a tool's schema can be checked. Raises nothing."""
-    characters = _characters(document)
-    if characters > _LARGEST:
-        return _outline(document, f"the schema has more than {_LARGEST} characters")
-    schema, skipped, why = normalize(document), list[str](), ""
+    characters = _count_characters(document)
+    if characters > _MAX_SCHEMA_CHARS:
+        return _check_outline(document, f"the schema has more than {_MAX_SCHEMA_CHARS} characters")
+    schema, skipped, why = normalize_schema(document), list[str](), ""
     if not is_known_dialect(document):
-        skipped.append(f"by its $schema {_shown(schema.pop('$schema'))}, which is unknown")
-    for _ in range(1 + min(_SKIPPED, _LARGEST // characters)):
+        skipped.append(f"by its $schema {_render_value(schema.pop('$schema'))}, which is unknown")
+    for _ in range(1 + min(_SKIPPED, _MAX_SCHEMA_CHARS // characters)):
         try:
             compiled = Schema(schema)
         except BadPatternError as problem:
-            why, path = str(problem), next(_places(schema, problem.pattern), None)
+            why, path = str(problem), next(_find_patterns(schema, problem.pattern), None)
         except BrokenSchemaError as problem:
             why, path = str(problem), problem.path
         except (ValueError, RecursionError) as problem:
-            return _outline(document, str(problem))
+            return _check_outline(document, str(problem))
         else:
             said = f"arguments are not checked {' and '.join(skipped)}" if skipped else ""
             return ArgumentSchema(compiled, said)
-        mended = None if path is None else _without(schema, path)
+        mended = None if path is None else _remove_keyword(schema, path)
         if mended is None or path is None:
-            return _outline(document, why)
-        skipped.append(f"against {_named(schema, path)}")
+            return _check_outline(document, why)
+        skipped.append(f"against {_describe_keyword(schema, path)}")
         schema = mended
-    return _outline(document, why)
+    return _check_outline(document, why)
 
 
-def _outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
+def _check_outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
     """Return the check of types, required names and enums alone."""
-    why = _shortened(why, 3 * _SHOWN)
-    outline = _rough(unfold(document))
+    why = _shorten_text(why, 3 * _SHOWN)
+    outline = _simplify_schema(unfold_schema(document))
     try:
         compiled = Schema(outline)
     except ValueError:
@@ -105,43 +105,47 @@ def _outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
     )
 
 
-def _rough(schema: Json) -> dict[str, Json]:
+def _simplify_schema(schema: Json) -> dict[str, Json]:
     """Return what an unfolded schema says of types, required names and enums."""
     if not isinstance(schema, dict):
         return {}
     fields = cast("dict[str, Any]", schema)
     rough: dict[str, Json] = {key: fields[key] for key in ("const", "nullable") if key in fields}
     kinds = [fields.get("type")] if isinstance(fields.get("type"), str) else fields.get("type")
-    if (named := _texts(kinds)) and _TYPES.issuperset(named):
+    if (named := _list_texts(kinds)) and _TYPES.issuperset(named):
         rough["type"] = named
     if isinstance(options := fields.get("enum"), list) and options:
         rough["enum"] = options
-    if required := _texts(fields.get("required")):
+    if required := _list_texts(fields.get("required")):
         rough["required"] = required
     if isinstance(fields.get("items"), dict) and "prefixItems" not in fields:
-        rough["items"] = _rough(fields["items"])
+        rough["items"] = _simplify_schema(fields["items"])
     members = fields.get("properties", {})
     if not isinstance(members, dict):
         return rough
     if members:
-        rough["properties"] = {name: _rough(each) for name, each in cast("dict[str, Json]", members).items()}
+        rough["properties"] = {
+            name: _simplify_schema(each) for name, each in cast("dict[str, Json]", members).items()
+        }
     further = fields.get("additionalProperties", True)
     if "patternProperties" not in fields:
-        rough["additionalProperties"] = _rough(further) if isinstance(further, dict) else further is not False  # pyright: ignore[reportUnknownArgumentType]
+        rough["additionalProperties"] = (
+            _simplify_schema(further) if isinstance(further, dict) else further is not False
+        )  # pyright: ignore[reportUnknownArgumentType]
     return rough
 
 
-def _texts(value: object) -> list[str]:
+def _list_texts(value: object) -> list[str]:
     """Return a list of texts, each once; an empty one for anything else."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     texts = [each for each in items if isinstance(each, str)]
     return list(dict.fromkeys(texts)) if len(texts) == len(items) else []
 
 
-def _without(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:
+def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:
     """Return a schema without the keyword at a path; None where that could forbid more than the schema does."""
     whole = path[: len(path) - next((n for n, step in enumerate(reversed(path)) if isinstance(step, str)), 0)]
-    keywords = set(_keywords(schema))
+    keywords = set(_iterate_keywords(schema))
     turns = bool(keywords & _TURNED)
     if not whole or (turns and ("$ref" in keywords or _TURNED & set(path))):
         return None
@@ -157,7 +161,7 @@ def _without(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:
         del parent[last]
         parent.pop(_COMPANIONS.get(cast("str", last), ""), None)
     elif above[-1] == "patternProperties":
-        return _without(schema, above)
+        return _remove_keyword(schema, above)
     else:
         parent[last] = {}
     return mended
@@ -171,7 +175,7 @@ def _is_name(path: Path) -> bool:
     return name
 
 
-def _keywords(schema: Json) -> Iterator[str]:
+def _iterate_keywords(schema: Json) -> Iterator[str]:
     """Yield the names in a schema; what `nullable` was rewritten to turns nothing."""
     todo: list[Json] = [schema]
     while todo:
@@ -184,7 +188,7 @@ def _keywords(schema: Json) -> Iterator[str]:
             todo += cast("list[Json]", value)
 
 
-def _places(schema: Json, pattern: str) -> Iterator[Path]:
+def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
     """Yield where a schema has a pattern."""
     todo: list[tuple[Json, Path]] = [(schema, [])]
     while todo:
@@ -201,26 +205,26 @@ def _places(schema: Json, pattern: str) -> Iterator[Path]:
             todo += [(each, [*path, n]) for n, each in enumerate(cast("list[Json]", value))]
 
 
-def _named(schema: Mapping[str, Json], path: Path) -> str:
+def _describe_keyword(schema: Mapping[str, Json], path: Path) -> str:
     """Return a keyword as people find it: where it is, and what it says."""
     value: Any = schema
     for step in path:
         value = value[step]
-    at = _shortened(".".join(map(str, path)), 2 * _SHOWN)
-    return f"`{at}`" + (f" {_shown(value)}" if not isinstance(value, dict | list) else "")
+    at = _shorten_text(".".join(map(str, path)), 2 * _SHOWN)
+    return f"`{at}`" + (f" {_render_value(value)}" if not isinstance(value, dict | list) else "")
 
 
-def _characters(document: Mapping[str, Json]) -> int:
+def _count_characters(document: Mapping[str, Json]) -> int:
     try:
         return len(str(document))
     except RecursionError:
-        return _LARGEST + 1
+        return _MAX_SCHEMA_CHARS + 1
 
 
-def _shown(value: Json) -> str:
-    return _shortened(json.dumps(value, ensure_ascii=False), _SHOWN)
+def _render_value(value: Json) -> str:
+    return _shorten_text(json.dumps(value, ensure_ascii=False), _SHOWN)
 
 
-def _shortened(text: str, longest: int) -> str:
+def _shorten_text(text: str, longest: int) -> str:
     line = " ".join(spell_invisible(text[: 4 * longest]).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."

@@ -25,13 +25,13 @@ class Breaker:
         """Tell whether calls are refused at `now` (milliseconds)."""
         return self.opened_at is not None and now - self.opened_at <= self.cooldown_ms
 
-    def failed(self, now: float) -> "Breaker":
+    def record_failure(self, now: float) -> "Breaker":
         """Return the breaker after one more failure at `now`."""
         if self.failures + 1 < self.threshold:
             return replace(self, failures=self.failures + 1)
         return replace(self, failures=0, opened_at=now)
 
-    def succeeded(self) -> "Breaker":
+    def record_success(self) -> "Breaker":
         """Return the breaker after a success: everything is forgotten."""
         return (
             replace(self, failures=0, opened_at=None) if self.failures or self.opened_at is not None else self

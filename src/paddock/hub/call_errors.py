@@ -4,7 +4,7 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from paddock.hub.lifecycle import Verdict
+from paddock.hub.lifecycle import CallHealth
 from paddock.model.base import Json
 from paddock.model.errors import ServerError
 from paddock.model.nesting import is_deeper
@@ -18,7 +18,7 @@ _DATA_SHOWN = 2_000
 _DATA_LEVELS = 32
 
 
-def bounded_data(data: Json) -> Json:
+def bound_data(data: Json) -> Json:
     """Return the data of a server's error; of what is too large or nested too deep, the beginning as text."""
     text = dumps(data, ensure_ascii=False)
     if len(text) <= DATA_CHARS and not is_deeper(data, _DATA_LEVELS):
@@ -29,7 +29,7 @@ def bounded_data(data: Json) -> Json:
 class CallFailed(Exception):
     """A call or a connect failed. `again`: one more try on a fresh child is right."""
 
-    def __init__(self, error: ServerError, verdict: Verdict, *, again: bool = False) -> None:
+    def __init__(self, error: ServerError, verdict: CallHealth, *, again: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.verdict = verdict

@@ -27,7 +27,7 @@ from pydantic import (
 
 from paddock.files import read_bounded
 from paddock.hub.auth.client_config import DEFAULT, OAuth, OAuthEntry
-from paddock.hub.launchers import DOWNLOAD_MS, fetches
+from paddock.hub.launchers import DOWNLOAD_MS, may_download
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
 from paddock.model.limits import SERVERS_FILE_BYTES
@@ -105,7 +105,7 @@ class HttpServer:
         return named or urlsplit(self.url).username is not None
 
     def __repr__(self) -> str:
-        return f"HttpServer({self.name!r}, host={host(self.url)!r}, headers={sorted(self.headers)})"
+        return f"HttpServer({self.name!r}, host={render_host(self.url)!r}, headers={sorted(self.headers)})"
 
 
 Server = StdioServer | HttpServer
@@ -185,18 +185,18 @@ def load_servers(
         return ServersConfig()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return _unusable(f"{path}: cannot be read: {why}.")
+        return _list_unusable(f"{path}: cannot be read: {why}.")
     try:
         document: object = json.loads(text, object_pairs_hook=_read_object)
     except _TwiceError as error:
-        return _unusable(f"{path}: {error.args[0]!r} stands twice in one object; remove one of them.")
+        return _list_unusable(f"{path}: {error.args[0]!r} stands twice in one object; remove one of them.")
     except json.JSONDecodeError as error:
-        where, hint = f"{path}:{error.lineno}:{error.colno}", _advice(text, error.pos)
-        return _unusable(f"{where}: not JSON: {error.msg}. {hint}".rstrip())
+        where, hint = f"{path}:{error.lineno}:{error.colno}", _suggest_remedy(text, error.pos)
+        return _list_unusable(f"{where}: not JSON: {error.msg}. {hint}".rstrip())
     except RecursionError:
-        return _unusable(f"{path}: nested too deeply.")
+        return _list_unusable(f"{path}: nested too deeply.")
     except ValueError:
-        return _unusable(f"{path}: a number is too long.")
+        return _list_unusable(f"{path}: a number is too long.")
     entries: object = None
     hint = ""
     if isinstance(document, dict):
@@ -204,7 +204,7 @@ def load_servers(
         entries = keys.get("mcpServers", None if _is_elsewhere(keys) else {})
         hint = "Rename `servers` to that. " if isinstance(keys.get("servers"), dict) else ""
     if not isinstance(entries, dict):
-        return _unusable(f"{path}: no object `mcpServers`. {hint}".rstrip())
+        return _list_unusable(f"{path}: no object `mcpServers`. {hint}".rstrip())
     return _read_entries(path, base or path.parent, cast("dict[str, object]", entries), environ, questions)
 
 
@@ -222,7 +222,7 @@ def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
     return read
 
 
-def _unusable(why: str) -> ServersConfig:
+def _list_unusable(why: str) -> ServersConfig:
     """Return what a servers file gives that cannot be used."""
     return ServersConfig(warnings=(f"{why} None of its servers is used.",), usable=False)
 
@@ -286,7 +286,7 @@ def _read_entries(
             absent[name] = f"{name} in {file} is Paddock itself"
             continue
         found: list[str] = []
-        server = _server(name, raw, base, _Interpolation(environ, found.append))
+        server = _make_server(name, raw, base, _Interpolation(environ, found.append))
         if server is not None:
             asks = any(fnmatchcase(name, glob) for glob in questions)
             servers[name] = replace(server, questions=asks)
@@ -307,7 +307,7 @@ _LAST_COMMA = re.compile(r",\s*[]}]")
 _NEAR = 200
 
 
-def _advice(text: str, at: int) -> str:
+def _suggest_remedy(text: str, at: int) -> str:
     """Return what to do about what editors allow in their own files, where reading a text as JSON ended."""
     if _COMMENT.match(text, at):
         return "JSON has no comments: remove them. "
@@ -336,9 +336,9 @@ class _Interpolation:
     def __call__(self, text: str) -> str:
         for other in _FOREIGN.findall(text):
             self.warn(f"`{other}` is an editor's, and stays as it is. Write ${{NAME}}, and set the variable.")
-        return _VARIABLE.sub(self._value, text)
+        return _VARIABLE.sub(self._look_up_variable, text)
 
-    def _value(self, match: re.Match[str]) -> str:
+    def _look_up_variable(self, match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         value = self._environ.get(name)
         if value is None and default is None:
@@ -371,7 +371,7 @@ _EXPECTED = {
 """What to say of a member of another type."""
 
 
-def _server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
+def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
     """Return the server of an entry; None for one that is disabled, or after a warning."""
     if not isinstance(raw, dict):
         fill.warn("must be an object; skipped.")
@@ -411,8 +411,8 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         env=env,
         cwd=base / fill(entry.cwd) if entry.cwd is not None else None,
         timeout_ms=entry.timeout_ms,
-        start_ms=0 if own_time or not fetches(program) else DOWNLOAD_MS,
-        lifecycle=_lifecycle(entry),
+        start_ms=0 if own_time or not may_download(program) else DOWNLOAD_MS,
+        lifecycle=_make_lifecycle(entry),
         secrets=ServerSecrets(fill.resolved | literal),
         credentials=ServerSecrets(
             {value for key, value in env.items() if is_credential(key, value)} | fill.credentials
@@ -436,28 +436,32 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         fill.warn(f"`url` {fault}; skipped.")
         return None
     try:
-        oauth = entry.oauth.filled(fill)
+        oauth = entry.oauth.make_oauth(fill)
     except ValueError as error:
         fill.warn(f"`oauth`: {error}; skipped.")
         return None
     # `Bearer x` and its parts: servers repeat the bare token.
-    literal = {word for value in headers.values() for word in (value, *value.split())} | _credentials(url)
+    literal = {word for value in headers.values() for word in (value, *value.split())} | _list_credentials(
+        url
+    )
     named = [value for key, value in headers.items() if is_credential(key, value)]
     named += [value for key, value in parse_qsl(urlsplit(url).query) if is_credential(key, value)]
-    credentials = {word for value in named for word in (value, *value.split()[-1:])} | _password(url)
+    credentials = {word for value in named for word in (value, *value.split()[-1:])} | _list_password_forms(
+        url
+    )
     return HttpServer(
         name=name,
         url=url,
         headers=headers,
         timeout_ms=entry.timeout_ms,
-        lifecycle=_lifecycle(entry),
+        lifecycle=_make_lifecycle(entry),
         secrets=ServerSecrets(fill.resolved | literal | {oauth.client_secret, oauth.private_key}),
         credentials=ServerSecrets(credentials | fill.credentials | {oauth.client_secret, oauth.private_key}),
         oauth=oauth,
     )
 
 
-def _lifecycle(entry: _Entry) -> Lifecycle:
+def _make_lifecycle(entry: _Entry) -> Lifecycle:
     match entry.lifecycle:
         case None:
             return Lifecycle()
@@ -484,14 +488,14 @@ def _explain_address(url: str) -> str:
     return "" if is_port(port) else f"names a port that is none: a port is 1 to {MAX_PORT}"
 
 
-def _credentials(url: str) -> set[str]:
+def _list_credentials(url: str) -> set[str]:
     """Return what an address holds of secrets: its password, and long values of its query."""
-    return _password(url) | {
+    return _list_password_forms(url) | {
         value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _LITERAL_SECRET
     }
 
 
-def _password(url: str) -> set[str]:
+def _list_password_forms(url: str) -> set[str]:
     """Return the password of an address, as it is sent, too."""
     parts = urlsplit(url)
     if not parts.password:
@@ -500,7 +504,7 @@ def _password(url: str) -> set[str]:
     return {parts.password, unquote(parts.password), b64encode(pair.encode()).decode()}
 
 
-def host(url: str) -> str:
+def render_host(url: str) -> str:
     """Return scheme, host and port of an address: the parts that hold no credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

@@ -28,7 +28,7 @@ class Proxy(NamedTuple):
     address: str
     """Without credentials; may be empty."""
 
-    def blame(self, why: str) -> str:
+    def explain_failure(self, why: str) -> str:
         """Return why nothing was reached through it."""
         return f"the proxy{f' {self.address}' if self.address else ''} that {self.variable} names: {why}"
 
@@ -41,9 +41,9 @@ class Proxy(NamedTuple):
 _CLOSED = ("Server disconnected", "peer closed connection")
 
 
-def cause(error: Exception) -> str:
+def describe_cause(error: Exception) -> str:
     """Return what became of a request or of its answer, without a word of either."""
-    told = (_of_system(each) for each in _chain(error))
+    told = (_of_system(each) for each in _iterate_causes(error))
     return next(filter(None, told), None) or _of_http(error)
 
 
@@ -54,7 +54,7 @@ def find_proxy(url: httpx2.URL, error: Exception) -> Proxy | None:
     """
     if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return None
-    if any(isinstance(each, ssl.SSLError) for each in _chain(error)):
+    if any(isinstance(each, ssl.SSLError) for each in _iterate_causes(error)):
         return None
     name, value = _choose_proxy(url)
     return Proxy(name, _without_credentials(value)) if value else None
@@ -217,7 +217,7 @@ def _of_http(error: Exception) -> str:
             return "the connection broke"
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Give an exception and what caused it; of several causes the first one."""
     while error is not None:
         yield error

@@ -27,13 +27,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from paddock.hub.call_errors import LARGEST_CODE, TRACE, CallFailed, Trace, bounded_data
+from paddock.hub.call_errors import LARGEST_CODE, TRACE, CallFailed, Trace, bound_data
 from paddock.hub.config import HttpServer, Server, StdioServer
 from paddock.hub.elicitation import Questions, asks_back
 from paddock.hub.http import http_client
-from paddock.hub.http_errors import unanswered
-from paddock.hub.launchers import fetches, remedy
-from paddock.hub.lifecycle import Verdict
+from paddock.hub.http_errors import find_request_error
+from paddock.hub.launchers import may_download, suggest_remedy
+from paddock.hub.lifecycle import CallHealth
 from paddock.hub.output import LINE_LIMIT
 from paddock.hub.person import Unanswerable
 from paddock.hub.process import ServerProcess
@@ -124,7 +124,7 @@ class Connection:
         """Whether the server left `server/discover` without an answer."""
         return self.session is not None and self.session.silent
 
-    def end(self, broken_rule: str = "", *, by_us: bool = False) -> None:
+    def declare_lost(self, broken_rule: str = "", *, by_us: bool = False) -> None:
         """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
         if not self.lost.is_set():
             self._broken_rule = broken_rule
@@ -134,9 +134,9 @@ class Connection:
             self.lost.set()
             self._on_lost()
             if self.lane is not None:
-                self.lane.end()
+                self.lane.end_waits()
 
-    async def over(self) -> None:
+    async def wait_until_lost(self) -> None:
         """Wait until the connection is lost, and for answers that may still come on it, for some seconds."""
         await self.lost.wait()
         if self._forgotten and self._under_way:
@@ -146,9 +146,9 @@ class Connection:
     @property
     def elicited(self) -> "ElicitationFnT | None":
         """What answers questions of the server; None when it may ask none."""
-        return self._questions.elicited if self._questions is not None else None
+        return self._questions.on_elicitation if self._questions is not None else None
 
-    async def negotiate(self, *, probe: bool, quiet: bool = False) -> None:
+    async def negotiate_version(self, *, probe: bool, quiet: bool = False) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed.
 
         A long wait is told, unless `quiet`.
@@ -163,11 +163,11 @@ class Connection:
         report = _log.debug if quiet else _log.warning
         notice = asyncio.get_running_loop().call_later(_SLOW_S, report, told)
         try:
-            await self._answer(self.session.agree(probe=probe), "the handshake", limit)
+            await self._wait_for_answer(self.session.agree_on_version(probe=probe), "the handshake", limit)
         finally:
             notice.cancel()
 
-    async def call(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
+    async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
         if self._process is None and not _is_plain(tool, arguments):
             arguments = marked(arguments)
@@ -176,26 +176,26 @@ class Connection:
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
                 "character (a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
             )
-            raise CallFailed(InvalidArguments(text), Verdict.NEUTRAL)
-        asking = self._call if self._questions is None else self._conversation
+            raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
+        asking = self._request_call if self._questions is None else self._call_with_questions
         try:
-            answer = await self._answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
+            answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
         except Unanswerable as why:
             text = f"Tool {tool!r} asks its user for more input: {why}."
-            raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS) from None
+            raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS) from None
         if asks_back(answer):
             text = (
                 f"Tool {tool!r} asks its user for more input, which a program cannot give; pass all it needs, or let a "
                 f"person be asked: `servers.questions` names the servers that may."
             )
-            raise CallFailed(ServerRejected(text, code=0), Verdict.SUCCESS)
+            raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS)
         answer = (self._server.credentials | self._login_secrets).hide_in(answer)
         return answer if self._process is not None or _is_plain(answer) else unmarked(answer)
 
-    async def tools(self, timeout_ms: float) -> tuple[list[object], str]:
+    async def list_tools(self, timeout_ms: float) -> tuple[list[object], str]:
         """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""
         try:
-            return await self._answer(self._tools(), "the tool listing", timeout_ms)
+            return await self._wait_for_answer(self._request_tools(), "the tool listing", timeout_ms)
         except CallFailed as failed:
             if isinstance(error := failed.error, ServerRejected):
                 text = f"Server {self._server.name} cannot list its tools: {error}"
@@ -203,34 +203,36 @@ class Connection:
                 raise CallFailed(rejected, failed.verdict) from None
             raise
 
-    async def _conversation(self, tool: str, arguments: dict[str, Any]) -> object:
+    async def _call_with_questions(self, tool: str, arguments: dict[str, Any]) -> object:
         """Call a tool of a server that may ask a person meanwhile."""
         assert self._questions is not None
-        with self._questions.call():
-            answer = await self._call(tool, arguments)
-            return await self._questions.settled(answer, functools.partial(self._call, tool, arguments))
+        with self._questions.track_call():
+            answer = await self._request_call(tool, arguments)
+            return await self._questions.settle_result(
+                answer, functools.partial(self._request_call, tool, arguments)
+            )
 
-    async def _call(
+    async def _request_call(
         self, tool: str, arguments: dict[str, Any], more: Mapping[str, Any] | None = None
     ) -> object:
         assert self.session is not None
         params = {"name": tool, "arguments": arguments, **(more or {})}
         try:
-            return await self.session.ask("tools/call", dict(params))
+            return await self.session.send_raw_request("tools/call", dict(params))
         except MCPError as error:
             if error.code != HEADER_MISMATCH:
                 raise
         # Refused before it ran: the server wants arguments repeated as headers, which its listing names.
-        await self._tools()
-        return await self.session.ask("tools/call", params)
+        await self._request_tools()
+        return await self.session.send_raw_request("tools/call", params)
 
-    async def _tools(self) -> tuple[list[object], str]:
+    async def _request_tools(self) -> tuple[list[object], str]:
         assert self.session is not None
         entries: list[object] = []
         params: dict[str, Any] = {}
         seen, room, cut = set[str](), LISTING_CHARS, ""
         for _ in range(PAGES):
-            answer = await self.session.ask("tools/list", params)
+            answer = await self.session.send_raw_request("tools/list", params)
             page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
             listed = page.get("tools")
             tools = cast("list[object]", listed) if isinstance(listed, list) else []
@@ -252,7 +254,7 @@ class Connection:
             entries = self.session.mind_headers(entries)
         return entries, cut
 
-    async def _answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
+    async def _wait_for_answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
         """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
         trace = Trace()
         token = TRACE.set(trace)
@@ -264,14 +266,17 @@ class Connection:
             async with asyncio.timeout(timeout_ms / 1000) as trace.limit:
                 return await request
         except TimeoutError:
-            text = f"Server {self._server.name} did not finish {what} within {timeout_ms:g} ms. {await self._late()}"
-            raise CallFailed(ServerTimeout(text, sent=trace.sent), Verdict.FAILURE) from None
+            advice = await self._suggest_for_timeout()
+            text = f"Server {self._server.name} did not finish {what} within {timeout_ms:g} ms. {advice}"
+            raise CallFailed(ServerTimeout(text, sent=trace.sent), CallHealth.FAILURE) from None
         except MCPError as error:
-            failure = await self._explain(error, trace)
+            failure = await self._explain_error(error, trace)
         except (ValidationError, RuntimeError) as error:
             # From the handshake and the header listing, the only places where the library checks answers.
             text = "its answer breaks the protocol" if isinstance(error, ValidationError) else str(error)
-            failure = CallFailed(ServerUnavailable(self._hide(text), sent=trace.sent), Verdict.FAILURE)
+            failure = CallFailed(
+                ServerUnavailable(self._hide_secrets(text), sent=trace.sent), CallHealth.FAILURE
+            )
         finally:
             TRACE.reset(token)
             self._under_way -= 1
@@ -280,81 +285,89 @@ class Connection:
             trace.limit = None  # it knows the task, and so its result; contexts of timers keep the trace
         raise failure from None
 
-    async def _late(self) -> str:
+    async def _suggest_for_timeout(self) -> str:
         """Return what can be done about an answer that did not come in time."""
         if self.protocol:
             return "Ask for less at once, or raise its `timeoutMs`."
         if self._process is None:
             return "Correct its `url`, or raise its `timeoutMs`."
         assert isinstance(self._server, StdioServer)
-        first = "Run its command by itself once" if fetches(self._server.command) else "Correct its `command`"
+        first = (
+            "Run its command by itself once"
+            if may_download(self._server.command)
+            else "Correct its `command`"
+        )
         return f"{first}, or raise its `timeoutMs`.{await self._process.last_words()}"
 
-    async def _explain(self, error: MCPError, trace: Trace) -> CallFailed:
+    async def _explain_error(self, error: MCPError, trace: Trace) -> CallFailed:
         """Tell what an error of the library means: the server's own answer, or that there is none."""
         if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
-            told = f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide(error.message)
-            name, remedy = self._server.name, self._hide(trace.remedy)
+            told = (
+                f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide_secrets(error.message)
+            )
+            name, remedy = self._server.name, self._hide_secrets(trace.remedy)
             where = "env" if self._process is not None else "headers"
             text = f"Server {name} refuses our credentials ({told}); correct its `{where}`."
             if remedy and trace.status in AUTH_STATUS:
                 text = f"Server {name} {remedy} ({told})."
-            return CallFailed(ServerUnauthorized(text), Verdict.NEUTRAL)
+            return CallFailed(ServerUnauthorized(text), CallHealth.NEUTRAL)
         oversize = error.message if isinstance(error, OversizedAnswerError) else trace.fault
         if isinstance(error, OversizedAnswerError) or trace.oversize:
             text = f"Server {self._server.name} gave no whole answer: {oversize}."
-            return CallFailed(ServerUnavailable(text, sent=True), Verdict.NEUTRAL)
+            return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
         if _is_forgotten_session(error, trace):
             self._forgotten = True  # other calls hear of it themselves, or are still answered
-            self.end()
+            self.declare_lost()
             text = f"Server {self._server.name} has forgotten our session."
-            return CallFailed(ServerUnavailable(text, retryable=True), Verdict.NEUTRAL, again=True)
+            return CallFailed(ServerUnavailable(text, retryable=True), CallHealth.NEUTRAL, again=True)
         if error.code == CONNECTION_CLOSED:  # a server may use this code in an answer of its own
             if self._process is None and error.message.startswith("SSE stream"):
-                return self._broken_off(error, trace)
+                return self._explain_cut_answer(error, trace)
             unheard = not trace.sent or (self._process is None and trace.status is None and not trace.cause)
             if self.lost.is_set() or unheard:
-                return await self._lost(error, trace)
-        if isinstance(self._server, HttpServer) and (failure := unanswered(self._server, error, trace)):
-            return CallFailed(failure, Verdict.FAILURE)
+                return await self._explain_lost(error, trace)
+        if isinstance(self._server, HttpServer) and (
+            failure := find_request_error(self._server, error, trace)
+        ):
+            return CallFailed(failure, CallHealth.FAILURE)
         # An answer. One that blames the request comes from a healthy server.
         own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000
-        verdict = Verdict.FAILURE if own_fault else Verdict.SUCCESS
-        told = spell_invisible(self._hide(error.message))
-        data = bounded_data((self._server.secrets | self._login_secrets).hide_in(error.data))
+        verdict = CallHealth.FAILURE if own_fault else CallHealth.SUCCESS
+        told = spell_invisible(self._hide_secrets(error.message))
+        data = bound_data((self._server.secrets | self._login_secrets).hide_in(error.data))
         code = error.code if abs(error.code) <= LARGEST_CODE else INTERNAL_ERROR
         return CallFailed(ServerRejected(told, code=code, data=data), verdict)
 
-    async def _lost(self, error: MCPError, trace: Trace) -> CallFailed:
+    async def _explain_lost(self, error: MCPError, trace: Trace) -> CallFailed:
         """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""
-        self.end()
+        self.declare_lost()
         name, process = self._server.name, self._process
         if self._broken_rule:
             text = f"Server {name} was cut off: {self._broken_rule}."
-            return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+            return CallFailed(ServerUnavailable(text, sent=trace.sent), CallHealth.FAILURE)
         if process is None:
-            return self._broken_off(error, trace)
+            return self._explain_cut_answer(error, trace)
         status = await process.exit_status()
         if self._ended_by_us:
             text = f"Server {name} was ended while it worked on the call."
-            return CallFailed(ServerUnavailable(text, retryable=True, sent=trace.sent), Verdict.NEUTRAL)
+            return CallFailed(ServerUnavailable(text, retryable=True, sent=trace.sent), CallHealth.NEUTRAL)
         if status is None and trace.sent:
             text = f"Server {name} closed its output without an answer."
-            return CallFailed(ServerUnavailable(text, sent=True), Verdict.FAILURE)
+            return CallFailed(ServerUnavailable(text, sent=True), CallHealth.FAILURE)
         ended = "was killed by signal" if status is not None and status < 0 else "exited with status"
         words = await process.last_words()
         assert isinstance(self._server, StdioServer)
-        words += remedy(self._server.command, words)
+        words += suggest_remedy(self._server.command, words)
         text = f"Server {name} {ended} {abs(status or 0)} without an answer.{words}"
         failure = ServerUnavailable(text, retryable=True, sent=trace.sent)
-        return CallFailed(failure, Verdict.NEUTRAL, again=True)
+        return CallFailed(failure, CallHealth.NEUTRAL, again=True)
 
-    def _broken_off(self, error: MCPError, trace: Trace) -> CallFailed:
+    def _explain_cut_answer(self, error: MCPError, trace: Trace) -> CallFailed:
         """Explain an answer over HTTP that ended too early. Other calls have streams of their own."""
-        text = self._hide(f"Server {self._server.name} broke off its answer ({error.message}).")
-        return CallFailed(ServerUnavailable(text, sent=trace.sent), Verdict.FAILURE)
+        text = self._hide_secrets(f"Server {self._server.name} broke off its answer ({error.message}).")
+        return CallFailed(ServerUnavailable(text, sent=trace.sent), CallHealth.FAILURE)
 
-    def _hide(self, text: str) -> str:
+    def _hide_secrets(self, text: str) -> str:
         return (self._server.secrets | self._login_secrets).hide(text)
 
     @property
@@ -389,28 +402,30 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
     return True
 
 
-def _output(connection: Connection, process: ServerProcess, unasked: Unasked, most_values: int) -> PipeReader:
+def _watch_output(
+    connection: Connection, process: ServerProcess, unasked: Unasked, most_values: int
+) -> PipeReader:
     """Return the messages of a process; what else it writes is counted."""
     process.stdout.lane, process.stdout.most_values = connection.lane, most_values
     stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
-        if not stderr.spend(size):
-            connection.end(
+        if not stderr.spend_amount(size):
+            connection.declare_lost(
                 f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than {STDERR_PER_SECOND} a "
                 "second; have it log less"
             )
 
     def on_other(line: bytes) -> None:
-        process.passed_over(line)
-        unasked.note(len(line))
+        process.note_skipped_line(line)
+        unasked.count_unasked(len(line))
 
     process.on_stderr = on_stderr
-    return PipeReader(process.stdout, connection.end, on_other)
+    return PipeReader(process.stdout, connection.declare_lost, on_other)
 
 
 @contextlib.asynccontextmanager
-async def connect(
+async def open_connection(
     server: Server,
     process: ServerProcess | None,
     *,
@@ -429,13 +444,13 @@ async def connect(
     connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
-    unasked = Unasked(connection.end, asyncio.get_running_loop().time)
+    unasked = Unasked(connection.declare_lost, asyncio.get_running_loop().time)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
             assert connection.lane is not None
-            reader = _output(connection, process, unasked, most_values)
+            reader = _watch_output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
@@ -459,13 +474,13 @@ async def connect(
         session.lane = connection.lane
         connection.session = await stack.enter_async_context(session)
         try:
-            await connection.negotiate(probe=probe, quiet=quiet)
+            await connection.negotiate_version(probe=probe, quiet=quiet)
         except CallFailed as error:  # raised in here, it would come out as an exception group
             failure = error
         else:
             try:
                 yield connection
             finally:
-                connection.end(by_us=True)
+                connection.declare_lost(by_us=True)
     if failure is not None:
         raise failure

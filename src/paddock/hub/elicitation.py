@@ -26,7 +26,7 @@ _SCHEMA = 16 * 1024
 _MESSAGE = 4000
 
 
-def form(params: Mapping[str, Any]) -> Form:
+def read_form(params: Mapping[str, Any]) -> Form:
     """Return what the parameters of `elicitation/create` ask. Raises Unanswerable."""
     message, schema = params.get("message"), params.get("requestedSchema")
     if params.get("mode", "form") != "form":
@@ -42,7 +42,7 @@ def form(params: Mapping[str, Any]) -> Form:
         if isinstance(field, dict) and "default" in field
     }
     try:
-        fits = not Schema(cast("dict[str, Any]", schema)).problems(values)
+        fits = not Schema(cast("dict[str, Any]", schema)).list_problems(values)
     except ValueError:
         fits = False
     if not fits:
@@ -57,7 +57,7 @@ class Questions:
         self._calls: list[tuple[Person | None, Trace | None]] = []
 
     @contextmanager
-    def call(self) -> Generator[None]:
+    def track_call(self) -> Generator[None]:
         """Know a call of the current task while it lasts."""
         entry = (PERSON.get(), TRACE.get())
         self._calls.append(entry)
@@ -66,7 +66,9 @@ class Questions:
         finally:
             self._calls.remove(entry)
 
-    async def settled(self, answer: object, again: Callable[[dict[str, Any]], Awaitable[object]]) -> object:
+    async def settle_result(
+        self, answer: object, again: Callable[[dict[str, Any]], Awaitable[object]]
+    ) -> object:
         """Return the result of a call that came back with questions (SEP-2322). Raises Unanswerable and MCPError.
 
         `again` makes the call once more with further parameters.
@@ -75,13 +77,13 @@ class Questions:
             if not asks_back(answer):
                 return answer
             asked = cast("dict[str, Any]", answer)
-            more: dict[str, Any] = {"inputResponses": await self._answers(asked.get("inputRequests"))}
+            more: dict[str, Any] = {"inputResponses": await self._answer_all(asked.get("inputRequests"))}
             if "requestState" in asked:
                 more["requestState"] = asked["requestState"]
             answer = await again(more)
         raise Unanswerable(f"it asked more than {ROUNDS} times")
 
-    async def _answers(self, requests: object) -> dict[str, Any]:
+    async def _answer_all(self, requests: object) -> dict[str, Any]:
         if not isinstance(requests, dict) or not 0 < len(cast("dict[str, Any]", requests)) <= _FORMS:
             raise Unanswerable("its question breaks the protocol")
         answers: dict[str, Any] = {}
@@ -89,12 +91,12 @@ class Questions:
             match request:
                 case {"method": "elicitation/create", "params": dict()}:
                     params = cast("dict[str, Any]", request["params"])
-                    answers[key] = await _asked(params, PERSON.get(), TRACE.get())
+                    answers[key] = await _ask_person(params, PERSON.get(), TRACE.get())
                 case _:
                     raise Unanswerable("it wants something else than an answer of its user")
         return answers
 
-    async def elicited(
+    async def on_elicitation(
         self,
         context: "ClientRequestContext",
         params: "ElicitRequestParams",
@@ -106,7 +108,7 @@ class Questions:
             return ElicitResult(action="cancel")
         try:
             given = params.model_dump(by_alias=True, exclude_none=True)
-            return ElicitResult.model_validate(await _asked(given, *self._calls[0]))
+            return ElicitResult.model_validate(await _ask_person(given, *self._calls[0]))
         except Unanswerable:
             return ElicitResult(action="cancel")
 
@@ -116,18 +118,20 @@ def asks_back(answer: object) -> bool:
     return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
 
 
-async def _asked(params: Mapping[str, Any], person: Person | None, trace: Trace | None) -> dict[str, Any]:
+async def _ask_person(
+    params: Mapping[str, Any], person: Person | None, trace: Trace | None
+) -> dict[str, Any]:
     """Return the result of an elicitation; the time of the call stands still meanwhile. Raises Unanswerable."""
-    question = form(params)
+    question = read_form(params)
     if person is None:
         raise Unanswerable("nobody is there who could be asked")
-    with _held(trace.limit if trace is not None else None):
+    with _pause_timeout(trace.limit if trace is not None else None):
         action = await person(question)
     return {"action": action, "content": dict(question.values)} if action == "accept" else {"action": action}
 
 
 @contextmanager
-def _held(limit: asyncio.Timeout | None) -> Generator[None]:
+def _pause_timeout(limit: asyncio.Timeout | None) -> Generator[None]:
     ends = limit.when() if limit is not None else None
     if limit is None or ends is None:
         yield

@@ -6,21 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from paddock.model.base import Json
-from paddock.schema.inline_refs import unfold
+from paddock.schema.inline_refs import unfold_schema
 
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 _SHOWN = 200
 
 
-def misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
+def find_misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
     """Return the first of the places, as a program writes it, of which a schema does not say base64; empty for none."""
-    tree = unfold(schema)
+    tree = unfold_schema(schema)
     for place in places:
         nodes = [tree]
         for step in place:
-            nodes = [below for node in nodes for each in _same(node) for below in _below(each, step)]
-        if not any(_is_base64(each) for node in nodes for each in _same(node)):
-            return _written(place)[:_SHOWN]
+            nodes = [
+                below
+                for node in nodes
+                for each in _iterate_same_place(node)
+                for below in _iterate_below(each, step)
+            ]
+        if not any(_is_base64(each) for node in nodes for each in _iterate_same_place(node)):
+            return _render_place(place)[:_SHOWN]
     return ""
 
 
@@ -28,17 +33,17 @@ def _is_base64(node: Mapping[str, Json]) -> bool:
     return node.get("contentEncoding") == "base64" or node.get("format") == "byte"
 
 
-def _same(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+def _iterate_same_place(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     """Yield a schema and those of which a value at the same place may be."""
     yield node
     for keyword in ("allOf", "anyOf", "oneOf"):
         members = node.get(keyword)
         for each in cast("list[Json]", members) if isinstance(members, list) else []:
             if isinstance(each, dict):
-                yield from _same(cast("dict[str, Json]", each))
+                yield from _iterate_same_place(cast("dict[str, Json]", each))
 
 
-def _below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
+def _iterate_below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
     """Yield the schemas of a member or element."""
     named, items = node.get("properties"), node.get("items")
     first: Json = cast("Json", items) if isinstance(items, list) else node.get("prefixItems")
@@ -52,7 +57,7 @@ def _below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Json]]:
     yield from (cast("dict[str, Json]", each) for each in found if isinstance(each, dict))
 
 
-def _written(place: Sequence[str]) -> str:
+def _render_place(place: Sequence[str]) -> str:
     steps = (
         f"[{step}]" if step.isdecimal() else f".{step}" if _NAME.match(step) else f"[{json.dumps(step)}]"
         for step in place

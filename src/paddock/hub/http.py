@@ -16,10 +16,10 @@ from pydantic_core import from_json, to_json
 
 from paddock.hub.call_errors import TRACE, CallFailed, Trace
 from paddock.hub.config import HttpServer
-from paddock.hub.connect_errors import build_client, cause, find_proxy
-from paddock.hub.lifecycle import Verdict
+from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
+from paddock.hub.lifecycle import CallHealth
 from paddock.hub.output import DEEPEST, LINE_LIMIT
-from paddock.hub.stdio_rpc import odd
+from paddock.hub.stdio_rpc import parse_slowly
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MOST_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
@@ -55,7 +55,7 @@ def http_client(
         why = f"the `url` of {server.name} is no address of a web server; correct it"
     except ConfigurationError as problem:
         why = str(problem)
-    raise CallFailed(ServerUnavailable(f"{why}."), Verdict.NEUTRAL)
+    raise CallFailed(ServerUnavailable(f"{why}."), CallHealth.NEUTRAL)
 
 
 class _Client(httpx2.AsyncClient):
@@ -68,19 +68,19 @@ class _Client(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
         trace = TRACE.get() or Trace()
         if request.method == "DELETE":
-            return await self._farewell(request, options)
+            return await self._end_session(request, options)
         if request.method == "GET":
-            await _rest(trace)
-        request = _unmarked(request)
+            await _wait_between_requests(trace)
+        request = _unmark_numbers(request)
         before, trace.sent = trace.sent, True  # also for whoever waits no longer
         try:
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
             trace.sent = before or not isinstance(error, _UNSENT)
-            trace.cause, proxy = cause(error), find_proxy(request.url, error)
+            trace.cause, proxy = describe_cause(error), find_proxy(request.url, error)
             if proxy is not None:
-                trace.cause, trace.remedy = proxy.blame(trace.cause), proxy.remedy
+                trace.cause, trace.remedy = proxy.explain_failure(trace.cause), proxy.remedy
             return httpx2.Response(502, request=request)
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -90,7 +90,7 @@ class _Client(httpx2.AsyncClient):
             trace.cause = "it compresses its answers, although it is asked not to"
             return httpx2.Response(502, request=request)
         if response.is_redirect:
-            return await _bare(response, trace)
+            return await _strip_body(response, trace)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
             response.stream = _Marked(_Events(response.stream, trace, self._most_values))
@@ -100,7 +100,7 @@ class _Client(httpx2.AsyncClient):
                 response.stream = _Addressed(response.stream, request.content, trace)
         return response
 
-    async def _farewell(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+    async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """End a session politely; nobody waits long for the answer, nor reads it."""
         try:
             async with asyncio.timeout(_FAREWELL_S):
@@ -111,14 +111,14 @@ class _Client(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, request=request)
 
 
-async def _rest(trace: Trace) -> None:
+async def _wait_between_requests(trace: Trace) -> None:
     """Wait, so that streams which end at once are not asked for again and again without a pause."""
     now = asyncio.get_running_loop().time()
     trace.reopens = max(now, trace.reopens + _APART_S)
     await asyncio.sleep(trace.reopens - now)
 
 
-async def _bare(response: httpx2.Response, trace: Trace) -> httpx2.Response:
+async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Response:
     """Return a redirect without its body, which the library would read however long it is."""
     await response.aclose()
     bare = httpx2.Response(response.status_code, request=response.request)
@@ -137,12 +137,14 @@ class _Counted(httpx2.AsyncByteStream):
         self._trace = trace
         self._most_values = most_values
 
-    def _check(self, meter: JsonMeter) -> None:
+    def _check_limits(self, meter: JsonMeter) -> None:
         if meter.too_deep:
-            raise _oversize(self._trace, f"it is nested more than {DEEPEST} deep")
+            raise _make_oversize_error(self._trace, f"it is nested more than {DEEPEST} deep")
         if meter.values > self._most_values:
             values = f"it holds more than {self._most_values} values"
-            raise _oversize(self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`")
+            raise _make_oversize_error(
+                self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
+            )
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -157,14 +159,14 @@ class _Bounded(_Counted):
             async for chunk in self._stream:
                 size += len(chunk)
                 if size > LINE_LIMIT:
-                    raise _oversize(
+                    raise _make_oversize_error(
                         self._trace, f"it is larger than {LINE_LIMIT} bytes; ask for less at once"
                     )
                 meter.feed(chunk)
-                self._check(meter)
+                self._check_limits(meter)
                 yield chunk
         except httpx2.TransportError as error:
-            raise _fault(self._trace, cause(error)) from None
+            raise _make_stream_error(self._trace, describe_cause(error)) from None
 
 
 class _Events(_Counted):
@@ -180,7 +182,7 @@ class _Events(_Counted):
             for line in _LINES(chunk[half and chunk[:1] == b"\n" :]):
                 if line[:1] not in b"\r\n":
                     meter.feed(line)
-                    self._check(meter)
+                    self._check_limits(meter)
                     blank = False
                     continue
                 if blank:
@@ -204,9 +206,9 @@ class _Addressed(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([chunk async for chunk in self._stream])
-        yield _marked(self._addressed(body) if len(body) <= _CHECKED else body)
+        yield _mark_numbers(self._restore_id(body) if len(body) <= _CHECKED else body)
 
-    def _addressed(self, body: bytes) -> bytes:
+    def _restore_id(self, body: bytes) -> bytes:
         try:
             asked, answer = from_json(self._request), from_json(body)
             number, other = asked["id"], answer["id"]
@@ -215,7 +217,7 @@ class _Addressed(httpx2.AsyncByteStream):
         if other is None and "error" in answer:
             return to_json({**answer, "id": number})
         if str(other) != str(number):
-            raise _fault(
+            raise _make_stream_error(
                 self._trace, f"it answers another request, {str(other)[:_SHOWN]!r} instead of {number!r}"
             )
         return body
@@ -224,9 +226,9 @@ class _Addressed(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _oversize(trace: Trace, text: str) -> httpx2.StreamError:
+def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.oversize = True
-    return _fault(trace, text)
+    return _make_stream_error(trace, text)
 
 
 class _Marked(httpx2.AsyncByteStream):
@@ -244,21 +246,21 @@ class _Marked(httpx2.AsyncByteStream):
                 continue
             lines = bytes(line) + whole + end
             line[:] = rest
-            yield b"".join(map(_marked_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
+            yield b"".join(map(_mark_event, lines.splitlines(keepends=True))) if may_lose(lines) else lines
         yield bytes(line)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-def _marked_event(line: bytes) -> bytes:
+def _mark_event(line: bytes) -> bytes:
     if not line.startswith(b"data:") or not may_lose(line):
         return line
     data = line[len(b"data:") :].strip()
-    return b"data: " + _marked(data) + b"\n"
+    return b"data: " + _mark_numbers(data) + b"\n"
 
 
-def _marked(body: bytes) -> bytes:
+def _mark_numbers(body: bytes) -> bytes:
     """Return an answer with marks in its result; the library checks other numbers, which hold no data."""
     if not may_lose(body):
         return body
@@ -267,21 +269,21 @@ def _marked(body: bytes) -> bytes:
         answer["result"] = marked(answer["result"])
         return json.dumps(answer).encode()
     except NumberTooLongError as problem:
-        return _refusal(body, str(problem))
+        return _make_error_answer(body, str(problem))
     except (ValueError, RecursionError, LookupError, TypeError):
         return body  # no answer, or the library says what is wrong with it
 
 
-def _refusal(body: bytes, problem: str) -> bytes:
+def _make_error_answer(body: bytes, problem: str) -> bytes:
     """Return an error in the place of an answer that no reader takes."""
-    answer = odd(body) or {
+    answer = parse_slowly(body) or {
         "id": None,
         "error": {"code": INTERNAL_ERROR, "message": f"the answer holds {problem}"},
     }
     return to_json({"jsonrpc": "2.0", **answer})
 
 
-def _unmarked(request: httpx2.Request) -> httpx2.Request:
+def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
     """Return a request with numbers in the place of marked texts, in its body and its headers."""
     if MARK.encode() not in request.content:
         return request
@@ -295,6 +297,6 @@ def _unmarked(request: httpx2.Request) -> httpx2.Request:
     )
 
 
-def _fault(trace: Trace, text: str) -> httpx2.StreamError:
+def _make_stream_error(trace: Trace, text: str) -> httpx2.StreamError:
     trace.fault = text
     return httpx2.StreamError(text)

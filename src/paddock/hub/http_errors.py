@@ -7,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from paddock.hub.call_errors import Trace
-from paddock.hub.config import HttpServer, host
+from paddock.hub.config import HttpServer, render_host
 from paddock.model.errors import ServerUnavailable
 
 _STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
@@ -19,46 +19,46 @@ _RETRYABLE = (429, 502, 503, 504)
 _ELSEWHERE = (404, 405, 406, 410, 415, 421)
 
 
-def unanswered(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
+def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
     """Return the error for a request without an answer of the protocol; None when `error` is the server's answer."""
     name, status = server.name, trace.status
     if trace.cause:
         retryable = not trace.sent
         if trace.sent:
-            text = f"Server {name} at {host(server.url)} gave no answer: {trace.cause}."
+            text = f"Server {name} at {render_host(server.url)} gave no answer: {trace.cause}."
         else:
-            where = f"{name} at {host(server.url)}"
+            where = f"{name} at {render_host(server.url)}"
             text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
         return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
     if trace.fault:
         return ServerUnavailable(f"Server {name} gave no whole answer: {trace.fault}.", sent=True)
-    if status is None or (why := _why(error, trace, status)) is None:
+    if status is None or (why := _explain_status(error, trace, status)) is None:
         return None
     sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE, sent=sent)
 
 
-def _why(error: MCPError, trace: Trace, status: int) -> str | None:
+def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         leads = f" and leads to {trace.place}" if trace.place else ""
         return f"answers HTTP {status}{leads}; correct its `url`."
     if status >= HTTPStatus.BAD_REQUEST:
-        return f"answers HTTP {status}{_advice(status)}." if error.message in _STAND_INS else None
+        return f"answers HTTP {status}{_suggest_remedy(status)}." if error.message in _STAND_INS else None
     if error.code == PARSE_ERROR and error.message.startswith("Failed to parse"):
         return "answers with what is no message of the protocol."
     if error.code == INVALID_REQUEST and error.message.startswith("Unexpected content type"):
-        return f"answers with {_shown(trace.kind)}, which is no MCP; correct its `url`."
+        return f"answers with {_render_content_type(trace.kind)}, which is no MCP; correct its `url`."
     if status == HTTPStatus.ACCEPTED and error.code == INVALID_REQUEST:
         return "takes the request, and answers nothing (HTTP 202)."
     return None
 
 
-def _shown(kind: str) -> str:
+def _render_content_type(kind: str) -> str:
     """Return a content type; a server may write anything there."""
     return kind if _KIND.fullmatch(kind) and len(kind) <= _LONGEST_KIND else "something else"
 
 
-def _advice(status: int) -> str:
+def _suggest_remedy(status: int) -> str:
     if status in _ELSEWHERE:
         return "; correct its `url`"
     if status == HTTPStatus.TOO_MANY_REQUESTS:

@@ -14,15 +14,15 @@ _COPY = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]{8,64})/node
 """Where npm keeps what npx runs, in letters that mean nothing to a shell."""
 
 
-def fetches(command: str) -> bool:
+def may_download(command: str) -> bool:
     """Tell whether a command may have to fetch the server before it starts."""
     return Path(command).name in _LAUNCHERS
 
 
-def remedy(command: str, words: str) -> str:
+def suggest_remedy(command: str, words: str) -> str:
     """Return what to do about a copy of a package that is incomplete, by what npx wrote; empty otherwise.
 
     npx takes what it finds, and what it finds is incomplete for ever once an installation was cut short.
     """
-    found = _COPY.search(words) if fetches(command) and _MISSING.search(words) else None
+    found = _COPY.search(words) if may_download(command) and _MISSING.search(words) else None
     return f"\nnpm's copy of the package is incomplete: remove {found[1]}, and try again." if found else ""

@@ -1,6 +1,6 @@
 """The life of upstream servers as one state machine: no I/O, no clock, no randomness.
 
-`Pool.handle(event, now)` takes what happened and returns what has to be done. The same events at the same
+`Pool.handle_event(event, now)` takes what happened and returns what has to be done. The same events at the same
 times give the same instructions, so that Hypothesis can drive it and a failure can be replayed.
 
 A *child* is one incarnation of a server: a process, or an HTTP connection. Its state moves only along
@@ -41,7 +41,7 @@ MOVES: Mapping[State, frozenset[State]] = {
 }
 
 
-class Verdict(StrEnum):
+class CallHealth(StrEnum):
     """What a call or a connect says about the health of its server."""
 
     SUCCESS = "success"
@@ -72,7 +72,7 @@ class CallEnded:
     """A call is over, whether it was dispatched, still waiting, or its caller went away."""
 
     call: int
-    verdict: Verdict
+    verdict: CallHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ConnectFailed:
     """A child could not be made ready."""
 
     child: int
-    verdict: Verdict
+    verdict: CallHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Child:
     idle_since: float = 0.0
     calls: set[int] = field(default_factory=set[int])
 
-    def move(self, state: State) -> None:
+    def change_state(self, state: State) -> None:
         """Change the state; an illegal move is a defect of this module."""
         assert state in MOVES[self.state], f"{self.state} -> {state}"
         self.state = state
@@ -214,29 +214,31 @@ class Pool:
         """The server of each call that was dispatched."""
         self._started = 0
 
-    def handle(self, event: Event, now: float) -> list[Instruction]:
+    def handle_event(self, event: Event, now: float) -> list[Instruction]:
         """Take an event at time `now` and return what to do, in order. News of former children is ignored."""
         match event:
             case CallRequested(call, server):
                 self.queue[call] = server
-                return self._place(call, server, now) + self._make_room()
+                return self._place_call(call, server, now) + self._make_room()
             case CallEnded(call, verdict):
                 return self._call_ended(call, verdict, now)
             case WaitExpired(call):
                 return self._wait_expired(call)
             case Swept():
                 return [
-                    self._close(child)
+                    self._close_child(child)
                     for child in list(self.children.values())
                     if child.state is State.IDLE and now - child.idle_since > self._idle_limit(child)
                 ]
             case ShutDown():
                 self.shut = True
                 refused: list[Instruction] = [
-                    self._refuse(call, Refusal.SHUT_DOWN) for call in list(self.queue)
+                    self._refuse_call(call, Refusal.SHUT_DOWN) for call in list(self.queue)
                 ]
                 open_states = (State.IDLE, State.CONNECTING, State.ACTIVE)
-                return refused + [self._close(c) for c in self.children.values() if c.state in open_states]
+                return refused + [
+                    self._close_child(c) for c in self.children.values() if c.state in open_states
+                ]
             case _:
                 return self._child_reported(event, now)
 
@@ -253,51 +255,51 @@ class Pool:
             return []
         match event:
             case Connected() if child.state is State.CONNECTING:
-                child.move(State.ACTIVE)
-                out = self._drain(now)
-                return out + self._settle(child, now)
+                child.change_state(State.ACTIVE)
+                out = self._place_waiting_calls(now)
+                return out + self._settle_child(child, now)
             case ConnectFailed(_, verdict) if child.state is State.CONNECTING:
-                child.move(State.FAILED)
-                self._judge(child.server, verdict, now)
+                child.change_state(State.FAILED)
+                self._update_breaker(child.server, verdict, now)
                 waiting = [call for call, server in self.queue.items() if server == child.server]
-                return [self._refuse(call, Refusal.CONNECT_FAILED) for call in waiting]
+                return [self._refuse_call(call, Refusal.CONNECT_FAILED) for call in waiting]
             case ConnectionLost() if child.state in (State.IDLE, State.ACTIVE):
                 if child.state is State.IDLE:
-                    child.move(State.ACTIVE)
-                child.move(State.FAILED)
+                    child.change_state(State.ACTIVE)
+                child.change_state(State.FAILED)
                 return []
             case Gone() if child.state in (State.FAILED, State.CLOSED):
                 child.live = False
                 if child.state is not State.FAILED:
                     del self.children[child.server]
-                return self._drain(now)
+                return self._place_waiting_calls(now)
             case _:
                 return []
 
-    def _place(self, call: int, server: str, now: float) -> list[Instruction]:
+    def _place_call(self, call: int, server: str, now: float) -> list[Instruction]:
         """Dispatch a waiting call, refuse it, start its server, or leave it waiting."""
         if self.shut:
-            return [self._refuse(call, Refusal.SHUT_DOWN)]
+            return [self._refuse_call(call, Refusal.SHUT_DOWN)]
         if self.breakers[server].is_open(now):
-            return [self._refuse(call, Refusal.BREAKER_OPEN)]
+            return [self._refuse_call(call, Refusal.BREAKER_OPEN)]
         child = self.children.get(server)
         if child is not None and child.state in (State.IDLE, State.ACTIVE):
             del self.queue[call]
             self._servers[call] = server
             child.calls.add(call)
             if child.state is State.IDLE:
-                child.move(State.ACTIVE)
+                child.change_state(State.ACTIVE)
             return [Dispatch(call, child.number)]
         if (child is None or not child.live) and self.live < self.bound:
-            return [self._start(server, child)]
+            return [self._start_child(server, child)]
         return []
 
-    def _start(self, server: str, failed: Child | None) -> Start:
+    def _start_child(self, server: str, failed: Child | None) -> Start:
         self._started += 1
         child = failed or Child(self._started, server)
         child.number, child.live = self._started, True
         child.calls.clear()
-        child.move(State.CONNECTING)
+        child.change_state(State.CONNECTING)
         self.children[server] = child
         return Start(child.number, server)
 
@@ -316,31 +318,31 @@ class Pool:
         idle = sorted(
             (c for c in self.children.values() if c.state is State.IDLE), key=lambda c: c.idle_since
         )
-        return [self._close(child) for child in idle[: max(short, 0)]]
+        return [self._close_child(child) for child in idle[: max(short, 0)]]
 
-    def _drain(self, now: float) -> list[Instruction]:
-        return [i for call, server in list(self.queue.items()) for i in self._place(call, server, now)]
+    def _place_waiting_calls(self, now: float) -> list[Instruction]:
+        return [i for call, server in list(self.queue.items()) for i in self._place_call(call, server, now)]
 
-    def _call_ended(self, call: int, verdict: Verdict, now: float) -> list[Instruction]:
+    def _call_ended(self, call: int, verdict: CallHealth, now: float) -> list[Instruction]:
         self.queue.pop(call, None)
         server = self._servers.pop(call, None)
         if server is None:
             return []
-        self._judge(server, verdict, now)
+        self._update_breaker(server, verdict, now)
         child = self.children.get(server)
         if child is None or call not in child.calls:
             return []
         child.calls.remove(call)
-        return self._settle(child, now) if child.state is State.ACTIVE else []
+        return self._settle_child(child, now) if child.state is State.ACTIVE else []
 
-    def _settle(self, child: Child, now: float) -> list[Instruction]:
+    def _settle_child(self, child: Child, now: float) -> list[Instruction]:
         """Let a child without calls rest, or end it: an ephemeral one, or one whose breaker has opened."""
         if child.calls:
             return []
-        child.move(State.IDLE)
+        child.change_state(State.IDLE)
         child.idle_since = now
         if self._terms[child.server].ephemeral or self.breakers[child.server].is_open(now):
-            return [self._close(child)]
+            return [self._close_child(child)]
         return self._make_room()
 
     def _wait_expired(self, call: int) -> list[Instruction]:
@@ -352,21 +354,21 @@ class Pool:
             child.live and child.state in (State.CLOSED, State.FAILED) for child in self.children.values()
         ):
             return []
-        return [self._refuse(call, Refusal.POOL_FULL)]
+        return [self._refuse_call(call, Refusal.POOL_FULL)]
 
-    def _judge(self, server: str, verdict: Verdict, now: float) -> None:
-        if verdict is Verdict.SUCCESS:
-            self.breakers[server] = self.breakers[server].succeeded()
-        elif verdict is Verdict.FAILURE:
-            self.breakers[server] = self.breakers[server].failed(now)
+    def _update_breaker(self, server: str, verdict: CallHealth, now: float) -> None:
+        if verdict is CallHealth.SUCCESS:
+            self.breakers[server] = self.breakers[server].record_success()
+        elif verdict is CallHealth.FAILURE:
+            self.breakers[server] = self.breakers[server].record_failure(now)
 
     def _idle_limit(self, child: Child) -> float:
         limit = self._terms[child.server].idle_timeout_ms
         return float("inf") if limit is None else limit
 
-    def _close(self, child: Child) -> Stop:
-        child.move(State.CLOSED)
+    def _close_child(self, child: Child) -> Stop:
+        child.change_state(State.CLOSED)
         return Stop(child.number)
 
-    def _refuse(self, call: int, why: Refusal) -> Refuse:
+    def _refuse_call(self, call: int, why: Refusal) -> Refuse:
         return Refuse(call, self.queue.pop(call), why)

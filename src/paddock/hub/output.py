@@ -28,7 +28,7 @@ _ENDS = 256
 class Lane(Protocol):
     """The requests that wait for answers."""
 
-    def take(self, line: bytes) -> bool:
+    def take_answer(self, line: bytes) -> bool:
         """Take a line that answers a request; return whether it did."""
         ...
 
@@ -36,7 +36,7 @@ class Lane(Protocol):
         """Do the same in slices."""
         ...
 
-    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+    def fail_dropped(self, start: bytes, end: bytes, why: str) -> bool:
         """Fail the request that a dropped line answers; return whether there was one."""
         ...
 
@@ -65,7 +65,7 @@ class ServerOutput(asyncio.Protocol):
         self._arrived = asyncio.Event()
         self._over = False
 
-    async def line(self) -> bytes | None:
+    async def next_line(self) -> bytes | None:
         """Return the next line that no request took; None at the end."""
         self._taken += 1
         if self._taken % _TURN == 0:
@@ -77,7 +77,7 @@ class ServerOutput(asyncio.Protocol):
             await self._arrived.wait()
         line = self._queue.popleft()
         self._queued -= len(line)
-        self._read_on()
+        self._resume_reading()
         return line
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,30 +88,30 @@ class ServerOutput(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *complete, self._rest = data.split(b"\n")
         self._complete.extend(complete)
-        self._cut()
+        self._split_lines()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop decoding: a line without an end is no message."""
         if self._decoding is not None:
             self._decoding.cancel()
-        self._end("")
+        self._end_output("")
 
-    def _cut(self) -> None:
+    def _split_lines(self) -> None:
         """Go through the lines that have arrived, up to one that is to be decoded in slices."""
         while self._complete and not self._over:
             part = self._complete.popleft()
             if self._begun or self._dropped or len(part) > COUNTED_BYTES:
-                self._extend(part)
-                self._finish()
+                self._extend_line(part)
+                self._finish_line()
                 if self._decoding is not None:
                     return
-            elif self.lane is None or not self.lane.take(part):
-                self._leave(part)
+            elif self.lane is None or not self.lane.take_answer(part):
+                self._queue_line(part)
         rest, self._rest = self._rest, b""
         if rest and not self._over:
-            self._extend(rest)
+            self._extend_line(rest)
 
-    def _extend(self, part: bytes) -> None:
+    def _extend_line(self, part: bytes) -> None:
         """Add to the line that has begun, as long as it is within its bounds."""
         if self._dropped is not None:
             start, end, why = self._dropped
@@ -125,18 +125,18 @@ class ServerOutput(asyncio.Protocol):
         self._meter.feed(bytes(self._begun[self._counted :]))
         self._counted = len(self._begun)
         if self._meter.too_deep:
-            self._drop(f"it is nested more than {DEEPEST} deep")
+            self._drop_line(f"it is nested more than {DEEPEST} deep")
         elif self._meter.values > self.most_values:
             values = f"it holds more than {self.most_values} values"
-            self._drop(f"{values}; ask for less at once, or raise `servers.answer_values`")
+            self._drop_line(f"{values}; ask for less at once, or raise `servers.answer_values`")
         elif len(self._begun) > LINE_LIMIT:
-            self._end(f"a message is longer than {LINE_LIMIT} bytes")
+            self._end_output(f"a message is longer than {LINE_LIMIT} bytes")
 
-    def _drop(self, why: str) -> None:
+    def _drop_line(self, why: str) -> None:
         self._dropped = bytes(self._begun[:_ENDS]), bytes(self._begun[-_ENDS:]), why
         self._begun.clear()
 
-    def _finish(self) -> None:
+    def _finish_line(self) -> None:
         """Pass on the line that has begun, which is at its end."""
         line, values = bytes(self._begun), self._meter.values if self._meter is not None else 0
         self._begun.clear()
@@ -144,33 +144,33 @@ class ServerOutput(asyncio.Protocol):
         if self._dropped is not None:
             start, end, why = self._dropped
             self._dropped = None
-            if self.lane is None or not self.lane.refuse(start, end, why):
-                self._end(f"a message was not read, because {why}")
+            if self.lane is None or not self.lane.fail_dropped(start, end, why):
+                self._end_output(f"a message was not read, because {why}")
         elif values > SLICED_VALUES and self.lane is not None:
-            self._decoding = asyncio.create_task(self._decode(self.lane, line))
-            self._hold()
-        elif self.lane is None or not self.lane.take(line):
-            self._leave(line)
+            self._decoding = asyncio.create_task(self._decode_large(self.lane, line))
+            self._pause_reading()
+        elif self.lane is None or not self.lane.take_answer(line):
+            self._queue_line(line)
 
-    async def _decode(self, lane: Lane, line: bytes) -> None:
+    async def _decode_large(self, lane: Lane, line: bytes) -> None:
         if not await lane.take_large(line):
-            self._leave(line)
+            self._queue_line(line)
         self._decoding = None
-        self._cut()
-        self._read_on()
+        self._split_lines()
+        self._resume_reading()
 
-    def _leave(self, line: bytes) -> None:
+    def _queue_line(self, line: bytes) -> None:
         self._queue.append(line)
         self._queued += len(line)
         self._arrived.set()
         if self._queued > _QUEUED_BYTES:
-            self._hold()
+            self._pause_reading()
 
-    def _hold(self) -> None:
+    def _pause_reading(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _read_on(self) -> None:
+    def _resume_reading(self) -> None:
         if (
             self._transport is None
             or self._over
@@ -180,8 +180,8 @@ class ServerOutput(asyncio.Protocol):
             return
         self._transport.resume_reading()
 
-    def _end(self, fault: str) -> None:
+    def _end_output(self, fault: str) -> None:
         if not self._over:
             self._over, self.fault = True, fault
             self._arrived.set()
-            self._hold()
+            self._pause_reading()

@@ -23,7 +23,7 @@ from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible_in_json
 
-LONGEST = 128 * 1024
+MAX_DEFINITION_CHARS = 128 * 1024
 """Characters of a definition that is kept to be shown; of a longer one only the hash."""
 
 
@@ -47,11 +47,11 @@ class Change:
     is_new: bool = False
     """No definition of the tool was ever accepted: `before` is `after` with its invisible characters spelled out."""
 
-    def diff(self) -> str:
+    def render_diff(self) -> str:
         """Return the change as a unified diff."""
         name = f"{self.server}/{self.tool}"
         old, new = ("spelled out", "as sent") if self.is_new else ("pinned", "now")
-        before, after = _lines(self.before), _lines(self.after)
+        before, after = _render_lines(self.before), _render_lines(self.after)
         lines = difflib.unified_diff(before, after, f"{name} {old}", f"{name} {new}", lineterm="")
         return "\n".join(lines)
 
@@ -64,35 +64,35 @@ class Pins:
         self._kept = Kept(memory_of(state, servers_file) / "pins.json", _is_sound)
         self._file = str(servers_file)
 
-    def review(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, Standing]:
+    def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, Standing]:
         """Compare what a server lists with what is pinned, and pin what is new. Raises ConfigurationError.
 
         A server with another command or address than the one that was pinned is another server.
         """
         listed = {tool.name: tool for tool in tools}
-        hashes = {name: _hash(_definition(tool)) for name, tool in listed.items()}
-        entry = self._entry(self._kept.look(), server)
-        if entry is None or _differs(entry, hashes):
-            entry = self._kept.update(lambda held: self._noted(held, server, listed, hashes))
+        hashes = {name: _hash_json(_make_definition(tool)) for name, tool in listed.items()}
+        entry = self._find_entry(self._kept.look(), server)
+        if entry is None or _differs_from_entry(entry, hashes):
+            entry = self._kept.update(lambda held: self._note_listing(held, server, listed, hashes))
         pinned: dict[str, Any] = entry["tools"]
         pending: dict[str, Any] = entry["pending"]
         return {
             name: Standing(
-                _tool(name, pin["definition"], listed.get(name)),
+                _make_tool(name, pin["definition"], listed.get(name)),
                 changed=name in pending,
-                hides=name in pending and _hides(pin, pending[name]),
+                hides=name in pending and _differs_invisibly(pin, pending[name]),
             )
             for name, pin in pinned.items()
         }
 
-    def names(self, server: Server) -> tuple[str, ...]:
+    def list_names(self, server: Server) -> tuple[str, ...]:
         """Return the tools that are pinned of a server. Raises ConfigurationError."""
-        entry = self._entry(self._kept.look(), server)
+        entry = self._find_entry(self._kept.look(), server)
         return tuple(entry["tools"]) if entry is not None else ()
 
     def is_silent(self, server: Server) -> bool:
         """Return whether a server was noted not to answer `server/discover`. Raises ConfigurationError."""
-        entry = self._entry(self._kept.look(), server)
+        entry = self._find_entry(self._kept.look(), server)
         return entry is not None and entry.get("silent") is True
 
     def note_silent(self, server: Server, *, silent: bool) -> None:
@@ -100,7 +100,11 @@ class Pins:
 
         def change(held: dict[str, Any]) -> None:
             held["file"] = self._file
-            entry = self._entry(held, server) or {"identity": _identity(server), "tools": {}, "pending": {}}
+            entry = self._find_entry(held, server) or {
+                "identity": _hash_identity(server),
+                "tools": {},
+                "pending": {},
+            }
             held.setdefault("servers", {})[server.name] = entry
             entry.pop("silent", None)
             if silent:
@@ -108,17 +112,17 @@ class Pins:
 
         self._kept.update(change)
 
-    def changes(self, server: str | None = None) -> tuple[Change, ...]:
+    def list_changes(self, server: str | None = None) -> tuple[Change, ...]:
         """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
         held: dict[str, Any] = self._kept.look().get("servers", {})
         return tuple(
-            _change(name, tool, entry["tools"][tool], after)
+            _make_change(name, tool, entry["tools"][tool], after)
             for name, entry in held.items()
             if server in (None, name)
             for tool, after in entry["pending"].items()
         )
 
-    def approve(self, server: str, tools: Sequence[str] | None = None) -> tuple[Change, ...]:
+    def approve_changes(self, server: str, tools: Sequence[str] | None = None) -> tuple[Change, ...]:
         """Pin the changes of a server, or of some of its tools, and return them. Raises ConfigurationError."""
 
         def change(held: dict[str, Any]) -> tuple[Change, ...]:
@@ -126,33 +130,37 @@ class Pins:
             approved: list[Change] = []
             for name in [name for name in entry["pending"] if tools is None or name in tools]:
                 before, after = entry["tools"].pop(name), entry["pending"].pop(name)
-                approved.append(_change(server, name, before, after))
+                approved.append(_make_change(server, name, before, after))
                 if after is not None:
                     entry["tools"][name] = after
             return tuple(approved)
 
         return self._kept.update(change)
 
-    def _entry(self, held: Mapping[str, Any], server: Server) -> dict[str, Any] | None:
+    def _find_entry(self, held: Mapping[str, Any], server: Server) -> dict[str, Any] | None:
         entry = held.get("servers", {}).get(server.name)
-        return entry if entry is not None and entry["identity"] == _identity(server) else None
+        return entry if entry is not None and entry["identity"] == _hash_identity(server) else None
 
-    def _noted(
+    def _note_listing(
         self, held: dict[str, Any], server: Server, listed: Mapping[str, ToolInfo], hashes: Mapping[str, str]
     ) -> dict[str, Any]:
         """Note in the file what a server lists, and return its entry."""
         held["file"] = self._file
-        entry = self._entry(held, server) or {"identity": _identity(server), "tools": {}, "pending": {}}
+        entry = self._find_entry(held, server) or {
+            "identity": _hash_identity(server),
+            "tools": {},
+            "pending": {},
+        }
         held.setdefault("servers", {})[server.name] = entry
         pinned: dict[str, Any] = entry["tools"]
         now: dict[str, Any] = {
-            name: {"hash": hashes[name], "definition": _bounded(_definition(tool))}
+            name: {"hash": hashes[name], "definition": _bound_definition(_make_definition(tool))}
             for name, tool in listed.items()
         }
         pinned |= {
-            name: _spelled(tool)
+            name: _spell_out_pin(tool)
             for name, tool in listed.items()
-            if name not in pinned and has_invisible(_written(_definition(tool)))
+            if name not in pinned and has_invisible(_dump_definition(_make_definition(tool)))
         }
         entry["pending"] = {
             name: now.get(name)
@@ -163,26 +171,28 @@ class Pins:
         return entry
 
 
-def _change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
+def _make_change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
     """Return what waits for approval beside a pin; the tool is no longer listed if `after` is None."""
-    return Change(server, tool, pin["definition"], after and after["definition"], is_new=_hides(pin, after))
+    return Change(
+        server, tool, pin["definition"], after and after["definition"], is_new=_differs_invisibly(pin, after)
+    )
 
 
-def _spelled(tool: ToolInfo) -> dict[str, Json]:
+def _spell_out_pin(tool: ToolInfo) -> dict[str, Json]:
     """Return the pin of a definition in which invisible characters are spelled out."""
-    definition = json.loads(spell_invisible_in_json(_written(_definition(tool))))
-    return {"hash": _hash(definition), "definition": _bounded(definition)}
+    definition = json.loads(spell_invisible_in_json(_dump_definition(_make_definition(tool))))
+    return {"hash": _hash_json(definition), "definition": _bound_definition(definition)}
 
 
-def _hides(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
+def _differs_invisibly(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
     """Tell whether what waits differs from a pin by nothing but characters that are not seen."""
     if after is None or "inputSchema" not in after["definition"]:
         return False
-    spelled = json.loads(spell_invisible_in_json(_written(after["definition"])))
-    return after["hash"] != pin["hash"] and _hash(spelled) == pin["hash"]
+    spelled = json.loads(spell_invisible_in_json(_dump_definition(after["definition"])))
+    return after["hash"] != pin["hash"] and _hash_json(spelled) == pin["hash"]
 
 
-def _written(definition: Mapping[str, Json]) -> str:
+def _dump_definition(definition: Mapping[str, Json]) -> str:
     return json.dumps(definition, ensure_ascii=False)
 
 
@@ -229,12 +239,12 @@ def _is_pin(pin: Json) -> bool:
             return False
 
 
-def _identity(server: Server) -> str:
+def _hash_identity(server: Server) -> str:
     where = [server.command, *server.args] if isinstance(server, StdioServer) else [server.url]
-    return _hash({"where": where})
+    return _hash_json({"where": where})
 
 
-def _differs(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
+def _differs_from_entry(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
     """Tell whether a listing is another than the entry knows."""
     known = {name: pin["hash"] for name, pin in entry["tools"].items()}
     for name, pending in entry["pending"].items():
@@ -245,7 +255,7 @@ def _differs(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
     return known != dict(hashes)
 
 
-def _definition(tool: ToolInfo) -> dict[str, Json]:
+def _make_definition(tool: ToolInfo) -> dict[str, Json]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -255,25 +265,25 @@ def _definition(tool: ToolInfo) -> dict[str, Json]:
     }
 
 
-def _tool(name: str, definition: Mapping[str, Any], listed: ToolInfo | None) -> ToolInfo:
+def _make_tool(name: str, definition: Mapping[str, Any], listed: ToolInfo | None) -> ToolInfo:
     """Return a pinned definition; of one that was too long to keep, its name and, if it still is so, itself."""
     if "inputSchema" in definition:
         told = (definition[key] for key in ("description", "inputSchema", "outputSchema", "annotations"))
         return ToolInfo(name, *told)
-    same = listed is not None and _hash(_definition(listed)) == definition["hash"]
+    same = listed is not None and _hash_json(_make_definition(listed)) == definition["hash"]
     return listed if same and listed is not None else ToolInfo(name, "", {"type": "object"}, None, {})
 
 
-def _bounded(definition: dict[str, Json]) -> dict[str, Json]:
+def _bound_definition(definition: dict[str, Json]) -> dict[str, Json]:
     text = json.dumps(definition)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_DEFINITION_CHARS:
         return definition
-    return {"name": definition["name"], "hash": _hash(definition), "characters": len(text)}
+    return {"name": definition["name"], "hash": _hash_json(definition), "characters": len(text)}
 
 
-def _hash(value: Json) -> str:
+def _hash_json(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _lines(definition: Mapping[str, Json] | None) -> list[str]:
+def _render_lines(definition: Mapping[str, Json] | None) -> list[str]:
     return [] if definition is None else json.dumps(definition, indent=2).splitlines()

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from paddock.hub import lifecycle as on
-from paddock.hub.auth.tokens import Logins, access
+from paddock.hub.auth.tokens import Logins, make_auth
 from paddock.hub.breaker import Breaker
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import Server, StdioServer
-from paddock.hub.lifecycle import Refusal, State, Terms, Verdict
+from paddock.hub.lifecycle import CallHealth, Refusal, State, Terms
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
@@ -88,11 +88,11 @@ class _Record:
 class Admission(Protocol):
     """What a call must satisfy before it goes to a server."""
 
-    def learn(self, server: str, tools: Sequence[ToolInfo]) -> None:
+    def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Take note of what a server lists."""
         ...
 
-    def admit(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
+    def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
         """Let a call pass, or raise ServerError."""
         ...
 
@@ -130,7 +130,7 @@ class Hub:
         breaker: Breaker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        terms = {name: _terms(server, idle_timeout_ms) for name, server in servers.items()}
+        terms = {name: _make_terms(server, idle_timeout_ms) for name, server in servers.items()}
         self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
@@ -147,7 +147,7 @@ class Hub:
         self._owners: dict[int, asyncio.Task[None]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, timeout_ms: float | None = None
     ) -> ToolResult:
         """Call a tool and return its result; a result with `isError` is a result.
@@ -157,54 +157,54 @@ class Hub:
         server is bounded by its own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError;
         its `sent` tells whether the tool may have run.
         """
-        record = self._record(server)
+        record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
 
         async def ask(connection: "Connection") -> object:
             if self._admission is not None:
-                await self._listed(record, connection, limit)
+                await self._ensure_listed(record, connection, limit)
                 if is_large(arguments):  # which takes a schema 100 ms and more, in Python for the most part
-                    await asyncio.to_thread(self._admission.admit, server, tool, arguments)
+                    await asyncio.to_thread(self._admission.check_call, server, tool, arguments)
                 else:
-                    self._admission.admit(server, tool, arguments)
-            return await connection.call(tool, dict(arguments), limit)
+                    self._admission.check_call(server, tool, arguments)
+            return await connection.call_tool(tool, dict(arguments), limit)
 
-        answer = await self._twice(record, ask)
+        answer = await self._ask_twice(record, ask)
         result = read_result(answer, server, self._answer_values)
-        self._warn(record, f"tool {tool!r}", result.warnings)
+        self._add_warnings(record, f"tool {tool!r}", result.warnings)
         return result
 
-    async def tools(self, server: str) -> list[ToolInfo]:
+    async def list_tools(self, server: str) -> list[ToolInfo]:
         """Ask the server for its tools. Raises ServerError."""
-        record = self._record(server)
-        return await self._twice(record, lambda c: self._list(record, c, record.server.timeout_ms))
+        record = self._find_record(server)
+        return await self._ask_twice(record, lambda c: self._list_tools(record, c, record.server.timeout_ms))
 
-    async def listed(self, server: str) -> None:
+    async def ensure_listed(self, server: str) -> None:
         """Have admission know what a server lists now; one that it knows is not asked again. Raises ServerError."""
-        record, child = self._record(server), self._pool.children.get(server)
+        record, child = self._find_record(server), self._pool.children.get(server)
         connection = self._connections.get(child.number) if child is not None else None
         if connection is None or not connection.listed:
-            await self._twice(record, lambda c: self._listed(record, c, record.server.timeout_ms))
+            await self._ask_twice(record, lambda c: self._ensure_listed(record, c, record.server.timeout_ms))
 
-    def changes(self, server: str) -> int:
+    def count_changes(self, server: str) -> int:
         """Return how often a server has said that its tools changed."""
         record = self._records.get(server)
         return record.changes if record is not None else 0
 
-    def left_out(self, server: str) -> tuple[str, ...]:
+    def explain_left_out(self, server: str) -> tuple[str, ...]:
         """Return what is missing of the last listing of a server, and why."""
         record = self._records.get(server)
         return record.left_out if record is not None else ()
 
-    def status(self) -> dict[str, ServerStatus]:
+    def list_status(self) -> dict[str, ServerStatus]:
         """Return the facts of every configured server, by name. Starts nothing."""
-        return {name: self._status(name, record) for name, record in self._records.items()}
+        return {name: self._make_status(name, record) for name, record in self._records.items()}
 
     async def close(self) -> None:
         """End all children, side by side, and refuse every further call. Harmless when repeated."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._feed(on.ShutDown())
+        self._feed_pool(on.ShutDown())
         while self._owners:
             await asyncio.wait(self._owners.values())
 
@@ -216,47 +216,47 @@ class Hub:
     ) -> None:
         await self.close()
 
-    async def _listed(self, record: _Record, connection: "Connection", limit: float) -> None:
+    async def _ensure_listed(self, record: _Record, connection: "Connection", limit: float) -> None:
         """See to it that admission has heard what this child lists."""
         async with connection.listing:
             if connection.listed:
                 return
             try:
-                await self._list(record, connection, limit)
+                await self._list_tools(record, connection, limit)
             except CallFailed as failed:
                 failed.error.sent = False  # the listing was; the call was not
                 if not isinstance(failed.error, ServerRejected):
                     raise
                 if self._admission is not None:
-                    self._admission.learn(record.server.name, [])  # what was pinned of it is gone
+                    self._admission.record_listing(record.server.name, [])  # what was pinned of it is gone
 
-    async def _list(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
+    async def _list_tools(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
         changes = record.changes
-        entries, cut = await connection.tools(limit)
+        entries, cut = await connection.list_tools(limit)
         tools, warnings = read_tools(entries)
         tools, hidden = without_hidden_names(tools)
         record.left_out = (*hidden[:_WARNINGS_KEPT], *filter(None, [cut]))
-        self._warn(record, "tool listing", [*record.left_out, *warnings])
+        self._add_warnings(record, "tool listing", [*record.left_out, *warnings])
         if self._admission is not None:
-            self._admission.learn(record.server.name, tools)
+            self._admission.record_listing(record.server.name, tools)
         connection.listed = record.changes == changes
         return tools
 
-    def _record(self, name: str) -> _Record:
+    def _find_record(self, name: str) -> _Record:
         record = self._records.get(name)
         if record is None:
             raise UnknownServer(name, self._records, self._absent)
         return record
 
-    async def _twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+    async def _ask_twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
         """Ask, and once more if the first child died without an answer. The first error is told."""
         try:
-            return await self._once(record, ask)
+            return await self._ask_once(record, ask)
         except CallFailed as failed:
             first = failed
         if first.again:
             try:
-                return await self._once(record, ask)
+                return await self._ask_once(record, ask)
             except CallFailed as second:
                 first.error.sent = first.error.sent or second.error.sent
             except ServerError:
@@ -264,32 +264,32 @@ class Hub:
         record.last_error = str(first.error)
         raise first.error from None
 
-    async def _once(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+    async def _ask_once(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
         number = next(self._numbers)
-        verdict = Verdict.NEUTRAL
+        verdict = CallHealth.NEUTRAL
         try:
-            connection = await self._connection(number, record)
+            connection = await self._wait_for_connection(number, record)
             answer = await ask(connection)
-            verdict = Verdict.SUCCESS
+            verdict = CallHealth.SUCCESS
         except CallFailed as failed:
             verdict = failed.verdict
             raise
         finally:
-            self._feed(on.CallEnded(number, verdict))
+            self._feed_pool(on.CallEnded(number, verdict))
         return answer
 
-    async def _connection(self, number: int, record: _Record) -> "Connection":
+    async def _wait_for_connection(self, number: int, record: _Record) -> "Connection":
         """Return the server's connection once the pool grants it. Raises ServerError when it refuses."""
         if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+            self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
         granted: asyncio.Future[Connection | ServerError] = asyncio.get_running_loop().create_future()
         self._waiting[number] = granted
         try:
-            self._feed(on.CallRequested(number, record.server.name))
+            self._feed_pool(on.CallRequested(number, record.server.name))
             while not granted.done():
                 await asyncio.wait({granted}, timeout=self._wait_s)
                 if not granted.done():
-                    self._feed(on.WaitExpired(number))
+                    self._feed_pool(on.WaitExpired(number))
         finally:
             del self._waiting[number]
         outcome = granted.result()
@@ -298,41 +298,41 @@ class Hub:
             raise outcome
         return outcome
 
-    def _feed(self, event: on.Event) -> None:
+    def _feed_pool(self, event: on.Event) -> None:
         """Tell the pool what happened and do what it says."""
-        for instruction in self._pool.handle(event, self._clock() * 1000):
+        for instruction in self._pool.handle_event(event, self._clock() * 1000):
             match instruction:
                 case on.Start(child, server):
-                    task = asyncio.create_task(self._own(child, self._records[server]))
+                    task = asyncio.create_task(self._own_child(child, self._records[server]))
                     self._owners[child] = task
                     # A callback, because a task that is cancelled before its first step runs no `finally`.
-                    task.add_done_callback(lambda _, child=child: self._gone(child))
+                    task.add_done_callback(lambda _, child=child: self._on_child_exit(child))
                 case on.Stop(child):
                     self._owners[child].cancel()
                 case on.Dispatch(call, child):
                     self._waiting[call].set_result(self._connections[child])
                 case on.Refuse(call, server, why):
-                    self._waiting[call].set_result(self._refusal(server, why))
+                    self._waiting[call].set_result(self._make_refusal(server, why))
 
-    async def _own(self, child: int, record: _Record) -> None:
+    async def _own_child(self, child: int, record: _Record) -> None:
         """Own one child from its start until nothing of it is left."""
         try:
             try:
-                await self._live(child, record, probe=not (record.legacy or self._is_silent(record)))
+                await self._run_child(child, record, probe=not (record.legacy or self._is_silent(record)))
             except CallFailed as failed:
                 if record.legacy or not failed.again:
                     raise
                 # Some servers of the older era end at a first message that they do not know.
-                await self._live(child, record, probe=False)
+                await self._run_child(child, record, probe=False)
         except CallFailed as failed:
             record.connect_error = failed.error
-            self._feed(on.ConnectFailed(child, failed.verdict))
+            self._feed_pool(on.ConnectFailed(child, failed.verdict))
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
             text = record.server.secrets.hide(explained(f"{type(error).__name__}: {error}"))
             record.connect_error = ServerUnavailable(text)
-            self._feed(on.ConnectFailed(child, Verdict.FAILURE))
+            self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
 
-    async def _live(self, child: int, record: _Record, *, probe: bool) -> None:
+    async def _run_child(self, child: int, record: _Record, *, probe: bool) -> None:
         """Start the child, keep it until it is lost or we are cancelled, and end it. Raises CallFailed."""
         server, process = record.server, None
         record.starts += 1
@@ -342,10 +342,10 @@ class Hub:
                 record.pid = process.pid
             # Imported while the process is starting; only here, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
-            lost = functools.partial(self._feed, on.ConnectionLost(child))
-            changed = functools.partial(self._changed, record)
-            auth = access(server, self._logins)
-            async with protocol.connect(
+            lost = functools.partial(self._feed_pool, on.ConnectionLost(child))
+            changed = functools.partial(self._on_tools_changed, record)
+            auth = make_auth(server, self._logins)
+            async with protocol.open_connection(
                 server,
                 process,
                 probe=probe,
@@ -358,19 +358,19 @@ class Hub:
                 record.legacy = connection.legacy
                 self._note_silence(record, connection)
                 self._connections[child] = connection
-                self._feed(on.Connected(child))
-                await connection.over()
+                self._feed_pool(on.Connected(child))
+                await connection.wait_until_lost()
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
             text = server.secrets.hide(explained(str(error)))
-            raise CallFailed(ServerUnavailable(text), Verdict.FAILURE) from None
+            raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE) from None
         except ExceptionGroup as group:
             if child not in self._connections:
                 text = server.secrets.hide(f"the connection broke ({group.exceptions[0]!r})")
-                raise CallFailed(ServerUnavailable(text, retryable=True), Verdict.FAILURE) from None
+                raise CallFailed(ServerUnavailable(text, retryable=True), CallHealth.FAILURE) from None
         finally:
-            self._feed(on.ConnectionLost(child))
+            self._feed_pool(on.ConnectionLost(child))
             record.pid = None
             if process is not None:
                 await process.stop()
@@ -384,19 +384,19 @@ class Hub:
     def _is_silent(self, record: _Record) -> bool:
         return self._admission is not None and self._admission.is_silent(record.server.name)
 
-    def _changed(self, record: _Record) -> None:
+    def _on_tools_changed(self, record: _Record) -> None:
         record.changes += 1
 
-    def _gone(self, child: int) -> None:
+    def _on_child_exit(self, child: int) -> None:
         del self._owners[child]
         self._connections.pop(child, None)
-        self._feed(on.Gone(child))
+        self._feed_pool(on.Gone(child))
 
-    def _sweep(self) -> None:
-        self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
-        self._feed(on.Swept())
+    def _sweep_idle(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
+        self._feed_pool(on.Swept())
 
-    def _refusal(self, server: str, why: Refusal) -> ServerError:
+    def _make_refusal(self, server: str, why: Refusal) -> ServerError:
         """Return the error for a call that the pool turned away; nothing was sent."""
         match why:
             case Refusal.SHUT_DOWN:
@@ -414,12 +414,12 @@ class Hub:
                 text = f"Failed to connect to server {server}: {error}"
                 return kind(text, retryable=error is not None and error.retryable)
 
-    def _warn(self, record: _Record, where: str, warnings: Sequence[str]) -> None:
+    def _add_warnings(self, record: _Record, where: str, warnings: Sequence[str]) -> None:
         for text in warnings:
             if len(record.warnings) < _WARNINGS_KEPT:
                 record.warnings[f"{where}: {text}"] = None
 
-    def _status(self, name: str, record: _Record) -> ServerStatus:
+    def _make_status(self, name: str, record: _Record) -> ServerStatus:
         child, breaker = self._pool.children.get(name), self._pool.breakers[name]
         return ServerStatus(
             name=name,
@@ -436,7 +436,7 @@ class Hub:
         )
 
 
-def _terms(server: Server, default_ms: float) -> Terms:
+def _make_terms(server: Server, default_ms: float) -> Terms:
     """Return how long a server's child stays: keep-alive means for ever, unless it names a time."""
     own = server.lifecycle
     if own.mode == "ephemeral":

@@ -30,8 +30,8 @@ TERM_WAITS_MS = (100, 200, 400, 800)
 """How long each SIGTERM may take before the next one; then SIGKILL."""
 
 _TAIL_BYTES = 4096
-_LAST = 10
-_LONGEST = 400
+_MAX_LINES = 10
+_MAX_LINE_CHARS = 400
 """Lines, and characters of one, that are told of what a server wrote for people."""
 _FRAME = re.compile(r"\s+at \S")
 """A line of a stack as V8 and Java print it; theirs are long, and the message stands above them."""
@@ -77,10 +77,10 @@ class ServerProcess:
 
     async def exit_status(self) -> int | None:
         """Return the status (negative: signal) with which the server ended by itself; None if it did not."""
-        await _until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
+        await _wait_until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
         return None if self.stopping else self._transport.get_returncode()
 
-    def passed_over(self, line: bytes) -> None:
+    def note_skipped_line(self, line: bytes) -> None:
         """Take note of a line of its output that is no message."""
         self._strayed = (self._strayed + line)[-_TAIL_BYTES:]
 
@@ -88,7 +88,9 @@ class ServerProcess:
         """Return a sentence with the end of what the server wrote for people, secrets hidden; empty if it did not."""
         await asyncio.wait({self._drain}, timeout=_POLL_S)
         for where, tail in (("stderr", self._tail), ("output", self._strayed)):
-            if words := _lines(self._hide(tail.decode(errors="replace")), whole=len(tail) < _TAIL_BYTES):
+            if words := _select_last_lines(
+                self._hide(tail.decode(errors="replace")), whole=len(tail) < _TAIL_BYTES
+            ):
                 return f" Its {where} ends: {words}"
         return ""
 
@@ -101,16 +103,16 @@ class ServerProcess:
         gone = False
         try:
             self.stdin.close()
-            gone = await _until(self._group_gone, GRACE_MS / 1000)
+            gone = await _wait_until(self._group_gone, GRACE_MS / 1000)
             for wait in TERM_WAITS_MS:
                 if gone:
                     break
-                self._signal(signal.SIGTERM)
-                gone = await _until(self._group_gone, wait / 1000)
+                self._signal_group(signal.SIGTERM)
+                gone = await _wait_until(self._group_gone, wait / 1000)
         finally:
             if not gone:
-                self._signal(signal.SIGKILL)
-                await _until(self._group_gone, _REAP_S)
+                self._signal_group(signal.SIGKILL)
+                await _wait_until(self._group_gone, _REAP_S)
             # A descendant that left the session may hold our pipes open; that must not hold our ends open.
             self._drain.cancel()
             self._output.close()
@@ -138,7 +140,7 @@ class ServerProcess:
             return False
         return not _any_running(self.pid)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -149,7 +151,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     Raises OSError when the command or the working directory is not there or must not be used.
     """
     env = {**environment, **server.env}
-    argv = [*_death_signal(), _executable(server, env), *server.args]
+    argv = [*_death_signal(), _find_executable(server, env), *server.args]
     loop = asyncio.get_running_loop()
     ours, theirs = os.pipe()
     try:
@@ -174,7 +176,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     return ServerProcess(transport, pipes, output, server.secrets.hide)
 
 
-def _executable(server: StdioServer, env: Mapping[str, str]) -> str:
+def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
     """Return the path of the command; behind `setpriv` a missing one would look like a crash."""
     if server.cwd is not None and not server.cwd.is_dir():
         raise NotADirectoryError(f"working directory {server.cwd} is not there; correct `cwd`")
@@ -200,11 +202,11 @@ def _death_signal() -> tuple[str, ...]:
     return (setpriv, "--pdeathsig", "KILL", "--")
 
 
-def _lines(text: str, *, whole: bool) -> str:
+def _select_last_lines(text: str, *, whole: bool) -> str:
     """Return the last lines of a text, and the last error above them, without who called whom."""
     lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
-    told = [line.rstrip()[:_LONGEST] for line in lines if line.strip() and not _FRAME.match(line)]
-    above, last = told[:-_LAST], told[-_LAST:]
+    told = [line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME.match(line)]
+    above, last = told[:-_MAX_LINES], told[-_MAX_LINES:]
     if above and not any(faults(last)) and (errors := [fault.said for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]
     return "\n".join(last)
@@ -225,7 +227,7 @@ def _any_running(group: int) -> bool:
     return False
 
 
-async def _until(done: Callable[[], bool], seconds: float) -> bool:
+async def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
     """Wait until `done`, at most `seconds`. By looking: asyncio's `wait()` also waits for the pipes."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -77,7 +77,7 @@ def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
         return ToolResult(
-            {"content": [{"type": "text", "text": _text(answer)}]},
+            {"content": [{"type": "text", "text": _render_text(answer)}]},
             ("the result is not an object",),
             server,
             most_values,
@@ -88,7 +88,7 @@ def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES
     content = raw.get("content")
     if not isinstance(content, list):
         warnings.append("`content` is missing" if content is None else "`content` is not an array")
-        raw["content"] = [] if content is None else [{"type": "text", "text": _text(content)}]
+        raw["content"] = [] if content is None else [{"type": "text", "text": _render_text(content)}]
     elif not all(_is_block(block) for block in cast("list[object]", content)):
         warnings.append("a part of `content` is not a content block")
     if not isinstance(raw.get("isError", False), bool):
@@ -115,9 +115,9 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
             ToolInfo(
                 name=name,
                 description=description if isinstance(description, str) else "",
-                input_schema=_object(schema) or {"type": "object"},
-                output_schema=_object(output),
-                annotations=_object(notes) or {},
+                input_schema=_as_object(schema) or {"type": "object"},
+                output_schema=_as_object(output),
+                annotations=_as_object(notes) or {},
             )
         )
     return tools, warnings
@@ -192,7 +192,7 @@ def _single_text(result: ToolResult) -> str | None:
     return text if block.get("type") == "text" and isinstance(text, str) else None
 
 
-def _object(value: Json) -> dict[str, Json] | None:
+def _as_object(value: Json) -> dict[str, Json] | None:
     return cast("dict[str, Json]", value) if isinstance(value, dict) else None
 
 
@@ -204,11 +204,11 @@ _LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
 """What no JSON begins with, and most texts do."""
 
 
-def _text(value: object) -> str:
+def _render_text(value: object) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def blame(error: ServerError) -> Status:
+def find_culprit(error: ServerError) -> Status:
     """Return who is to blame for a call that brought no result."""
     match error:
         case UnknownServer() | UnknownTool() | InvalidArguments():

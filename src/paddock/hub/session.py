@@ -41,16 +41,18 @@ class Session(ClientSession):
     lane: Lane | None = None
     """A shorter way for our requests, which no trace goes along."""
 
-    async def ask(self, method: str, params: dict[str, Any]) -> object:
+    async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:
         """Return the raw answer to a request in the agreed era. Raises MCPError."""
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         self._stamp(data, options)
         if self.lane is not None and not get_current_span().get_span_context().is_valid:
-            return await self.lane.ask(method, data["params"], tell=options.get("cancel_on_abandon", True))
+            return await self.lane.send_request(
+                method, data["params"], tell=options.get("cancel_on_abandon", True)
+            )
         return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))
 
-    async def agree(self, *, probe: bool) -> None:
+    async def agree_on_version(self, *, probe: bool) -> None:
         """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands.
 
         The library waits some seconds for an answer to the probe. A server that starts slowly, or that waits for a
@@ -108,7 +110,7 @@ class Session(ClientSession):
         client = self._client_info.model_dump(by_alias=True, exclude_none=True)
         able = self._build_capabilities(LATEST_HANDSHAKE_VERSION).model_dump(by_alias=True, exclude_none=True)
         offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": able, "clientInfo": client}
-        answer = await self.ask("initialize", offer)
+        answer = await self.send_raw_request("initialize", offer)
         version = cast("dict[str, Any]", answer).get("protocolVersion") if isinstance(answer, dict) else None
         if version not in HANDSHAKE_PROTOCOL_VERSIONS:
             known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from paddock.hub.call_errors import TRACE
 from paddock.hub.output import ServerOutput
-from paddock.hub.stdio_rpc import EMPTY, is_answer, odd, wait_for_room, written
+from paddock.hub.stdio_rpc import EMPTY, is_answer, parse_slowly, render_line, wait_for_room
 from paddock.model.numbers import may_lose, unmarked_text
 
 
@@ -81,12 +81,12 @@ class PipeReader(MessageReader):
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message. Raises EndOfStream when the child closed its stdout or broke the limit."""
         while True:
-            line = await self._stdout.line()
+            line = await self._stdout.next_line()
             if line is None:
                 self._on_end(self._stdout.fault)
                 raise anyio.EndOfStream
             self.size = len(line)
-            if (message := parse(line)) is not None:
+            if (message := parse_message(line)) is not None:
                 return message
             self._on_other(line)
 
@@ -99,7 +99,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = unmarked_text(written(_fields(item.message)))
+        data = unmarked_text(render_line(_dump_fields(item.message)))
         try:
             await wait_for_room(self._stdin)
             if self._stdin.is_closing():
@@ -112,26 +112,26 @@ class PipeWriter(PipeStream):
             raise anyio.BrokenResourceError from None
 
 
-def _fields(message: JSONRPCMessage) -> dict[str, Any]:
+def _dump_fields(message: JSONRPCMessage) -> dict[str, Any]:
     """Return a message as its members. The result of an answer is JSON already, and may be large: it is not copied."""
     if isinstance(message, JSONRPCResponse):
         return {"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result}
     return message.model_dump(by_alias=True, exclude_unset=True)
 
 
-def parse(line: bytes) -> SessionMessage | None:
+def parse_message(line: bytes) -> SessionMessage | None:
     """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
     try:
-        if may_lose(line) and (document := odd(line)) is not None:
+        if may_lose(line) and (document := parse_slowly(line)) is not None:
             return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
-        return _answer(line)
+        return _read_faulty_answer(line)
 
 
-def _answer(line: bytes) -> SessionMessage | None:
+def _read_faulty_answer(line: bytes) -> SessionMessage | None:
     """Return the answer in a line that breaks the rules of JSON-RPC: no version, a result of another type."""
-    fields = odd(line) or {}
+    fields = parse_slowly(line) or {}
     number = fields.get("id")
     if isinstance(number, bool) or not isinstance(number, int | str) or "method" in fields:
         return None

@@ -47,7 +47,7 @@ class Lane:
         self._waiting: dict[object, asyncio.Future[dict[str, Any]]] = {}
         self._ended = False
 
-    async def ask(self, method: str, params: dict[str, Any], *, tell: bool) -> object:
+    async def send_request(self, method: str, params: dict[str, Any], *, tell: bool) -> object:
         """Return the `result` of the answer, whatever it is. Raises MCPError as the library does.
 
         When the wait is cancelled after the request was sent, the server hears of it if `tell` is set.
@@ -55,11 +55,11 @@ class Lane:
         try:
             await wait_for_room(self._stdin)
         except ConnectionError:
-            raise _closed() from None
+            raise _make_closed_error() from None
         if self._ended or self._stdin.is_closing():
-            raise _closed()
+            raise _make_closed_error()
         number = next(self._numbers)
-        line = written({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        line = render_line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             if (trace := TRACE.get()) is not None:
@@ -68,23 +68,23 @@ class Lane:
             await self._stdin.drain()
             answer = await answered
         except ConnectionError:
-            raise _closed() from None
+            raise _make_closed_error() from None
         except asyncio.CancelledError:
             if tell and not self._stdin.is_closing():
                 gone = {"requestId": number, "reason": "caller cancelled"}
                 self._stdin.write(
-                    written({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
+                    render_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
                 )
             raise
         finally:
             del self._waiting[number]
         if "result" in answer:
             return answer["result"]
-        raise _error(answer.get("error", {"message": EMPTY}))
+        raise _make_error(answer.get("error", {"message": EMPTY}))
 
-    def take(self, line: bytes) -> bool:
+    def take_answer(self, line: bytes) -> bool:
         """Take a line that is the answer to one of our requests; tell whether it was."""
-        return bool(self._waiting) and self._settle(_parsed(line))
+        return bool(self._waiting) and self._settle_answer(_parse_answer(line))
 
     async def take_large(self, line: bytes) -> bool:
         """Take a line as `take` does, without holding up others meanwhile."""
@@ -93,12 +93,12 @@ class Lane:
         try:
             document: object = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
         except ValueError:
-            return self._settle(odd(line))
-        return self._settle(_object(document))
+            return self._settle_answer(parse_slowly(line))
+        return self._settle_answer(_as_object(document))
 
-    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+    def fail_dropped(self, start: bytes, end: bytes, why: str) -> bool:
         """Fail the request that a line answers of which only both ends are known; return whether there was one."""
-        number = _number(start.decode("utf-8-sig", "replace"), end.decode("utf-8", "replace"))
+        number = _find_number(start.decode("utf-8-sig", "replace"), end.decode("utf-8", "replace"))
         answered = self._waiting.get(number)
         if answered is None:
             return False
@@ -106,7 +106,7 @@ class Lane:
             answered.set_exception(OversizedAnswerError(code=INTERNAL_ERROR, message=why))
         return True
 
-    def _settle(self, answer: dict[str, Any] | None) -> bool:
+    def _settle_answer(self, answer: dict[str, Any] | None) -> bool:
         if answer is None:
             return False
         number = answer.get("id")
@@ -121,12 +121,12 @@ class Lane:
             answered.set_result(answer)
         return True
 
-    def end(self) -> None:
+    def end_waits(self) -> None:
         """End every wait: no answer will come any more."""
         self._ended = True
         for answered in self._waiting.values():
             if not answered.done():
-                answered.set_exception(_closed())
+                answered.set_exception(_make_closed_error())
 
 
 async def wait_for_room(stdin: asyncio.StreamWriter) -> None:
@@ -147,7 +147,7 @@ def is_answer(message: dict[str, Any]) -> bool:
     return not message.keys().isdisjoint(("result", "error", "jsonrpc"))
 
 
-def written(message: dict[str, Any]) -> bytes:
+def render_line(message: dict[str, Any]) -> bytes:
     """Return a message as a line. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
     try:
         return orjson.dumps(message) + b"\n"
@@ -155,21 +155,21 @@ def written(message: dict[str, Any]) -> bytes:
         return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse_answer(line: bytes) -> dict[str, Any] | None:
     if may_lose(line):
-        return odd(line)
+        return parse_slowly(line)
     try:
         document: object = from_json(line)
     except ValueError:  # also for what is nested more than 200 deep
-        return odd(line)
-    return _object(document)
+        return parse_slowly(line)
+    return _as_object(document)
 
 
-def _object(document: object) -> dict[str, Any] | None:
+def _as_object(document: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
-def odd(line: bytes) -> dict[str, Any] | None:
+def parse_slowly(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a line that quicker readers do not take; None when there is none.
 
     One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
@@ -180,9 +180,11 @@ def odd(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = json.loads(text, strict=False, parse_float=read_float, parse_int=read_int)
     except RecursionError:
-        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), _TOO_DEEP)
+        return _make_unreadable_answer(_find_number(text[:_NEAR], text[-_NEAR:]), _TOO_DEEP)
     except NumberTooLongError as problem:
-        return _unreadable(_number(text[:_NEAR], text[-_NEAR:]), f"the answer holds {problem}")
+        return _make_unreadable_answer(
+            _find_number(text[:_NEAR], text[-_NEAR:]), f"the answer holds {problem}"
+        )
     except ValueError:
         return None
     if not isinstance(document, dict):
@@ -190,24 +192,24 @@ def odd(line: bytes) -> dict[str, Any] | None:
     fields = cast("dict[str, Any]", document)
     if not is_deeper(fields, DEEPEST):
         return fields
-    return _unreadable(fields.get("id"), _TOO_DEEP)
+    return _make_unreadable_answer(fields.get("id"), _TOO_DEEP)
 
 
-def _number(start: str, end: str) -> int | None:
+def _find_number(start: str, end: str) -> int | None:
     """Return the number of an answer of which both ends are given."""
     found = _ID_FIRST.match(start) or _ID_LAST.search(end)
     return int(found[1]) if found else None
 
 
-def _unreadable(number: object, why: str) -> dict[str, Any] | None:
+def _make_unreadable_answer(number: object, why: str) -> dict[str, Any] | None:
     return None if number is None else {"id": number, "error": {"code": INTERNAL_ERROR, "message": why}}
 
 
-def _closed() -> MCPError:
+def _make_closed_error() -> MCPError:
     return MCPError(code=CONNECTION_CLOSED, message="Connection closed")
 
 
-def _error(error: object) -> MCPError:
+def _make_error(error: object) -> MCPError:
     """Return the error that a server answers with; one that breaks the rules is still an error."""
     try:
         data = ErrorData.model_validate(error)

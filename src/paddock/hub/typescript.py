@@ -13,7 +13,7 @@ from typing import Literal, cast
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible
-from paddock.schema.inline_refs import unfold
+from paddock.schema.inline_refs import unfold_schema
 
 Output = Literal["declared", "observed", "unknown"]
 """Where an output type comes from: the server's word, results seen so far, or nowhere."""
@@ -62,43 +62,43 @@ class Described:
     """What else to know before a call, such as that its arguments are not checked."""
 
 
-def signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> str:
+def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> str:
     """Return a tool on one line: name, parameters, a short output type, the first sentence of what it does."""
-    parameters = _line_of_arguments(unfold(entry.tool.input_schema))
-    _, schema = _output(entry, observed)
-    returns = _Printer(compact=True).type(unfold(schema)) if schema is not None else "unknown"
+    parameters = _line_of_arguments(unfold_schema(entry.tool.input_schema))
+    _, schema = _select_output(entry, observed)
+    returns = _Printer(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
     result = f": {returns}" if returns != "unknown" and len(returns) <= _LINE // 2 else ""
     about = _first_sentence(entry.tool.description)
-    server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_key(entry.server)}]"
+    server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_render_key(entry.server)}]"
     name = entry.alias or entry.tool.name
-    tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_key(name)}]"
+    tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_render_key(name)}]"
     call = f"{tool}({parameters})"
     if entry.tool.name in _TAKEN:
         call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
     return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
 
-def describe(
+def describe_tool(
     entry: CatalogTool, observed: Mapping[str, Json] | None = None, *, unchecked: str = ""
 ) -> Described:
     """Return the whole declaration of a tool. `observed` is the type that its results had so far.
 
     `unchecked` says what of its arguments is not checked.
     """
-    kind, schema = _output(entry, observed)
+    kind, schema = _select_output(entry, observed)
     printer = _Printer()
-    input_schema = unfold(entry.tool.input_schema)
-    parameters = printer.type({"type": "object", **input_schema})
+    input_schema = unfold_schema(entry.tool.input_schema)
+    parameters = printer.print_type({"type": "object", **input_schema})
     optional = "" if _needs_arguments(input_schema) else "?"
-    returns = printer.type(unfold(schema)) if schema is not None else "unknown"
-    about = _comment(entry.tool.description, _DESCRIPTION)
+    returns = printer.print_type(unfold_schema(schema)) if schema is not None else "unknown"
+    about = _render_comment(entry.tool.description, _DESCRIPTION)
     lines = [f"/** {about} */"] if about else []
-    named = f"; tool {_key(entry.tool.name)}" if entry.alias else ""
-    called = f"{_key(entry.alias or entry.tool.name)}("
+    named = f"; tool {_render_key(entry.tool.name)}" if entry.alias else ""
+    called = f"{_render_key(entry.alias or entry.tool.name)}("
     if entry.tool.name in _TAKEN:
         called = f'call(tool: "{entry.tool.name}", '
     lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
-    member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_key(entry.server)}]"
+    member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_render_key(entry.server)}]"
     notes = tuple(filter(None, (entry.warning, unchecked)))
     declaration = "\n".join(lines)
     return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
@@ -111,7 +111,7 @@ class _Printer:
         self._compact = compact
         self._left = _TYPES
 
-    def type(self, schema: Json, depth: int = 0) -> str:
+    def print_type(self, schema: Json, depth: int = 0) -> str:
         """Return a schema of `unfold` as a type."""
         self._left -= 1
         if not isinstance(schema, dict) or self._left < 0 or depth > _DEEPEST:
@@ -119,76 +119,80 @@ class _Printer:
         fields = cast("dict[str, Json]", schema)
         if fields.get("not") == {}:
             return "never"
-        parts = [self._own(fields, depth)]
+        parts = [self._print_own(fields, depth)]
         parts += [
-            _union(self.type(item, depth + 1) for item in _list(fields.get(keyword)))
+            _join_union(self.print_type(item, depth + 1) for item in _as_list(fields.get(keyword)))
             for keyword in ("anyOf", "oneOf")
         ]
-        parts += [self.type(item, depth + 1) for item in _list(fields.get("allOf"))]
+        parts += [self.print_type(item, depth + 1) for item in _as_list(fields.get("allOf"))]
         known = list(dict.fromkeys(part for part in parts if part not in ("", "unknown")))
         # A union says all that its base says: `type: string` beside `enum`s in `anyOf` adds nothing.
         known = [part for part in known if len(known) == 1 or part not in _BASES] or known[:1]
-        text = " & ".join(_grouped(part, " | ") for part in known) if len(known) > 1 else "".join(known)
+        text = (
+            " & ".join(_add_parentheses(part, " | ") for part in known) if len(known) > 1 else "".join(known)
+        )
         if text and fields.get("nullable") is True:
-            text = _union([text, "null"])
+            text = _join_union([text, "null"])
         return text or "unknown"
 
-    def _own(self, fields: Mapping[str, Json], depth: int) -> str:
+    def _print_own(self, fields: Mapping[str, Json], depth: int) -> str:
         """Return what `const`, `enum` and `type` say."""
         if "const" in fields:
-            return _literals([fields["const"]])
+            return _join_literals([fields["const"]])
         if isinstance(fields.get("enum"), list):
-            return _literals(_list(fields["enum"]))
+            return _join_literals(_as_list(fields["enum"]))
         kinds = fields.get("type")
         named = (
-            [kinds] if isinstance(kinds, str) else [kind for kind in _list(kinds) if isinstance(kind, str)]
+            [kinds] if isinstance(kinds, str) else [kind for kind in _as_list(kinds) if isinstance(kind, str)]
         )
         if not named:
             named = ["object"] if "properties" in fields else ["array"] if "items" in fields else []
-        return _union(self._kind(kind, fields, depth) for kind in named)
+        return _join_union(self._print_kind(kind, fields, depth) for kind in named)
 
-    def _kind(self, kind: str, fields: Mapping[str, Json], depth: int) -> str:
+    def _print_kind(self, kind: str, fields: Mapping[str, Json], depth: int) -> str:
         match kind:
             case "object":
-                return self._object(fields, depth)
+                return self._print_object(fields, depth)
             case "array":
-                return self._array(fields, depth)
+                return self._print_array(fields, depth)
             case _:
                 return _PLAIN.get(kind, "unknown")
 
-    def _array(self, fields: Mapping[str, Json], depth: int) -> str:
-        first = _list(fields.get("prefixItems")) or _list(fields.get("items"))
+    def _print_array(self, fields: Mapping[str, Json], depth: int) -> str:
+        first = _as_list(fields.get("prefixItems")) or _as_list(fields.get("items"))
         if not first:
-            return f"{_grouped(self.type(fields.get('items'), depth + 1), ' ')}[]"
-        items = [_grouped(self.type(item, depth + 1), " ") for item in first[:_LITERALS]]
+            return f"{_add_parentheses(self.print_type(fields.get('items'), depth + 1), ' ')}[]"
+        items = [_add_parentheses(self.print_type(item, depth + 1), " ") for item in first[:_LITERALS]]
         return f"[{', '.join(f'{item}?' for item in items)}, ...unknown[]]"
 
-    def _object(self, fields: Mapping[str, Json], depth: int) -> str:
-        properties = _members(fields)
+    def _print_object(self, fields: Mapping[str, Json], depth: int) -> str:
+        properties = _read_members(fields)
         further = fields.get("additionalProperties", True)
         if not properties:
             if further is False:
                 return "Record<string, never>"
-            value = self.type(further, depth + 1) if isinstance(further, dict) else "unknown"
+            value = self.print_type(further, depth + 1) if isinstance(further, dict) else "unknown"
             return f"Record<string, {value}>"
-        required = _required(fields)
-        members = [self._member(name, schema, name in required, depth) for name, schema in properties.items()]
+        required = _read_required(fields)
+        members = [
+            self._print_member(name, schema, name in required, depth) for name, schema in properties.items()
+        ]
         if isinstance(further, dict):
             members.append("[name: string]: unknown;")
         if self._compact:
             return "{ " + " ".join(members).removesuffix(";") + " }"
-        return "{\n" + "\n".join(_indented(member, 2) for member in members) + "\n}"
+        return "{\n" + "\n".join(_indent_lines(member, 2) for member in members) + "\n}"
 
-    def _member(self, name: str, schema: Json, required: bool, depth: int) -> str:
-        text = f"{_key(name)}{'' if required else '?'}: {self.type(schema, depth + 1)};"
+    def _print_member(self, name: str, schema: Json, required: bool, depth: int) -> str:
+        text = f"{_render_key(name)}{'' if required else '?'}: {self.print_type(schema, depth + 1)};"
         if self._compact or not isinstance(schema, dict):
             return text
         fields = cast("dict[str, Json]", schema)
         about = fields.get("description")
-        note = _comment(about, _NOTE) if isinstance(about, str) else ""
+        note = _render_comment(about, _NOTE) if isinstance(about, str) else ""
         if "default" in fields:
             default = json.dumps(fields["default"])
-            text += f" // default {_comment(default, _LITERAL)}"
+            text += f" // default {_render_comment(default, _LITERAL)}"
         return f"/** {note} */\n{text}" if note else text
 
 
@@ -196,7 +200,7 @@ _SAYS_MORE = frozenset({"anyOf", "oneOf", "const", "enum", "not"})
 _BASES = frozenset({"string", "number", "boolean", "Record<string, unknown>"})
 
 
-def _output(
+def _select_output(
     entry: CatalogTool, observed: Mapping[str, Json] | None
 ) -> tuple[Output, Mapping[str, Json] | None]:
     if entry.tool.output_schema is not None:
@@ -209,7 +213,7 @@ def _line_of_arguments(schema: Mapping[str, Json]) -> str:
     plain = _as_plain_object(schema)
     if plain is not None:
         return _line_of_parameters(plain)
-    text = _Printer(compact=True).type({"type": "object", **schema})
+    text = _Printer(compact=True).print_type({"type": "object", **schema})
     if len(text) <= 2 * _LINE:
         return text
     return _line_of_parameters(_loosely_merged(schema)) + " /* in combinations: see its declaration */"
@@ -218,10 +222,14 @@ def _line_of_arguments(schema: Mapping[str, Json]) -> str:
 def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
     """Return an object and what `allOf` adds to it as one object with named members; None where it says more."""
     further = schema.get("additionalProperties")
-    if _SAYS_MORE & schema.keys() or isinstance(further, dict) or (further is True and not _members(schema)):
+    if (
+        _SAYS_MORE & schema.keys()
+        or isinstance(further, dict)
+        or (further is True and not _read_members(schema))
+    ):
         return None
-    properties, required = dict(_members(schema)), [*_required(schema)]
-    for each in _list(schema.get("allOf")):
+    properties, required = dict(_read_members(schema)), [*_read_required(schema)]
+    for each in _as_list(schema.get("allOf")):
         part = _as_plain_object(cast("dict[str, Json]", each)) if isinstance(each, dict) else None
         if part is None or part["properties"].keys() & properties.keys():
             return None
@@ -232,10 +240,10 @@ def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
 
 def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) -> dict[str, Json]:
     """Return all members that a schema names anywhere at its top; those of alternatives are not required."""
-    properties = dict(_members(schema))
-    required: list[Json] = [] if alternative else [*_required(schema)]
+    properties = dict(_read_members(schema))
+    required: list[Json] = [] if alternative else [*_read_required(schema)]
     for keyword in ("allOf", "anyOf", "oneOf"):
-        for each in _list(schema.get(keyword)):
+        for each in _as_list(schema.get(keyword)):
             if isinstance(each, dict):
                 fields = cast("dict[str, Json]", each)
                 part = _loosely_merged(fields, alternative=alternative or keyword != "allOf")
@@ -249,26 +257,27 @@ def _needs_arguments(schema: Json) -> bool:
     if not isinstance(schema, dict):
         return False
     fields = cast("dict[str, Json]", schema)
-    either = (_list(fields.get(keyword)) for keyword in ("anyOf", "oneOf"))
+    either = (_as_list(fields.get(keyword)) for keyword in ("anyOf", "oneOf"))
     return (
-        bool(_required(fields))
-        or any(map(_needs_arguments, _list(fields.get("allOf"))))
+        bool(_read_required(fields))
+        or any(map(_needs_arguments, _as_list(fields.get("allOf"))))
         or any(options and all(map(_needs_arguments, options)) for options in either)
     )
 
 
 def _line_of_parameters(schema: Mapping[str, Json]) -> str:
     """Return the parameters on one line: those that are required, then as many others as fit."""
-    properties, required = _members(schema), _required(schema)
+    properties, required = _read_members(schema), _read_required(schema)
     order = sorted(properties, key=lambda name: name not in required)
     shown: list[str] = []
     length = 0
     for count, name in enumerate(order):
-        text = (
-            f"{_key(name)}{'' if name in required else '?'}: {_Printer(compact=True).type(properties[name])}"
-        )
+        shape = _Printer(compact=True).print_type(properties[name])
+        text = f"{_render_key(name)}{'' if name in required else '?'}: {shape}"
         if len(text) > _LINE // 2:
-            text = f"{_key(name)}{'' if name in required else '?'}: {_rough(properties[name])}"
+            text = (
+                f"{_render_key(name)}{'' if name in required else '?'}: {_abbreviate_type(properties[name])}"
+            )
         length += len(text) + 2
         if length > _LINE and (name not in required or length > 4 * _LINE):
             shown.append(f"/* {len(order) - count} more */")
@@ -277,37 +286,37 @@ def _line_of_parameters(schema: Mapping[str, Json]) -> str:
     return "{ " + ", ".join(shown) + " }" if shown else ""
 
 
-def _rough(schema: Json) -> str:
+def _abbreviate_type(schema: Json) -> str:
     """Return a short word for a type that does not fit on a line."""
     fields = cast("dict[str, Json]", schema) if isinstance(schema, dict) else {}
     kinds = fields.get("type")
-    named = [*_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
+    named = [*_as_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
     match kinds if isinstance(kinds, str) else "":
         case "":
             words = [_ROUGH.get(kind, "unknown") for kind in named if isinstance(kind, str)]
-            return _union(words) if _list(kinds) else "unknown"
+            return _join_union(words) if _as_list(kinds) else "unknown"
         case kind:
-            return _union([_ROUGH.get(kind, "unknown"), *map(str, named)])
+            return _join_union([_ROUGH.get(kind, "unknown"), *map(str, named)])
 
 
-def _members(schema: Mapping[str, Json]) -> dict[str, Json]:
+def _read_members(schema: Mapping[str, Json]) -> dict[str, Json]:
     members = schema.get("properties")
     if not isinstance(members, dict):
         return {}
     return {name: value for name, value in cast("dict[str, Json]", members).items() if len(name) <= _NAME}
 
 
-def _required(schema: Mapping[str, Json]) -> frozenset[str]:
-    return frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+def _read_required(schema: Mapping[str, Json]) -> frozenset[str]:
+    return frozenset(name for name in _as_list(schema.get("required")) if isinstance(name, str))
 
 
-def _literals(values: Sequence[Json]) -> str:
+def _join_literals(values: Sequence[Json]) -> str:
     """Return values as a union of literals; too many or too long ones as the union of their types."""
     spelled = [json.dumps(value) for value in values[: _LITERALS + 1]]
     scalar = all(isinstance(value, str | int | None) for value in values[: _LITERALS + 1])
     if scalar and len(spelled) <= _LITERALS and all(len(text) <= _LITERAL for text in spelled):
-        return _union(spelled)
-    return _union(_type_of(value) for value in values[:1000])
+        return _join_union(spelled)
+    return _join_union(_type_of(value) for value in values[:1000])
 
 
 def _type_of(value: Json) -> str:
@@ -324,13 +333,13 @@ def _type_of(value: Json) -> str:
             return "unknown"
 
 
-def _union(types: Iterable[str]) -> str:
+def _join_union(types: Iterable[str]) -> str:
     """Return the union of types, each once; `unknown` takes in everything."""
     found = dict.fromkeys(text for text in types if text)
     return "unknown" if "unknown" in found else " | ".join(found)
 
 
-def _grouped(text: str, operator: str) -> str:
+def _add_parentheses(text: str, operator: str) -> str:
     """Return a type in parentheses when it holds an operator that would bind otherwise."""
     return f"({text})" if operator in text and not _is_closed(text) else text
 
@@ -342,14 +351,14 @@ def _is_closed(text: str) -> bool:
     return text.endswith("}") and text.count("{") == 1
 
 
-def _key(name: str) -> str:
+def _render_key(name: str) -> str:
     if _IDENTIFIER.match(name):
         return name
     hides = not name.isprintable() or has_invisible(name)
     return json.dumps(name[:_NAME], ensure_ascii=hides)  # what hides or turns text is spelled out
 
 
-def _comment(text: str, longest: int) -> str:
+def _render_comment(text: str, longest: int) -> str:
     """Return a text on one line that cannot end the comment it stands in."""
     line = spell_invisible(text[: longest * 4])
     line = _SPACE.sub(" ", line).strip().replace("*/", "* /")
@@ -358,15 +367,15 @@ def _comment(text: str, longest: int) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    line = _comment(text.strip().partition("\n")[0], _NOTE)
+    line = _render_comment(text.strip().partition("\n")[0], _NOTE)
     found = _SENTENCE.match(line)
     sentence = found[1] if found else line
     return sentence if len(sentence) <= _LINE // 2 else sentence[: _LINE // 2 - 3].rstrip() + "..."
 
 
-def _indented(text: str, by: int) -> str:
+def _indent_lines(text: str, by: int) -> str:
     return "\n".join(" " * by + line for line in text.splitlines())
 
 
-def _list(value: Json) -> list[Json]:
+def _as_list(value: Json) -> list[Json]:
     return cast("list[Json]", value) if isinstance(value, list) else []

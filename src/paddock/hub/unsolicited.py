@@ -23,7 +23,7 @@ PER_SECOND = 1_000
 """What is granted again each second."""
 OPEN_REQUESTS = 64
 """Requests of a server that may wait for our answer."""
-ROOM_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """Seconds in which a server with as many open requests must take an answer."""
 _UNHEARD = frozenset({"notifications/progress", "notifications/message"})
 STDERR_BYTES = 256 * 1024 * 1024
@@ -40,7 +40,7 @@ class Allowance:
         self._clock = clock
         self._since = clock()
 
-    def spend(self, amount: float) -> bool:
+    def spend_amount(self, amount: float) -> bool:
         """Use up an amount; return whether there was as much."""
         now = self._clock()
         self._left = min(self._most, self._left + (now - self._since) * self._per_second) - amount
@@ -62,9 +62,9 @@ class Unasked:
         """Answers of ours that are being written."""
         self._settled = asyncio.Event()
 
-    def note(self, size: int = 0) -> bool:
+    def count_unasked(self, size: int = 0) -> bool:
         """Count a message of `size` bytes that answers nothing; return whether the connection can go on."""
-        if self._allowance.spend(1 + size // 1024):
+        if self._allowance.spend_amount(1 + size // 1024):
             return True
         self._on_broken(
             f"it sent more than {MESSAGES} messages, or KiB of them, that answer no call, faster than {PER_SECOND} a "
@@ -72,7 +72,7 @@ class Unasked:
         )
         return False
 
-    async def take(self, item: SessionMessage | Exception, size: int) -> bool:
+    async def count_message(self, item: SessionMessage | Exception, size: int) -> bool:
         """Count a message from the server; return whether the connection can go on.
 
         With too many open requests, waits until the server has taken an answer.
@@ -81,16 +81,16 @@ class Unasked:
         if isinstance(message, JSONRPCResponse | JSONRPCError) and self._owed:
             self._owed -= 1
             return True
-        if not self.note(size):
+        if not self.count_unasked(size):
             return False
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._settle((message.params or {}).get("requestId"))
+            self._settle_request((message.params or {}).get("requestId"))
         if not isinstance(message, JSONRPCRequest):
             return True
         self._open[message.id] += 1
         return await self._has_room()
 
-    async def send(self, item: SessionMessage, sink: "WriteStream[SessionMessage]") -> None:
+    async def send_message(self, item: SessionMessage, sink: "WriteStream[SessionMessage]") -> None:
         """Write one of our messages, and know until then that it is on its way."""
         message = item.message
         if isinstance(message, JSONRPCRequest):
@@ -98,7 +98,7 @@ class Unasked:
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             await sink.send(item)
             return
-        self._settle(message.id)
+        self._settle_request(message.id)
         self._writing += 1
         try:
             await sink.send(item)
@@ -108,18 +108,19 @@ class Unasked:
 
     async def _has_room(self) -> bool:
         try:
-            async with asyncio.timeout(ROOM_S):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 while self._open.total() + self._writing > OPEN_REQUESTS:
                     self._settled.clear()
                     await self._settled.wait()
         except TimeoutError:
             self._on_broken(
-                f"{OPEN_REQUESTS} of its requests were open, and it took no answer for {ROOM_S:g} s; correct the server"
+                f"{OPEN_REQUESTS} of its requests were open, and it took no answer for {ANSWER_TIMEOUT_S:g} s; "
+                "correct the server"
             )
             return False
         return True
 
-    def _settle(self, number: object) -> None:
+    def _settle_request(self, number: object) -> None:
         if not isinstance(number, int | str) or number not in self._open:
             return
         self._open[number] -= 1
@@ -144,7 +145,7 @@ class CountedReader(MessageReader):
         """Return the next message. Raises EndOfStream."""
         while True:
             item = await self._source.receive()
-            if not await self._unasked.take(item, getattr(self._source, "size", 0)):
+            if not await self._unasked.count_message(item, getattr(self._source, "size", 0)):
                 raise anyio.EndOfStream
             if not _is_unheard(item):
                 return item
@@ -163,7 +164,7 @@ class CountedWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""
-        await self._unasked.send(item, self._sink)
+        await self._unasked.send_message(item, self._sink)
 
     async def aclose(self) -> None:
         """Close the stream below."""

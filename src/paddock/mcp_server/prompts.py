@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
-from paddock.hub.typescript import signature
+from paddock.hub.typescript import render_signature
 from paddock.mcp_server.replies import cut
 from paddock.mcp_server.resources import SavedScripts, beginning, guide
 from paddock.mcp_server.toolbox import Inquire
@@ -87,8 +87,10 @@ class Prompts:
         return cut(self._outgoing.text(text), self._cap)
 
     async def _tools(self, server: str) -> str:
-        listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)
-        lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
+        listing = await self._servers.catalog.list_tools(server, patience_s=PATIENCE_S)
+        lines = [
+            render_signature(tool, self._servers.catalog.find_observed_type(tool)) for tool in listing.tools
+        ]
         notes = [f"note: {why}" for why in listing.notes.get(server, ())]
         return "\n".join(
             [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), *notes, ""]

@@ -142,7 +142,7 @@ class ToolTypes:
             return None
         name = f"{found['server']}.{found['tool']}"
         config = self._servers.config
-        (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
+        (entry,), _ = await self._servers.catalog.describe_tools([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
             return _contents(uri, cut(write_declaration(entry, config), self._cap))
         raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
@@ -155,7 +155,7 @@ class ToolTypes:
             case "tool" if (server := given.get("server")) in self._servers.config.servers:
                 return [
                     tool.tool.name
-                    for tool in (await self._servers.catalog.listing(server, patience_s=PATIENCE_S)).tools
+                    for tool in (await self._servers.catalog.list_tools(server, patience_s=PATIENCE_S)).tools
                 ]
             case _:
                 return ()

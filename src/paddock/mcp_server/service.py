@@ -87,7 +87,7 @@ class Service:
         self._saved = resources.scripts
         self._offers = Offers(Prompts(session.servers, session.outgoing, workspace, cap), resources)
         self._announcer = Announcer()
-        self._metrics = session.metrics.page if session.metrics else None
+        self._metrics = session.metrics.render_page if session.metrics else None
         self._changes = names == "native"
         self._requests = Requests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000

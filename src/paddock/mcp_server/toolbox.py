@@ -257,7 +257,7 @@ class Toolbox:
         if not _is_finite(given):
             told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
             return refusal(Status.INVALID, "InvalidArguments", told)
-        if tool.checks and (problems := tool.schema.problems(given)):
+        if tool.checks and (problems := tool.schema.list_problems(given)):
             return tool.explain(tool, given, problems)
         try:
             return await self._run(tool, given, caller)

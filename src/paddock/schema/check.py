@@ -15,37 +15,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from paddock.model.base import Json
 from paddock.model.json_meter import MOST_CHECKED_VALUES
 from paddock.model.numbers import dumps
-from paddock.schema.cost import cost
-from paddock.schema.dialect import normalize
+from paddock.schema.cost import compute_cost
+from paddock.schema.dialect import normalize_schema
 from paddock.schema.number_cost import MOST as MOST_COMPARED
-from paddock.schema.number_cost import numbers
-from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, largest
+from paddock.schema.number_cost import list_numbers
+from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_largest_kib
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-_TOLD = 5
-_SHOWN = 60
-_LONGEST = 300
+_MAX_PROBLEMS = 5
+_MAX_VALUE_CHARS = 60
+_MAX_NAMES_CHARS = 300
 
 _PATTERN_BYTES = SIZES_KIB[-1] * 1024
 _AUTOMATON_BYTES = 64 * 1024
-_MOST_WORK = MOST_CHECKED_VALUES
+_MAX_WORK = MOST_CHECKED_VALUES
 """Looks of a schema at all parts of a value: 50 ms."""
-_MOST_MATCHED = 200_000
+_MAX_MATCHED_WORK = 200_000
 """Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
 _MOST_TOLD = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
 _FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 21_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
-_MOST_COPIED = 100_000
+_MAX_COPIED = 100_000
 """Parts of a value in all errors, each of which has a copy of what it is about: 50 ms."""
 
 _WORD_BITS = 50
 """Bits of a number that are one more part: to divide a large one takes longer."""
 _EXACT, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 60
 """Fractions from 2**53 on have no double of their own. Larger or longer ones are checked as doubles: it is faster."""
-_ALIKE = 0.7
+_MIN_SIMILARITY = 0.7
 """How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
 _NEAR_CHARS, _NEAR_NAMES = 100, 500
 """What the nearest name is looked for among: comparing takes the square of the length."""
@@ -90,84 +90,87 @@ class Schema:
             validator_for,
         )
 
-        self.document = document = normalize(document)
+        self.document = document = normalize_schema(document)
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
-            self._cost = cost(document)
-            self._pattern_kib = largest(self._cost.patterns)
-            self._validator = validator_for(document, retriever=_refuse, pattern_options=patterns)
+            self._cost = compute_cost(document)
+            self._pattern_kib = find_largest_kib(self._cost.patterns)
+            self._validator = validator_for(document, retriever=_refuse_reference, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
-            first = f"this is no JSON Schema: {_cut(first, _LONGEST)}"
+            first = f"this is no JSON Schema: {_cut_text(first, _MAX_NAMES_CHARS)}"
             if isinstance(problem, BadPatternError):
                 raise BadPatternError(first, problem.pattern) from None
             if isinstance(problem, ValidationError) and problem.instance_path:
                 raise BrokenSchemaError(first, problem.instance_path) from None
             raise ValueError(first) from None
 
-    def problems(self, value: Json) -> tuple[str, ...]:
+    def list_problems(self, value: Json) -> tuple[str, ...]:
         """Return what is wrong with a value, at most five sentences; none when nothing is.
 
         Each names the path, what is expected, and the nearest known name where one was misspelled.
         """
         found: list[str] = []
         try:
-            for error in self.errors(value):
-                found += self._told(error)
-                if len(found) >= _TOLD:
+            for error in self.iterate_errors(value):
+                found += self._describe_error(error)
+                if len(found) >= _MAX_PROBLEMS:
                     break
         except CostlyValueError as problem:
             return (str(problem),)
-        return tuple(found[:_TOLD])
+        return tuple(found[:_MAX_PROBLEMS])
 
-    def errors(self, value: Json) -> "Iterator[ValidationError]":
+    def iterate_errors(self, value: Json) -> "Iterator[ValidationError]":
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
-        measured = _measured(value)
-        work = self._work(value, measured)
+        measured = _measure_value(value)
+        work = self._count_work(value, measured)
         readable: Json = None
         try:
             is_valid = self._validator.is_valid(value)
         except (
             ValueError
         ):  # half of a character, or a number that no double equals: the library takes neither
-            readable = _readable(value)
+            readable = _make_readable(value)
             is_valid = self._validator.is_valid(readable)
         if is_valid:
             return
-        if not self._tellable(work, measured):
+        if not self._can_report_all(work, measured):
             raise CostlyValueError("the value does not match its schema, and is too large to tell where")
         # `is_valid` stops at the first error, before what the library cannot take.
-        yield from self._validator.iter_errors(_readable(value) if readable is None else readable)
+        yield from self._validator.iter_errors(_make_readable(value) if readable is None else readable)
 
-    def _work(self, value: Json, measured: "_Measured") -> int:
+    def _count_work(self, value: Json, measured: "_Measured") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
         if self._cost.depth is not None and measured.depth >= self._cost.depth:
             raise CostlyValueError(
                 f"the value is nested {measured.depth} deep, and its schema costs too much for that"
             )
         work = measured.parts * self._cost.looks
-        if work > _MOST_WORK:
-            most = _MOST_WORK // self._cost.looks
+        if work > _MAX_WORK:
+            most = _MAX_WORK // self._cost.looks
             raise CostlyValueError(
                 f"the value is too large for its schema, which is checked for at most {most} values; pass less at once"
             )
-        if (self._cost.compared or self._cost.unique) and self._comparisons(value) > MOST_COMPARED:
+        if (self._cost.compared or self._cost.unique) and self._count_comparisons(value) > MOST_COMPARED:
             raise CostlyValueError(
                 "the value has too many fractions and large numbers for what its schema compares"
             )
         cost_of_one = self._cost.looks * self._pattern_kib
-        if cost_of_one and _characters(value, self._cost.matched) * cost_of_one > _MOST_MATCHED:
+        if (
+            cost_of_one
+            and _count_matched_characters(value, self._cost.matched) * cost_of_one > _MAX_MATCHED_WORK
+        ):
             raise CostlyValueError(
                 "the texts that patterns of the schema look at are too long for these patterns"
             )
         return work
 
-    def _comparisons(self, value: Json) -> int:
+    def _count_comparisons(self, value: Json) -> int:
         """Return how many pairs of numbers are compared at most of which one takes long."""
-        count, odd, wide = numbers(value)
+        count, odd, wide = list_numbers(value)
         return self._cost.odd * count + self._cost.compared * odd + self._cost.unique * wide * wide // 6
 
-    def _tellable(self, work: int, measured: "_Measured") -> bool:
+    def _can_report_all(self, work: int, measured: "_Measured") -> bool:
         """Tell whether all errors of a value, of which there are `work` at most, can be collected."""
         looks = self._cost.looks
         of_object = self._cost.asked + (looks * measured.members if self._cost.names else 0)
@@ -175,54 +178,56 @@ class Schema:
         said = (looks + of_object) * (measured.depth + 1) * measured.characters
         return (
             work <= (_MOST_TOLD_OF_FEW if looks <= _FEW_LOOKS else _MOST_TOLD)
-            and copied <= _MOST_COPIED
+            and copied <= _MAX_COPIED
             and said + work * self._cost.characters <= _MOST_SAID
         )
 
-    def _told(self, error: "ValidationError") -> Iterator[str]:
-        path = _path(error.instance_path)
+    def _describe_error(self, error: "ValidationError") -> Iterator[str]:
+        path = _render_path(error.instance_path)
         facts = error.kind.as_dict()
         match error.kind.name:
             case "required":
                 name = facts["property"]
-                yield f"`{_joined(path, name)}` is missing{self._description(error, name)}{self._misspelt(error, name)}"
+                about = self._describe_property(error, name) + self._find_misspelling(error, name)
+                yield f"`{_join_path(path, name)}` is missing{about}"
             case "additionalProperties" | "unevaluatedProperties":
-                known = self._known(error)
-                for name in facts["unexpected"][:_TOLD]:
-                    yield f"`{_cut(_joined(path, name))}` is unknown{_nearest(name, known)}"
+                known = self._list_known_names(error)
+                for name in facts["unexpected"][:_MAX_PROBLEMS]:
+                    yield f"`{_cut_text(_join_path(path, name))}` is unknown{_suggest_names(name, known)}"
             case "type":
-                expected = " or ".join(_TYPES.get(name, name) for name in _listed(facts["types"]))
-                yield f"{_subject(path)} must be {expected}, not {_shown(error.instance)}"
+                expected = " or ".join(_TYPES.get(name, name) for name in _as_list(facts["types"]))
+                yield f"{_name_subject(path)} must be {expected}, not {_render_value(error.instance)}"
             case "enum":
                 options = [json.dumps(option) for option in facts["options"]]
                 near = _near_option(error.instance, facts["options"])
                 hint = f"; did you mean {near}?" if near else ""
-                yield f"{_subject(path)} must be one of {_cut(', '.join(options))}, not {_shown(error.instance)}{hint}"
+                listed, given = _cut_text(", ".join(options)), _render_value(error.instance)
+                yield f"{_name_subject(path)} must be one of {listed}, not {given}{hint}"
             case _:
-                yield f"{_subject(path)}: {_cut(error.message, _LONGEST)}"
+                yield f"{_name_subject(path)}: {_cut_text(error.message, _MAX_NAMES_CHARS)}"
 
-    def _known(self, error: "ValidationError") -> list[str]:
+    def _list_known_names(self, error: "ValidationError") -> list[str]:
         """Return the names that the object at fault may have."""
-        parent = self._at(error.schema_path[:-1])
+        parent = self._find_subschema(error.schema_path[:-1])
         return list(parent.get("properties", {}))
 
-    def _description(self, error: "ValidationError", name: str) -> str:
+    def _describe_property(self, error: "ValidationError", name: str) -> str:
         """Return what the schema says about a missing property, in front of which stands a colon."""
-        member = self._at(error.schema_path[:-1]).get("properties", {}).get(name)
+        member = self._find_subschema(error.schema_path[:-1]).get("properties", {}).get(name)
         text = member.get("description") if isinstance(member, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return f": {_cut(text.rstrip('. '), _LONGEST)}" if isinstance(text, str) else ""
+        return f": {_cut_text(text.rstrip('. '), _MAX_NAMES_CHARS)}" if isinstance(text, str) else ""
 
-    def _misspelt(self, error: "ValidationError", name: str) -> str:
+    def _find_misspelling(self, error: "ValidationError", name: str) -> str:
         """Return which name that the schema does not know may stand for a missing one; empty where none is near."""
-        parent = self._at(error.schema_path[:-1])
+        parent = self._find_subschema(error.schema_path[:-1])
         known = parent.get("properties", {})
         if not isinstance(error.instance, dict) or parent.get("additionalProperties") is False:
             return ""  # what is unknown is told by itself
         given = {_normalize_name(each): each for each in error.instance if each not in known}
-        near = _near(_normalize_name(name), list(given))
-        return f"; `{_cut(given[near])}` was given: did you mean `{name}`?" if near else ""
+        near = _find_nearest(_normalize_name(name), list(given))
+        return f"; `{_cut_text(given[near])}` was given: did you mean `{name}`?" if near else ""
 
-    def _at(self, path: list[str | int]) -> dict[str, Any]:
+    def _find_subschema(self, path: list[str | int]) -> dict[str, Any]:
         """Return the object at a path of the schema; an empty one where a reference leads elsewhere."""
         node: Any = self.document
         for step in path:
@@ -249,7 +254,7 @@ class _Measured(NamedTuple):
     """Members of the largest object."""
 
 
-def _measured(value: Json) -> _Measured:
+def _measure_value(value: Json) -> _Measured:
     parts, depth, characters, copied, objects, members, above = 0, -1, 0, 0, 0, 0, 0
     level = [value]
     while level:
@@ -277,7 +282,7 @@ def _measured(value: Json) -> _Measured:
     return _Measured(parts, max(depth, 0), characters, copied, objects, members)
 
 
-def _characters(value: Json, matched: AbstractSet[str]) -> int:
+def _count_matched_characters(value: Json, matched: AbstractSet[str]) -> int:
     """Return the characters that meet patterns: those at the places of `Cost.matched`, and the names of members."""
     characters, todo = 0, [("", value)]
     while todo:
@@ -293,36 +298,36 @@ def _characters(value: Json, matched: AbstractSet[str]) -> int:
     return characters
 
 
-def _refuse(uri: str) -> NoReturn:
-    raise ValueError(f"a schema may not refer to {_cut(uri)}")
+def _refuse_reference(uri: str) -> NoReturn:
+    raise ValueError(f"a schema may not refer to {_cut_text(uri)}")
 
 
-def _path(steps: list[str | int]) -> str:
+def _render_path(steps: list[str | int]) -> str:
     path = ""
     for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else _joined(path, step)
-    return _cut(path)
+        path = f"{path}[{step}]" if isinstance(step, int) else _join_path(path, step)
+    return _cut_text(path)
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _subject(path: str) -> str:
+def _name_subject(path: str) -> str:
     return f"`{path}`" if path else "the value"
 
 
-def _listed(types: str | list[str]) -> list[str]:
+def _as_list(types: str | list[str]) -> list[str]:
     return [types] if isinstance(types, str) else types
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    if nearest := _near(name, known):
+def _suggest_names(name: str, known: list[str]) -> str:
+    if nearest := _find_nearest(name, known):
         return f"; did you mean `{nearest}`?"
-    return f"; known: {_cut(', '.join(known), _LONGEST)}" if known else ""
+    return f"; known: {_cut_text(', '.join(known), _MAX_NAMES_CHARS)}" if known else ""
 
 
-def _near(name: str, known: list[str]) -> str | None:
+def _find_nearest(name: str, known: list[str]) -> str | None:
     """Return the known name that is most like another; None for none, and for names that are very long."""
     if len(name) > _NEAR_CHARS:
         return None
@@ -339,7 +344,7 @@ def _near_option(value: Json, options: list[Json]) -> str | None:
         for each in options[:_NEAR_NAMES]
         if isinstance(each, str) and len(each) <= _NEAR_CHARS
     }
-    near = get_close_matches(value.lower(), texts, n=1, cutoff=_ALIKE)
+    near = get_close_matches(value.lower(), texts, n=1, cutoff=_MIN_SIMILARITY)
     return json.dumps(texts[near[0]]) if near else None
 
 
@@ -347,21 +352,21 @@ def _normalize_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _shown(value: Json) -> str:
+def _render_value(value: Json) -> str:
     match value:
         case dict():
             return "an object"
         case list():
             return "a list"
         case str():
-            return f"the text {json.dumps(_cut(value))}"
+            return f"the text {json.dumps(_cut_text(value))}"
         case Decimal():
             return str(value)
         case _:
             return json.dumps(value)
 
 
-def _readable(value: Json) -> Json:
+def _make_readable(value: Json) -> Json:
     """Return a value with U+FFFD for each half of a character, and with doubles: with more digits checks take long.
 
     A fraction whose double is a whole number stays a fraction: else it would pass for an integer.
@@ -383,5 +388,5 @@ def _read_fraction(digits: str) -> float | Decimal:
     return number
 
 
-def _cut(text: str, longest: int = _SHOWN) -> str:
+def _cut_text(text: str, longest: int = _MAX_VALUE_CHARS) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from paddock.model.base import Json
-from paddock.schema.number_cost import numbers
+from paddock.schema.number_cost import list_numbers
 
 MOST_LOOKS = 1_000
 """Looks at one value; a schema that people write needs a few."""
@@ -91,19 +91,19 @@ class Cost:
     """Characters of the schema's texts and numbers; what is told of an error may hold many of them."""
 
 
-def cost(document: Json) -> Cost:
+def compute_cost(document: Json) -> Cost:
     """Return what validating with a schema costs at most. Raises CostlySchemaError."""
     if not isinstance(document, dict):
         return Cost(1, None)
     graph = _Graph(cast("Schema", document))
-    level = graph.closed(Counter({0: 1}))
-    most = graph.most(level)
+    level = graph.close_level(Counter({0: 1}))
+    most = graph.sum_looks(level)
     if most.looks > MOST_LOOKS:
         raise CostlySchemaError(_TOO_OFTEN)
-    return graph.told(*_followed(graph, level, most))
+    return graph.make_cost(*_follow_levels(graph, level, most))
 
 
-def _followed(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple["_Most", int | None]:
+def _follow_levels(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple["_Most", int | None]:
     """Return what one value costs at most at any depth, and the depth below which that is not known."""
     seen: set[frozenset[tuple[int, int]]] = set()
     for depth in range(1, _LEVELS):
@@ -111,7 +111,7 @@ def _followed(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple["_Mo
         if not level or state in seen:
             return most, None
         seen.add(state)
-        level, below = graph.below(level)
+        level, below = graph.find_next_level(level)
         if below.looks > MOST_LOOKS or graph.steps > _STEPS:
             return most, depth
         most = most.or_more(below)
@@ -146,16 +146,16 @@ class _Graph:
         self._bases: list[str] = []
         self._names: dict[str, int] = {}
         self._anchors: dict[str, list[int]] = {}
-        self._collect(document)
+        self._collect_schemas(document)
         self._edges = [list(self._edges_of(number)) for number in range(len(self._nodes))]
 
-    def told(self, most: _Most, depth: int | None) -> Cost:
+    def make_cost(self, most: _Most, depth: int | None) -> Cost:
         """Return the cost of the schema, of which `most` is known down to `depth`."""
         return Cost(
             most.looks,
             depth,
             self.patterns,
-            self._matched(),
+            self._find_matched(),
             compared=most.compared,
             odd=most.odd,
             unique=most.unique,
@@ -164,23 +164,23 @@ class _Graph:
             characters=self.characters,
         )
 
-    def most(self, level: Counter[int]) -> _Most:
+    def sum_looks(self, level: Counter[int]) -> _Most:
         """Return what a value costs that is looked at as `level` says."""
         costs = [(count, self._costs[node]) for node, count in level.items()]
         return _Most(
             *(sum(count * each[field] for count, each in costs) for field in range(len(_Most._fields)))
         )
 
-    def closed(self, start: Counter[int]) -> Counter[int]:
+    def close_level(self, start: Counter[int]) -> Counter[int]:
         """Return the looks at a value, in-place keywords followed. Raises CostlySchemaError."""
         found: Counter[int] = Counter()
         for node, count in start.items():
-            for other, times in self._closure(node, ()).items():
+            for other, times in self._compute_closure(node, ()).items():
                 self.steps += 1
                 found[other] += count * times
         return found
 
-    def below(self, level: Counter[int]) -> tuple[Counter[int], _Most]:
+    def find_next_level(self, level: Counter[int]) -> tuple[Counter[int], _Most]:
         """Return the most looks of every schema at one member of a value, and what one member costs at most."""
         by_name: dict[str, Counter[int]] = {}
         for node, count in level.items():
@@ -189,17 +189,17 @@ class _Graph:
                 if name is not None:
                     by_name.setdefault(_ANY if name == _ITEM else name, Counter())[target] += count
         everywhere = by_name.pop(_ANY, Counter[int]())
-        most = self.closed(everywhere)
-        worst = self.most(most)
+        most = self.close_level(everywhere)
+        worst = self.sum_looks(most)
         for looks in by_name.values():
             looks.update(everywhere)
-            member = self.closed(looks)
-            worst = worst.or_more(self.most(member))
+            member = self.close_level(looks)
+            worst = worst.or_more(self.sum_looks(member))
             for node, count in member.items():
                 most[node] = max(most[node], count)
         return most, worst
 
-    def _closure(self, node: int, path: tuple[int, ...]) -> Counter[int]:
+    def _compute_closure(self, node: int, path: tuple[int, ...]) -> Counter[int]:
         if node in self._closures:
             return self._closures[node]
         if node in path:
@@ -211,14 +211,17 @@ class _Graph:
         for name, target in self._edges[node]:
             if name is None:
                 found.update(
-                    {other: times * looks for other, looks in self._closure(target, (*path, node)).items()}
+                    {
+                        other: times * looks
+                        for other, looks in self._compute_closure(target, (*path, node)).items()
+                    }
                 )
                 if found.total() > MOST_LOOKS:
                     raise CostlySchemaError(_TOO_OFTEN)
         self._closures[node] = found
         return found
 
-    def _matched(self) -> frozenset[str]:
+    def _find_matched(self) -> frozenset[str]:
         """Return where texts are that patterns look at."""
         above: dict[int, list[int]] = {}
         for node, edges in enumerate(self._edges):
@@ -234,14 +237,14 @@ class _Graph:
         places = {name for edges in self._edges for name, to in edges if name is not None and to in reached}
         return frozenset(places | ({""} if 0 in reached else set()))
 
-    def _collect(self, document: Schema) -> None:
+    def _collect_schemas(self, document: Schema) -> None:
         todo: list[tuple[Json, str]] = [(document, "")]
         values = 0
         while todo:
             value, base = todo.pop()
             if isinstance(value, dict):
                 schema = cast("Schema", value)
-                base = self._add(schema, base)
+                base = self._add_schema(schema, base)
                 members = [*schema, *schema.values()]
             elif isinstance(value, list):
                 members = cast("list[Json]", value)
@@ -254,7 +257,7 @@ class _Graph:
                 raise CostlySchemaError(f"it has more than {MOST_VALUES} values")
             todo += [(child, base) for child in members]
 
-    def _add(self, schema: Schema, base: str) -> str:
+    def _add_schema(self, schema: Schema, base: str) -> str:
         if len(self._nodes) >= MOST_PARTS:
             raise CostlySchemaError(f"it has more than {MOST_PARTS} parts")
         number = len(self._nodes)
@@ -276,9 +279,11 @@ class _Graph:
             self.patterns[pattern] += 1
         if isinstance(members := schema.get("patternProperties"), dict):
             self.patterns.update(cast("Schema", members).keys())
-        found = numbers([schema.get("enum"), schema.get("const")])
+        found = list_numbers([schema.get("enum"), schema.get("const")])
         unique = int(schema.get("uniqueItems") is True)
-        self._costs.append(_Most(_weight(schema), _asked(schema), found.total, found.odd, unique))
+        self._costs.append(
+            _Most(_weigh_schema(schema), _count_required(schema), found.total, found.odd, unique)
+        )
         return base
 
     def _edges_of(self, number: int) -> Iterator[Edge]:
@@ -288,7 +293,7 @@ class _Graph:
                 continue
             if kind == "reference":
                 if isinstance(child, str):
-                    yield from ((None, target) for target in self._targets(child, number, keyword))
+                    yield from ((None, target) for target in self._find_targets(child, number, keyword))
                 continue
             name = None if kind == "same" else _ITEM if keyword in _ITEMS else _ANY
             if isinstance(child, list):
@@ -302,7 +307,7 @@ class _Graph:
                         at = f"/{member}" if keyword == "properties" else name
                         yield at, self._numbers[id(schema)]  # pyright: ignore[reportUnknownArgumentType]
 
-    def _targets(self, reference: str, number: int, keyword: str) -> list[int]:
+    def _find_targets(self, reference: str, number: int, keyword: str) -> list[int]:
         address, fragment = urldefrag(urljoin(self._bases[number], reference))
         if keyword != "$ref" and fragment in self._anchors:
             return self._anchors[fragment]
@@ -310,7 +315,7 @@ class _Graph:
         if (found := self._names.get(f"{address}#{pointer}")) is not None:
             return [found]
         if (root := self._names.get(f"{address}#")) is not None and pointer.startswith("/"):
-            at = self._pointed(self._nodes[root], pointer)
+            at = self._resolve_pointer(self._nodes[root], pointer)
             if isinstance(at, bool):
                 return []
             if isinstance(at, dict):
@@ -319,7 +324,7 @@ class _Graph:
             return []
         raise CostlySchemaError(f"the reference {reference[:_SHOWN]!r} leads out of it; nothing is fetched")
 
-    def _pointed(self, root: Schema, pointer: str) -> Json:
+    def _resolve_pointer(self, root: Schema, pointer: str) -> Json:
         """Return what a JSON pointer (RFC 6901) leads to, None when it leads nowhere."""
         at: Json = root
         steps = pointer.split("/", _LEVELS + 1)[1:]
@@ -336,7 +341,7 @@ class _Graph:
         return at
 
 
-def _weight(schema: Schema) -> int:
+def _weigh_schema(schema: Schema) -> int:
     """Return how many looks one look of a schema stands for."""
     weight = 1
     for keyword, share in _SHARES.items():
@@ -354,7 +359,7 @@ def _weight(schema: Schema) -> int:
     return weight
 
 
-def _asked(schema: Schema) -> int:
+def _count_required(schema: Schema) -> int:
     """Return how many names a schema asks an object for at most."""
     lists: list[Json] = [schema.get("required")]
     for keyword in ("dependentRequired", "dependencies"):

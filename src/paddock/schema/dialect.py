@@ -39,19 +39,19 @@ def is_known_dialect(document: Mapping[str, Json]) -> bool:
     return named is None or (isinstance(named, str) and _KNOWN.match(named) is not None)
 
 
-def normalize(document: Mapping[str, Json]) -> dict[str, Json]:
+def normalize_schema(document: Mapping[str, Json]) -> dict[str, Json]:
     """Return a schema that means the same in plain JSON Schema. What is normal already stays as it is."""
     named = document.get("$schema")
     draft = named if isinstance(named, str) else ""
-    places = {} if _has_resources(document) else {name: at for name, at, _ in _anchors(document)}
+    places = {} if _has_resources(document) else {name: at for name, at, _ in _iterate_anchors(document)}
     # No arguments are null, and pointers of the whole document start at its root.
     root = {keyword: value for keyword, value in document.items() if keyword != "nullable"}
-    return cast("dict[str, Json]", _Rewriting(draft, places).node(root, 0))
+    return cast("dict[str, Json]", _Rewriting(draft, places).rewrite_node(root, 0))
 
 
-def anchors(document: Mapping[str, Json]) -> dict[str, Json]:
+def list_anchors(document: Mapping[str, Json]) -> dict[str, Json]:
     """Return the schemas of a document that `#NAME` refers to, by name."""
-    return {name: node for name, _, node in _anchors(document, "$anchor")}
+    return {name: node for name, _, node in _iterate_anchors(document, "$anchor")}
 
 
 class _Rewriting:
@@ -60,25 +60,25 @@ class _Rewriting:
         self._has_strict_flags = "draft-04" in draft
         self._places = places
 
-    def node(self, value: Json, depth: int, *, by_name: bool = False) -> Json:
+    def rewrite_node(self, value: Json, depth: int, *, by_name: bool = False) -> Json:
         """Return a value with the schemas in it rewritten; `by_name` says that it maps names to schemas."""
         if depth > _DEEPEST:
             return value
         if isinstance(value, list):
-            return [self.node(item, depth + 1) for item in cast("list[Json]", value)]
+            return [self.rewrite_node(item, depth + 1) for item in cast("list[Json]", value)]
         if not isinstance(value, dict):
             return value
         fields = cast("dict[str, Json]", value)
         if by_name:
-            return {name: self.node(each, depth + 1) for name, each in fields.items()}
+            return {name: self.rewrite_node(each, depth + 1) for name, each in fields.items()}
         tree = {
-            keyword: each if keyword in _DATA else self.node(each, depth + 1, by_name=keyword in MAPS)
+            keyword: each if keyword in _DATA else self.rewrite_node(each, depth + 1, by_name=keyword in MAPS)
             for keyword, each in fields.items()
         }
         for keyword in ("$id", "id"):
-            if _anchor(tree.get(keyword)) in self._places:
+            if _read_anchor(tree.get(keyword)) in self._places:
                 del tree[keyword]
-        if (name := _anchor(tree.get("$ref"))) in self._places:
+        if (name := _read_anchor(tree.get("$ref"))) in self._places:
             tree["$ref"] = f"#{self._places[name]}"
         if not self._has_strict_flags:
             _exclude_bounds(tree)
@@ -120,16 +120,16 @@ def _exclude_bounds(schema: dict[str, Json]) -> None:
                 schema[strict] = schema.pop(bound)
 
 
-def _anchor(value: Json) -> str:
+def _read_anchor(value: Json) -> str:
     """Return the name of an anchor that draft-07 writes as `#name`; empty for anything else."""
     return value[1:] if isinstance(value, str) and value.startswith("#") and "/" not in value else ""
 
 
-def _anchors(document: Mapping[str, Json], *further: str) -> Iterator[tuple[str, str, Json]]:
+def _iterate_anchors(document: Mapping[str, Json], *further: str) -> Iterator[tuple[str, str, Json]]:
     """Yield name, JSON pointer and schema of each place with an old anchor, or named by a keyword of `further`."""
     seen = set[str]()
-    for node, at in _schemas(document):
-        names = [_anchor(node.get(keyword)) for keyword in ("$id", "id")]
+    for node, at in _iterate_schemas(document):
+        names = [_read_anchor(node.get(keyword)) for keyword in ("$id", "id")]
         names += [name for keyword in further if isinstance(name := node.get(keyword), str)]
         for name in filter(None, names):
             if name not in seen:
@@ -141,12 +141,12 @@ def _has_resources(document: Mapping[str, Json]) -> bool:
     """Tell whether schemas within have addresses of their own, to which anchors are relative."""
     return any(
         isinstance(own := node.get("$id"), str) and not own.startswith("#")
-        for node, at in _schemas(document)
+        for node, at in _iterate_schemas(document)
         if at
     )
 
 
-def _schemas(document: Mapping[str, Json]) -> Iterator[tuple[dict[str, Any], str]]:
+def _iterate_schemas(document: Mapping[str, Json]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield what may be a schema in a document, and its JSON pointer (RFC 6901)."""
     todo: list[tuple[Json, str, int, bool]] = [(dict(document), "", 0, False)]
     while todo:

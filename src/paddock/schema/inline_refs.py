@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from paddock.model.base import Json
-from paddock.schema.dialect import anchors
+from paddock.schema.dialect import list_anchors
 
 NODES = 2_000
 """Schemas within one unfolded schema."""
@@ -33,9 +33,9 @@ _NOTES = frozenset({"title", "description", "default", "examples", "deprecated",
 """Keywords that say something and allow or forbid nothing."""
 
 
-def unfold(schema: Mapping[str, Json]) -> dict[str, Json]:
+def unfold_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     """Return the schema as a tree without references, which allows at least what the original does."""
-    return _Unfolding(schema).node(dict(schema), 0, ())
+    return _Unfolding(schema).unfold_node(dict(schema), 0, ())
 
 
 class _Unfolding:
@@ -45,47 +45,47 @@ class _Unfolding:
         self._cuts = 0
         self._anchors: dict[str, Json] | None = None
 
-    def node(self, schema: Json, depth: int, within: tuple[str, ...]) -> dict[str, Json]:
+    def unfold_node(self, schema: Json, depth: int, within: tuple[str, ...]) -> dict[str, Json]:
         """Return one schema unfolded; `within` are the references that led to it."""
         self._left -= 1
         if isinstance(schema, bool):
             return {} if schema else {"not": {}}
-        if not isinstance(schema, dict) or depth > DEPTH or _children(schema) > self._left:  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(schema, dict) or depth > DEPTH or _count_children(schema) > self._left:  # pyright: ignore[reportUnknownArgumentType]
             self._cuts += 1
             return {}
         fields = cast("dict[str, Json]", schema)
         cuts = self._cuts
         tree = {
-            keyword: self._child(keyword, value, depth + 1, within)
+            keyword: self._unfold_child(keyword, value, depth + 1, within)
             for keyword, value in fields.items()
             if keyword not in _DROPPED
         }
         reference = fields.get("$ref")
         if isinstance(reference, str):
-            target = None if reference in within else self._target(reference)
-            meant = self.node(target, depth + 1, (*within, reference))
+            target = None if reference in within else self._resolve_target(reference)
+            meant = self.unfold_node(target, depth + 1, (*within, reference))
             if tree.keys() <= _NOTES:
                 return {**meant, **tree}
-            tree["allOf"] = [*_listed(tree.get("allOf")), meant]
-        return tree if self._cuts == cuts else _loosened(tree)
+            tree["allOf"] = [*_as_list(tree.get("allOf")), meant]
+        return tree if self._cuts == cuts else _loosen_schema(tree)
 
-    def _child(self, keyword: str, value: Json, depth: int, within: tuple[str, ...]) -> Json:
+    def _unfold_child(self, keyword: str, value: Json, depth: int, within: tuple[str, ...]) -> Json:
         if keyword in _MANY and isinstance(value, list):
-            return [self.node(item, depth, within) for item in cast("list[Json]", value)]
+            return [self.unfold_node(item, depth, within) for item in cast("list[Json]", value)]
         if keyword in _ONE:
-            return value if isinstance(value, bool) else self.node(value, depth, within)
+            return value if isinstance(value, bool) else self.unfold_node(value, depth, within)
         if keyword in _NAMED and isinstance(value, dict):
             members = cast("dict[str, Json]", value)
-            return {name: self.node(member, depth, within) for name, member in members.items()}
+            return {name: self.unfold_node(member, depth, within) for name, member in members.items()}
         return value
 
-    def _target(self, reference: str) -> Json:
+    def _resolve_target(self, reference: str) -> Json:
         """Return what a reference within the document points at, by RFC 6901 or an anchor; None for any other."""
         if not reference.startswith("#"):
             return None
         if len(reference) > 1 and reference[1] != "/":
             if self._anchors is None:
-                self._anchors = anchors(self._document)
+                self._anchors = list_anchors(self._document)
             return self._anchors.get(reference[1:])
         node: Any = self._document
         for step in unquote(reference[1:]).split("/")[1:]:
@@ -101,7 +101,7 @@ class _Unfolding:
         return node
 
 
-def _children(schema: dict[str, Json]) -> int:
+def _count_children(schema: dict[str, Json]) -> int:
     """Return how many schemas stand directly within one."""
     places = _MANY | _NAMED
     return sum(
@@ -109,7 +109,7 @@ def _children(schema: dict[str, Json]) -> int:
     )
 
 
-def _loosened(tree: dict[str, Json]) -> dict[str, Json]:
+def _loosen_schema(tree: dict[str, Json]) -> dict[str, Json]:
     """Return a schema of which something was cut, without what would now forbid more than it did.
 
     The cut part allows everything: under `not` and `if` that turns into its opposite, in `oneOf` it makes a
@@ -117,9 +117,9 @@ def _loosened(tree: dict[str, Json]) -> dict[str, Json]:
     """
     kept = {key: value for key, value in tree.items() if key not in _TURNED}
     if isinstance(kept.get("oneOf"), list):
-        kept["allOf"] = [*_listed(kept.get("allOf")), {"anyOf": kept.pop("oneOf")}]
+        kept["allOf"] = [*_as_list(kept.get("allOf")), {"anyOf": kept.pop("oneOf")}]
     return kept
 
 
-def _listed(value: Json) -> list[Json]:
+def _as_list(value: Json) -> list[Json]:
     return cast("list[Json]", value) if isinstance(value, list) else []

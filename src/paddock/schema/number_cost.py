@@ -24,7 +24,7 @@ class Numbers(NamedTuple):
     """The share in `odd` of whole numbers: `uniqueItems` finds none of them, and compares each with each."""
 
 
-def numbers(value: Json) -> Numbers:
+def list_numbers(value: Json) -> Numbers:
     """Return the numbers in a value, at any depth."""
     count = odd = wide = 0
     todo: list[Json] = [value]
@@ -36,7 +36,7 @@ def numbers(value: Json) -> Numbers:
             todo += cast("dict[str, Json]", each).values()
         elif isinstance(each, float):
             count += 1
-            odd += _weight(each)
+            odd += _weigh_number(each)
         elif isinstance(each, int) and not isinstance(each, bool):
             count += 1
             weight = 0 if _LEAST <= each < _BEYOND else 2 + each.bit_length() // 64
@@ -44,6 +44,6 @@ def numbers(value: Json) -> Numbers:
     return Numbers(count, odd, wide)
 
 
-def _weight(number: float) -> int:
+def _weigh_number(number: float) -> int:
     places = frexp(number)[1]
     return 8 + max(0, places) // 64 + max(0, -places) // 8

@@ -24,7 +24,7 @@ class BadPatternError(ValueError):
         self.pattern = pattern
 
 
-def largest(patterns: Mapping[str, int]) -> int:
+def find_largest_kib(patterns: Mapping[str, int]) -> int:
     """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
 
     `patterns` says how often the schema has each. Raises BadPatternError for a pattern that takes more than linear
@@ -41,14 +41,14 @@ def largest(patterns: Mapping[str, int]) -> int:
         raise ValueError(f"its patterns have more than {MOST_CLASSES} Unicode classes")
     most, together = 0, 0
     for pattern, times in patterns.items():
-        size = _size(pattern)
+        size = _measure_pattern(pattern)
         most, together = max(most, size), together + size * times
         if together > _MOST_TOGETHER_KIB:
             raise ValueError(f"its patterns compile to more than {_MOST_TOGETHER_KIB} KiB")
     return most
 
 
-def _size(pattern: str) -> int:
+def _measure_pattern(pattern: str) -> int:
     from jsonschema_rs import RegexOptions, validator_for  # 30 ms that only schemas with patterns pay
 
     for kib in SIZES_KIB:

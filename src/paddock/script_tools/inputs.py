@@ -125,7 +125,7 @@ def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
     types: list[tuple[int, str]] = []
     others: list[str] = []
     places = {name: place for place, name in enumerate(given)}
-    for error in schema.errors(value):
+    for error in schema.iterate_errors(value):
         path = error.instance_path
         facts: dict[str, Any] = error.kind.as_dict()
         match error.kind.name:

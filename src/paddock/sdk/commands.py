@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessResult
     from paddock.sandbox.sandbox import Sandbox
 
-_TOLD = 2_000
+_MAX_ERROR_CHARS = 2_000
 _ERROR = "CommandError"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
@@ -45,7 +45,7 @@ class Commands:
     def __contains__(self, name: str) -> bool:
         return name in self._commands
 
-    async def run(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
+    async def run_command(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
         """Return what a command prints. Cancelling the task ends it first.
 
         Raises SdkError for values that do not fit, SdkFailed when it did not end well or could not start.
@@ -55,10 +55,10 @@ class Commands:
             argv, stdin = command.filled(given)
         except ValueError as problem:
             raise SdkError(f"paddock.{name}: {problem}") from None
-        argv[0], grants = await asyncio.to_thread(self._prepared, command, workspace)
-        return _value(command, await self._process(command, argv, stdin, grants))
+        argv[0], grants = await asyncio.to_thread(self._prepare_program, command, workspace)
+        return _make_value(command, await self._run_process(command, argv, stdin, grants))
 
-    async def _process(
+    async def _run_process(
         self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
     ) -> "ProcessResult":
         from paddock.model.process import ProcessLimits
@@ -73,11 +73,11 @@ class Commands:
         sandbox = await self._sandbox()
         return await sandbox.run(argv, grants, limits, Streams(stdin))
 
-    def _prepared(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
+    def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
         """Return the path of the program, and what it gets."""
         from paddock.model.process import ProcessGrants
 
-        program = self._found(command, workspace)
+        program = self._find_program(command, workspace)
         workspace = workspace.absolute()
         readable = {Path(path) for path in command.readable} | {program, program.resolve()}
         grants = ProcessGrants(
@@ -85,11 +85,11 @@ class Commands:
             access=command.access,
             network=command.network,
             readable=tuple(sorted(path for path in readable if not _is_system(path))),
-            environment=self._variables(command),
+            environment=self._make_environment(command),
         )
         return str(program), grants
 
-    def _found(self, command: SdkCommand, workspace: Path) -> Path:
+    def _find_program(self, command: SdkCommand, workspace: Path) -> Path:
         name = command.command[0]
         found = shutil.which(name, path=self._environ.get("PATH"))
         if found is None:
@@ -106,7 +106,7 @@ class Commands:
             )
         return path
 
-    def _variables(self, command: SdkCommand) -> dict[str, str]:
+    def _make_environment(self, command: SdkCommand) -> dict[str, str]:
         given = {name: self._environ[name] for name in command.environment if name in self._environ}
         for variable, name in command.secrets.items():
             value = self._secret(name)
@@ -125,10 +125,10 @@ def _is_system(path: Path) -> bool:
     return any(path.is_relative_to(place) for place in _SYSTEM)
 
 
-def _value(command: SdkCommand, result: "ProcessResult") -> Json:
+def _make_value(command: SdkCommand, result: "ProcessResult") -> Json:
     stdout = result.stdout.head + result.stdout.tail
     if result.status is not Status.OK:
-        raise SdkFailed(f"paddock.{command.name}: {_why(result)}", result.status, _ERROR)
+        raise SdkFailed(f"paddock.{command.name}: {_explain_end(result)}", result.status, _ERROR)
     if command.output == "text":
         return stdout
     if holds_more(stdout.encode("utf-8", "replace"), MOST_VALUES):
@@ -145,9 +145,9 @@ def _value(command: SdkCommand, result: "ProcessResult") -> Json:
     return value
 
 
-def _why(result: "ProcessResult") -> str:
+def _explain_end(result: "ProcessResult") -> str:
     """Return why a command did not end well, with the end of what it said."""
-    said = (result.stderr.head + result.stderr.tail).strip()[-_TOLD:]
+    said = (result.stderr.head + result.stderr.tail).strip()[-_MAX_ERROR_CHARS:]
     tail = f": {said}" if said else ""
     if result.limit is not None:
         return f"it went beyond its limit ({result.limit}){tail}"

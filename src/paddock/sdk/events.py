@@ -41,7 +41,7 @@ class Events:
             return ()
         return (f"{self.dropped} messages to webhooks were not sent; paddock audit tail shows what was",)
 
-    def ended(self, request: ExecutionRequest, result: RawResult) -> None:
+    def on_end(self, request: ExecutionRequest, result: RawResult) -> None:
         """Take note of a request that has ended; returns at once."""
         found = event_of(request, result)
         if found is None:
@@ -55,7 +55,7 @@ class Events:
             if len(self._tasks) >= MOST_WAITING:
                 self.dropped += 1
                 continue
-            task = asyncio.get_running_loop().create_task(self._tell(request, webhook, event, data))
+            task = asyncio.get_running_loop().create_task(self._deliver_event(request, webhook, event, data))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -74,7 +74,7 @@ class Events:
             if self._tasks:
                 await to_the_end(asyncio.wait(self._tasks))
 
-    async def _tell(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
+    async def _deliver_event(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
         work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))
         request = ExecutionRequest(
             parent=cause.id,

@@ -24,7 +24,7 @@ from paddock.own_files import NotOursError, check_directory, check_file
 BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
 TAGS = 32
-MOST = 1000
+MAX_RESULTS = 1000
 """Signals that one answer may hold."""
 
 Model = TypeVar("Model", bound=Value)
@@ -72,7 +72,7 @@ class Wanted(Value):
     domain: str | None = None
     since: str | None = None
     """An age such as `24h` or `7d`, or a date in ISO 8601."""
-    limit: int = Field(50, ge=1, le=MOST)
+    limit: int = Field(50, ge=1, le=MAX_RESULTS)
 
 
 class Signals:
@@ -84,9 +84,9 @@ class Signals:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def capture(self, body: str, options: Mapping[str, Json]) -> dict[str, Json]:
+    def capture_signal(self, body: str, options: Mapping[str, Json]) -> dict[str, Json]:
         """Keep a signal and return `{id}`. Raises SdkError for what cannot be one."""
-        signal = _read(NewSignal, {**options, "body": body})
+        signal = _read_options(NewSignal, {**options, "body": body})
         id_ = new_id()
         row = (
             id_,
@@ -97,47 +97,47 @@ class Signals:
             signal.source,
             json.dumps(signal.tags),
         )
-        with self._open() as database:
+        with self._open_database() as database:
             database.execute("INSERT INTO signal VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return {"id": id_}
 
-    def query(self, options: Mapping[str, Json]) -> list[dict[str, Json]]:
+    def query_signals(self, options: Mapping[str, Json]) -> list[dict[str, Json]]:
         """Return signals, the newest first. Raises SdkError for conditions that make no sense."""
-        where, values, limit = _conditions(_read(Wanted, options))
-        with self._open() as database:
+        where, values, limit = _make_conditions(_read_options(Wanted, options))
+        with self._open_database() as database:
             rows = database.execute(f"{_ALL} WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit))
-            return [_signal(row) for row in rows]
+            return [_make_signal(row) for row in rows]
 
-    def search(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
+    def search_signals(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
         """Return signals that hold every word of `text`, the best match first. Raises SdkError."""
-        where, values, limit = _conditions(_read(Wanted, options))
+        where, values, limit = _make_conditions(_read_options(Wanted, options))
         words = " ".join(f'"{word}"' for word in _WORD.findall(text)[:TAGS])
         if not words:
             raise SdkError("there is no word to search for; use query() to list signals")
         query = f"{_SEARCH} AND {where} ORDER BY bm25(signal_text), id DESC LIMIT ?"
-        with self._open() as database:
-            return [_signal(row) for row in database.execute(query, (words, *values, limit))]
+        with self._open_database() as database:
+            return [_make_signal(row) for row in database.execute(query, (words, *values, limit))]
 
-    def contradictions(self) -> list[dict[str, Json]]:
+    def find_contradictions(self) -> list[dict[str, Json]]:
         """Return pairs of the same domain and type whose confidence differs by a half and more, the newest first."""
         query = (
             "SELECT one.id AS newer, other.id AS older FROM signal one JOIN signal other "
             "ON one.domain = other.domain AND one.type = other.type AND one.id > other.id "
             "WHERE abs(one.confidence - other.confidence) >= 0.5 ORDER BY one.id DESC, other.id DESC LIMIT ?"
         )
-        with self._open() as database:
-            return [dict(row) for row in database.execute(query, (MOST,))]
+        with self._open_database() as database:
+            return [dict(row) for row in database.execute(query, (MAX_RESULTS,))]
 
-    def stats(self) -> dict[str, Json]:
+    def count_signals(self) -> dict[str, Json]:
         """Return how many signals there are, in all and by type and domain."""
-        with self._open() as database:
+        with self._open_database() as database:
             counts: dict[str, Json] = {"total": database.execute("SELECT count(*) FROM signal").fetchone()[0]}
             for name, query in _COUNTS.items():
-                counts[name] = {row[0]: row[1] for row in database.execute(query, (MOST,))}
+                counts[name] = {row[0]: row[1] for row in database.execute(query, (MAX_RESULTS,))}
         return counts
 
     @contextmanager
-    def _open(self) -> Generator[sqlite3.Connection]:
+    def _open_database(self) -> Generator[sqlite3.Connection]:
         try:
             make_private(self._file.parent)
             check_directory(self._file.parent, private=False)
@@ -156,7 +156,7 @@ class Signals:
             raise SignalError(f"the signals in {self._file} cannot be used: {error}") from error
 
 
-def _read(model: type[Model], options: Mapping[str, Json]) -> Model:
+def _read_options(model: type[Model], options: Mapping[str, Json]) -> Model:
     try:
         return model.model_validate(options)
     except ValidationError as error:
@@ -164,23 +164,23 @@ def _read(model: type[Model], options: Mapping[str, Json]) -> Model:
         raise SdkError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
 
-def _conditions(wanted: Wanted) -> tuple[str, tuple[Json, ...], int]:
+def _make_conditions(wanted: Wanted) -> tuple[str, tuple[Json, ...], int]:
     """Return an SQL condition, its values, and the limit."""
     found = {"type = ?": wanted.type, "domain = ?": wanted.domain}
     if wanted.since is not None:
-        found["id >= ?"] = new_id(max(0.0, _moment(wanted.since).timestamp()))[:10]
+        found["id >= ?"] = new_id(max(0.0, _parse_moment(wanted.since).timestamp()))[:10]
     given = {condition: value for condition, value in found.items() if value is not None}
     return " AND ".join(given) or "true", tuple(given.values()), wanted.limit
 
 
-def _moment(since: str) -> datetime:
+def _parse_moment(since: str) -> datetime:
     try:
         return parse_moment(since)
     except ValueError as problem:
         raise SdkError(f"since: {problem}") from None
 
 
-def _signal(row: sqlite3.Row) -> dict[str, Json]:
+def _make_signal(row: sqlite3.Row) -> dict[str, Json]:
     signal = dict(row)
     minted = minted_at(signal["id"]) or 0.0
     signal["created_at"] = (

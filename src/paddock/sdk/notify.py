@@ -11,7 +11,7 @@ from paddock.model.outcome import Status
 TITLE_CHARS = 200
 BODY_CHARS = 4_000
 _ERROR = "NotifyError"
-_PASSED = (
+_PASSED_VARIABLES = (
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -36,17 +36,17 @@ class Notifier:
         self._environ = environ
         self._command = command
 
-    async def send(self, title: Json, body: Json, webhooks: Tell) -> dict[str, Json]:
+    async def send_message(self, title: Json, body: Json, webhooks: Tell) -> dict[str, Json]:
         """Return `{channel}`. Raises SdkError for what is no message, SdkFailed when it was not told."""
         message: dict[str, Json] = {
-            "title": _text("title", title, TITLE_CHARS),
-            "body": _text("body", body, BODY_CHARS),
+            "title": _check_text("title", title, TITLE_CHARS),
+            "body": _check_text("body", body, BODY_CHARS),
         }
         missing: list[str] = []
         for channel in self._channels:
             tell = webhooks if channel == "webhook" else self._command(channel)
             if channel == "desktop":
-                tell = self._desktop()
+                tell = self._find_desktop()
             if tell is None:
                 missing.append(channel)
             elif await tell(message) is not None:
@@ -61,11 +61,11 @@ class Notifier:
             _ERROR,
         )
 
-    def _desktop(self) -> Tell | None:
+    def _find_desktop(self) -> Tell | None:
         program = system_program("notify-send")
         if program is None or "DBUS_SESSION_BUS_ADDRESS" not in self._environ:
             return None
-        environment = {name: self._environ[name] for name in _PASSED if name in self._environ}
+        environment = {name: self._environ[name] for name in _PASSED_VARIABLES if name in self._environ}
 
         async def tell(message: dict[str, Json]) -> Json:
             process = await asyncio.create_subprocess_exec(
@@ -88,7 +88,7 @@ class Notifier:
         return tell
 
 
-def _text(what: str, value: Json, most: int) -> str:
+def _check_text(what: str, value: Json, most: int) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= most or "\0" in value:
         raise SdkError(f"paddock.notify.send: {what} is a text of 1 to {most} characters")
     return value

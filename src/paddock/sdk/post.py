@@ -34,7 +34,7 @@ class _UnreachableError(NotSentError):
     """Nobody answers at one of several addresses."""
 
 
-def checked(text: str) -> httpx2.URL:
+def check_url(text: str) -> httpx2.URL:
     """Return the address that a text is. Raises SdkError unless it is https with a host and without a user."""
     try:
         url = httpx2.URL(text) if len(text) <= URL_CHARS else None
@@ -47,22 +47,22 @@ def checked(text: str) -> httpx2.URL:
     return url.copy_with(fragment=None)
 
 
-async def post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> int:
+async def send_post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> int:
     """Send `body` and return the status of the answer, a 2xx. Raises NotSentError; takes 10 seconds at most."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            addresses = await _addresses(url, networks)
+            addresses = await _resolve_addresses(url, networks)
             for address in addresses[:-1]:
                 try:
-                    return await _sent(url, body, headers, address)
+                    return await _send_to_address(url, body, headers, address)
                 except _UnreachableError:
                     continue
-            return await _sent(url, body, headers, addresses[-1])
+            return await _send_to_address(url, body, headers, addresses[-1])
     except TimeoutError:
         raise NotSentError(f"{url.host} did not answer within {_TIMEOUT_S:.0f} s", retryable=True) from None
 
 
-async def _sent(url: httpx2.URL, body: bytes, headers: Mapping[str, str], address: Address) -> int:
+async def _send_to_address(url: httpx2.URL, body: bytes, headers: Mapping[str, str], address: Address) -> int:
     context = ssl.create_default_context()
     pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
     named = {**headers, "host": url.netloc.decode("ascii"), "accept-encoding": "identity"}
@@ -93,7 +93,7 @@ async def _sent(url: httpx2.URL, body: bytes, headers: Mapping[str, str], addres
     return status
 
 
-async def _addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
+async def _resolve_addresses(url: httpx2.URL, networks: Sequence[str]) -> list[Address]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             url.raw_host.decode("ascii"), url.port or 443, type=socket.SOCK_STREAM

@@ -33,14 +33,14 @@ ENDED = {
 }
 """How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
 
-_TOLD = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
+_OPTION_NAMES = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
 """How programs know limits."""
 
 FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
 """Returns the work of running a script tool. Raises ToolNotFound, or ConfigurationError for one that is broken."""
 
 
-def child(
+def make_child_request(
     method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls, find_tool: FindTool
 ) -> ExecutionRequest:
     """Return the request that a call of the SDK is, with the calls of its parent.
@@ -48,7 +48,7 @@ def child(
     Raises SdkError for misuse, ScriptNotFound, and what `find_tool` raises.
     """
     assert isinstance(parent.work, GuestRun)
-    work, limits = _work(method, arguments, parent, find_tool)
+    work, limits = _read_work(method, arguments, parent, find_tool)
     return ExecutionRequest(
         parent=parent.id,
         root=parent.root or parent.id,
@@ -63,7 +63,7 @@ def child(
     )
 
 
-def shown(work: Work, outcome: RawResult) -> Json:
+def render_ended(work: Work, outcome: RawResult) -> Json:
     """Return what the program that asked gets to see of an outcome in `ENDED`."""
     if (tool := outcome.tool) is not None:
         wire = tool.to_wire()
@@ -86,19 +86,19 @@ def shown(work: Work, outcome: RawResult) -> Json:
     }
 
 
-def _work(
+def _read_work(
     method: str, arguments: list[Json], parent: ExecutionRequest, find_tool: FindTool
 ) -> tuple[Work, LimitOverrides]:
     try:
         match method:
             case "exec":
-                return _program(arguments)
+                return _read_program(arguments)
             case "script.run":
-                return _script(arguments, parent)
+                return _read_script(arguments, parent)
             case "compute":
-                return _computation(arguments)
+                return _read_computation(arguments)
             case "tool":
-                return _tool(arguments, find_tool)
+                return _read_tool(arguments, find_tool)
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
@@ -107,24 +107,24 @@ def _work(
             from paddock.runtimes.recipe import no_runtime
 
             raise SdkError(f"paddock.{method}: {no_runtime(arguments[0])}") from None
-        where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
+        where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
         raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
 
 
-def _program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
+def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `exec(runtime, code, {args, stdin, cwd, access, network, executable, timeoutMs})`."""
     usage = 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'
     if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     runtime, code, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "exec")
-    limits = _wall(wishes)
+    limits = _take_timeout(wishes)
     if isinstance(stdin := wishes.get("stdin"), str):
         wishes["stdin"] = stdin.encode("utf-8", "surrogatepass")
     return RuntimeRun.model_validate({**wishes, "runtime": runtime, "code": code}), limits
 
 
-def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
+def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `compute(source, input, {timeoutMs, outputBytes, deterministic, partial})`."""
     usage = 'paddock.compute(source, input, options), for instance paddock.compute("emit(read_input().length)", "abc")'
     if not 1 <= len(arguments) <= 3:
@@ -154,7 +154,7 @@ def _computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     return work, limits
 
 
-def _script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
+def _read_script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
     """Read `script.run(name, {vars, input, timeoutMs})`.
 
     The script gets the profile of who runs it: a program that may write a script must not gain what scripts may do.
@@ -165,7 +165,7 @@ def _script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, Limi
             'paddock.script.run(name, options), for instance paddock.script.run("audit", {vars: {A: "1"}})'
         )
     wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
-    limits = _wall(wishes)
+    limits = _take_timeout(wishes)
     return script_run(arguments[0], parent.workspace, wishes, profile=parent.work.profile), limits
 
 
@@ -189,14 +189,14 @@ def script_run(
     )
 
 
-def _tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
+def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
     """Read `tool(id, inputs, {timeoutMs})`."""
     usage = 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", {text: "two words"})'
     if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):
         raise SdkError(usage)
     inputs, options = (*arguments[1:], None, None)[:2]
     wishes = options_of(options, "tool")
-    limits = _wall(wishes)
+    limits = _take_timeout(wishes)
     if wishes:
         raise SdkError(f"paddock.tool: unknown option {min(wishes)!r}; there is `timeoutMs`")
     return find_tool(name, options_of(inputs, "tool")), limits
@@ -211,5 +211,5 @@ def options_of(given: Json, method: str) -> dict[str, Json]:
     return dict(cast("Mapping[str, Any]", given))
 
 
-def _wall(wishes: dict[str, Json]) -> LimitOverrides:
+def _take_timeout(wishes: dict[str, Json]) -> LimitOverrides:
     return LimitOverrides(timeout_ms=wishes.pop("timeoutMs", None))

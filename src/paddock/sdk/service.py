@@ -97,26 +97,26 @@ class Services:
         self._secrets = secrets
         self._facts = facts
         self._async_methods: Mapping[str, AsyncMethod] = {
-            "health.check": self._health,
-            "notify.send": self._notify,
-            "output.query": self._output,
-            "sequence.list": self._sequences,
+            "health.check": self._report_health,
+            "notify.send": self._send_notification,
+            "output.query": self._query_output,
+            "sequence.list": self._list_sequences,
             "sequence.run": self._run_sequence,
-            "temporal.fire": self._fire,
-            "temporal.list": self._temporals,
+            "temporal.fire": self._fire_schedule,
+            "temporal.list": self._list_schedules,
             "webhook.delete": self._delete_webhook,
-            "webhook.deliver": self._deliver,
+            "webhook.deliver": self._deliver_webhook,
             "webhook.list": self._list_webhooks,
             "webhook.register": self._register_webhook,
             "webhook.test": self._test_webhook,
         }
         self._methods: Mapping[str, Method] = {
-            "cir.capture": self._capture,
-            "cir.contradictions": self._contradictions,
-            "cir.query": self._query,
-            "cir.search": self._search,
-            "cir.stats": self._stats,
-            "ledger.verify": self._verify,
+            "cir.capture": self._capture_signal,
+            "cir.contradictions": self._find_contradictions,
+            "cir.query": self._query_signals,
+            "cir.search": self._search_signals,
+            "cir.stats": self._count_signals,
+            "ledger.verify": self._verify_audit,
             "vault.get": self._get_secret,
             "vault.list": self._list_secrets,
             "vault.set": self._set_secret,
@@ -136,7 +136,7 @@ class Services:
 
     @cached_property
     def _commands(self) -> "Commands":
-        return self._facts.commands(self._secret)
+        return self._facts.commands(self._take_secret)
 
     @cached_property
     def _webhooks(self) -> "Webhooks":
@@ -148,7 +148,7 @@ class Services:
 
     def webhooks_of(self, event: str) -> list[str]:
         """Return the ids of the webhooks of an event. Raises ConfigurationError."""
-        return self._webhooks.of(event) if self._settings.sdk.webhooks.exists() else []
+        return self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed.
@@ -156,7 +156,7 @@ class Services:
         What a program is told names files without the directories of this machine that they are in.
         """
         try:
-            return await self._answer(request, work)
+            return await self._answer_call(request, work)
         except NotASecret as error:
             raise SdkError(f"paddock.{work.method}: {error}") from None
         except SdkError as error:
@@ -168,7 +168,7 @@ class Services:
                 raise
             raise type(error)(without_places(str(error), request.workspace)) from None
 
-    async def _answer(self, request: ExecutionRequest, work: SdkCall) -> Json:
+    async def _answer_call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         if (found := self._async_methods.get(work.method)) is not None:
             waiting = partial(found, request)
             _check_count(work, waiting)
@@ -177,13 +177,13 @@ class Services:
         if method is None:
             if any(command.name == work.method for command in self._settings.sdk.commands):
                 given = options_of(_one_object(work), work.method)
-                return await self._commands.run(work.method, given, request.workspace)
+                return await self._commands.run_command(work.method, given, request.workspace)
             known = sorted({*self._methods, *self._async_methods})
             raise SdkError(f"paddock.{work.method} is not there; there is {', '.join(known)}")
         _check_count(work, method)
         return await asyncio.to_thread(method, *work.arguments)
 
-    async def _health(self, request: ExecutionRequest) -> Json:
+    async def _report_health(self, request: ExecutionRequest) -> Json:
         """Return what a person would look at first; what is wrong is said, not raised."""
         problems: list[str] = []
         tier, servers = None, None
@@ -197,7 +197,7 @@ class Services:
             problems += [f"servers: {warning}" for warning in warnings]
         except ConfigurationError as error:
             problems.append(f"servers: {error}")
-        ledger = await asyncio.to_thread(self._verify)
+        ledger = await asyncio.to_thread(self._verify_audit)
         problems += [f"ledger: {found['file']}: {found['message']}" for found in ledger["problems"]]
         return {
             "ok": not problems,
@@ -207,27 +207,27 @@ class Services:
             "ledger": {name: ledger[name] for name in ("ok", "records", "last_hash")},
         }
 
-    async def _output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
+    async def _query_output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
         """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; rules as for people."""
         from paddock.model.artifact import OutputQuery  # its models take 7 ms to build
         from paddock.output.query import query
 
         wishes = options_of(options, "output.query")
-        given = {_ASKED.get(name, name): value for name, value in wishes.items()}
+        given = {_QUERY_FIELDS.get(name, name): value for name, value in wishes.items()}
         if isinstance(given.get("line_range"), list):
             given["line_range"] = _line_range(given)
         try:
             asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(_TOLD.get(str(part), str(part)) for part in first["loc"])
+            where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
             what = str(first.get("ctx", {}).get("error", first["msg"]))
-            what = _SPOKEN.sub(lambda found: _SAID[found[0]], what)
+            what = _AGENT_NAME_PATTERN.sub(lambda found: _AGENT_NAMES[found[0]], what)
             raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
         found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
         return found.to_wire()
 
-    async def _sequences(self, request: ExecutionRequest) -> Json:
+    async def _list_sequences(self, request: ExecutionRequest) -> Json:
         return await asyncio.to_thread(self._facts.flows().sequences, request.workspace)
 
     async def _run_sequence(self, request: ExecutionRequest, name: Json, options: Json = None) -> Json:
@@ -236,19 +236,19 @@ class Services:
         given = options_of(wishes.pop("vars", None), "sequence.run")
         if wishes:
             raise SdkError(f"paddock.sequence.run: unknown option {min(wishes)!r}; there is `vars`")
-        return await self._facts.flows().run(request, _text("sequence.run", "name", name), given)
+        return await self._facts.flows().run(request, _check_text("sequence.run", "name", name), given)
 
-    async def _temporals(self, request: ExecutionRequest) -> Json:
+    async def _list_schedules(self, request: ExecutionRequest) -> Json:
         return await asyncio.to_thread(self._facts.temporals().temporals, request.workspace)
 
-    async def _fire(self, request: ExecutionRequest, name: Json, options: Json = None) -> Json:
+    async def _fire_schedule(self, request: ExecutionRequest, name: Json, options: Json = None) -> Json:
         """Read `temporal.fire(name, {due})`."""
         wishes = options_of(options, "temporal.fire")
         due = wishes.pop("due", None)
         if wishes:
             raise SdkError(f"paddock.temporal.fire: unknown option {min(wishes)!r}; there is `due`")
-        moment = None if due is None else _text("temporal.fire", "due", due)
-        return await self._facts.temporals().fire(request, _text("temporal.fire", "name", name), moment)
+        moment = None if due is None else _check_text("temporal.fire", "due", due)
+        return await self._facts.temporals().fire(request, _check_text("temporal.fire", "name", name), moment)
 
     async def _register_webhook(
         self, _request: ExecutionRequest, event: Json, url: Json, secret: Json
@@ -256,71 +256,73 @@ class Services:
         """Read `webhook.register(event, url, secret)`."""
         if isinstance(secret, str):
             self._secrets.learn(secret)
-        return await asyncio.to_thread(self._webhooks.register, event, url, secret)
+        return await asyncio.to_thread(self._webhooks.register_webhook, event, url, secret)
 
     async def _list_webhooks(self, _request: ExecutionRequest) -> Json:
-        return await asyncio.to_thread(self._webhooks.listed)
+        return await asyncio.to_thread(self._webhooks.list_webhooks)
 
     async def _delete_webhook(self, _request: ExecutionRequest, name: Json) -> Json:
-        return await asyncio.to_thread(self._webhooks.delete, name)
+        return await asyncio.to_thread(self._webhooks.delete_webhook, name)
 
     async def _test_webhook(self, _request: ExecutionRequest, name: Json) -> Json:
-        return await self._webhooks.deliver(_text("webhook.test", "id", name), "webhook.test", {})
+        return await self._webhooks.deliver_event(_check_text("webhook.test", "id", name), "webhook.test", {})
 
-    async def _deliver(self, request: ExecutionRequest, name: str, event: str, data: Json) -> Json:
+    async def _deliver_webhook(self, request: ExecutionRequest, name: str, event: str, data: Json) -> Json:
         if request.caller is not None:
             raise SdkError("paddock.webhook.deliver is not there for programs; use webhook.test")
-        return await self._webhooks.deliver(name, event, data)
+        return await self._webhooks.deliver_event(name, event, data)
 
-    async def _notify(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
+    async def _send_notification(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
         """Read `notify.send(title, body)`."""
         from paddock.sdk.notify import Notifier
 
         names = {command.name for command in self._settings.sdk.commands}
 
         async def run(name: str, message: dict[str, Json]) -> Json:
-            await self._commands.run(name, message, request.workspace)
+            await self._commands.run_command(name, message, request.workspace)
             return True
 
         async def webhooks(message: dict[str, Json]) -> Json:
             found = self.webhooks_of("notification")
             for webhook in found:
-                await self._webhooks.deliver(webhook, "notification", message)
+                await self._webhooks.deliver_event(webhook, "notification", message)
             return len(found) or None
 
         notifier = Notifier(
             self._settings.sdk.notify, os.environ, lambda name: partial(run, name) if name in names else None
         )
-        return await notifier.send(self._facts.hide(title), self._facts.hide(body), webhooks)
+        return await notifier.send_message(self._facts.hide(title), self._facts.hide(body), webhooks)
 
-    def _capture(self, body: Json, options: Json = None) -> Json:
-        text, wishes = _text("cir.capture", "body", body), options_of(options, "cir.capture")
-        return self._signals.capture(self._facts.hide(text), self._facts.hide(wishes))
+    def _capture_signal(self, body: Json, options: Json = None) -> Json:
+        text, wishes = _check_text("cir.capture", "body", body), options_of(options, "cir.capture")
+        return self._signals.capture_signal(self._facts.hide(text), self._facts.hide(wishes))
 
-    def _contradictions(self) -> Json:
-        return self._signals.contradictions()
+    def _find_contradictions(self) -> Json:
+        return self._signals.find_contradictions()
 
-    def _stats(self) -> Json:
-        return self._signals.stats()
+    def _count_signals(self) -> Json:
+        return self._signals.count_signals()
 
-    def _query(self, options: Json = None) -> Json:
-        return self._signals.query(options_of(options, "cir.query"))
+    def _query_signals(self, options: Json = None) -> Json:
+        return self._signals.query_signals(options_of(options, "cir.query"))
 
-    def _search(self, text: Json, options: Json = None) -> Json:
-        return self._signals.search(_text("cir.search", "text", text), options_of(options, "cir.search"))
+    def _search_signals(self, text: Json, options: Json = None) -> Json:
+        return self._signals.search_signals(
+            _check_text("cir.search", "text", text), options_of(options, "cir.search")
+        )
 
-    def _verify(self) -> Json:
+    def _verify_audit(self) -> Json:
         from paddock.audit.verify import verify
 
         return verify(self._settings.audit.directory).model_dump(mode="json")
 
     def _get_secret(self, name: Json, options: Json = None) -> Json:
-        value = self._vault.get(_scope("vault.get", options), _text("vault.get", "name", name))
+        value = self._vault.get(_read_scope("vault.get", options), _check_text("vault.get", "name", name))
         if value is not None:
             self._secrets.learn(value)
         return value
 
-    def _secret(self, name: str) -> str | None:
+    def _take_secret(self, name: str) -> str | None:
         """Return a secret that Paddock itself uses for a program, which must not show up either."""
         value = self._vault.get(_SCOPE, name)
         if value is not None:
@@ -328,17 +330,22 @@ class Services:
         return value
 
     def _set_secret(self, name: Json, value: Json, options: Json = None) -> Json:
-        secret = _text("vault.set", "value", value)
+        secret = _check_text("vault.set", "value", value)
         self._secrets.learn(secret)
-        self._vault.set(_scope("vault.set", options), _text("vault.set", "name", name), secret)
+        self._vault.set(_read_scope("vault.set", options), _check_text("vault.set", "name", name), secret)
         return None
 
     def _list_secrets(self, options: Json = None) -> Json:
-        return self._vault.names(_scope("vault.list", options))
+        return self._vault.names(_read_scope("vault.list", options))
 
 
-_ASKED = {"terms": "query_terms", "lines": "line_range", "context": "context_lines", "max": "max_excerpts"}
-_TOLD = {
+_QUERY_FIELDS = {
+    "terms": "query_terms",
+    "lines": "line_range",
+    "context": "context_lines",
+    "max": "max_excerpts",
+}
+_OPTION_NAMES = {
     "query_terms": "terms",
     "line_range": "lines",
     "context_lines": "context",
@@ -346,14 +353,14 @@ _TOLD = {
     "artifact_handle": "handle",
 }
 """Names of the options in a query, and the way back."""
-_SAID = {
+_AGENT_NAMES = {
     "queryTerms": "`terms`",
     "lineRange": "`lines`",
     "endLine": "the last line",
     "startLine": "the first",
 }
 """What agents call the same options, and what programs are told instead."""
-_SPOKEN = re.compile("|".join(_SAID))
+_AGENT_NAME_PATTERN = re.compile("|".join(_AGENT_NAMES))
 
 
 def _line_range(given: Mapping[str, Json]) -> Json:
@@ -375,25 +382,25 @@ def _check_count(work: SdkCall, method: Callable[..., object]) -> None:
     try:
         signature(method).bind(*work.arguments)
     except TypeError:
-        called = f"paddock.{work.method}({_parameters(method)})"
+        called = f"paddock.{work.method}({_list_parameters(method)})"
         raise SdkError(f"{called}: wrong number of arguments ({len(work.arguments)})") from None
 
 
-def _parameters(method: Callable[..., object]) -> str:
+def _list_parameters(method: Callable[..., object]) -> str:
     """Return the parameters of a method as TypeScript has them."""
     found = signature(method).parameters.values()
     return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 
 
-def _text(method: str, what: str, value: Json) -> str:
+def _check_text(method: str, what: str, value: Json) -> str:
     if not isinstance(value, str):
         raise SdkError(f"paddock.{method}: {what} must be a string, not {kind(value)}")
     return value
 
 
-def _scope(method: str, options: Json) -> str:
+def _read_scope(method: str, options: Json) -> str:
     wishes = options_of(options, method)
     scope = wishes.pop("scope", _SCOPE)
     if wishes:
         raise SdkError(f"paddock.{method}: unknown option {min(wishes)!r}; there is `scope`")
-    return _text(method, "scope", scope)
+    return _check_text(method, "scope", scope)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 Event = Literal["script.finished", "sequence.finished", "signal.captured", "notification"]
 SCOPE = "webhooks"
-MOST = 50
+MAX_WEBHOOKS = 50
 SECRET_CHARS = 16
 BODY_BYTES = 256 * 1024
 TRIES = 3
-_BETWEEN_S = 0.5
+_RETRY_DELAY_S = 0.5
 _PREFIX = "whsec_"
 
 Found = dict[str, Any]
@@ -54,34 +54,34 @@ class Webhooks:
         self._secrets = secrets
         self._hide = hide
 
-    def of(self, event: str) -> list[str]:
+    def list_ids(self, event: str) -> list[str]:
         """Return the ids of the webhooks of an event."""
         return [id_ for id_, found in self._kept.look().items() if found["event"] == event]
 
-    def register(self, event: Json, url: Json, secret: Json) -> dict[str, Json]:
+    def register_webhook(self, event: Json, url: Json, secret: Json) -> dict[str, Json]:
         """Keep a webhook and return `{id}`. The secret is a text, or `{vault: NAME}`. Raises SdkError."""
-        from paddock.sdk.post import checked  # its client takes 50 ms to load
+        from paddock.sdk.post import check_url  # its client takes 50 ms to load
 
         if event not in get_args(Event):
             raise SdkError(f"paddock.webhook.register: event is one of {', '.join(get_args(Event))}")
         if not isinstance(url, str):
             raise SdkError("paddock.webhook.register: the url must be a string")
-        address = str(checked(url))
+        address = str(check_url(url))
         id_ = new_id().lower()
-        reference = self._reference(secret)
+        reference = self._find_reference(secret)
         if reference is None:
             reference = {"scope": SCOPE, "name": id_}
             self._vault().set(SCOPE, id_, str(secret))
 
         def add(held: Found) -> None:
-            if len(held) >= MOST:
-                raise SdkError(f"there are {MOST} webhooks already; delete one")
+            if len(held) >= MAX_WEBHOOKS:
+                raise SdkError(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
             held[id_] = {"event": event, "url": address, "secret": reference}
 
         self._kept.update(add)
         return {"id": id_}
 
-    def _reference(self, secret: Json) -> dict[str, str] | None:
+    def _find_reference(self, secret: Json) -> dict[str, str] | None:
         """Return where a secret is kept already, None for one that is given. Raises SdkError for a weak one."""
         if isinstance(secret, dict):
             given = cast("dict[str, Json]", secret)
@@ -90,30 +90,30 @@ class Webhooks:
                 raise SdkError(
                     "paddock.webhook.register: a secret of the vault is {vault: NAME, scope: SCOPE}"
                 )
-            self._secret("paddock.webhook.register", {"scope": scope, "name": name})
+            self._read_secret("paddock.webhook.register", {"scope": scope, "name": name})
             return {"scope": scope, "name": name}
         if not isinstance(secret, str) or len(secret) < SECRET_CHARS:
             told = f"the secret has at least {SECRET_CHARS} characters; make one with: openssl rand -hex 32"
             raise SdkError(f"paddock.webhook.register: {told}")
         return None
 
-    def listed(self) -> list[dict[str, Json]]:
+    def list_webhooks(self) -> list[dict[str, Json]]:
         """Return `{id, event, url}` of every webhook."""
         found = self._kept.read()
         return [{"id": id_, "event": each["event"], "url": each["url"]} for id_, each in found.items()]
 
-    def delete(self, id_: Json) -> bool:
+    def delete_webhook(self, id_: Json) -> bool:
         """Forget a webhook, and its secret unless that is kept elsewhere; tell whether there was one."""
         found = self._kept.update(lambda held: held.pop(str(id_), None))
         if found is not None and found["secret"] == {"scope": SCOPE, "name": str(id_)}:
             self._vault().delete(SCOPE, str(id_))
         return found is not None
 
-    async def deliver(self, id_: str, event: str, data: Json) -> dict[str, Json]:
+    async def deliver_event(self, id_: str, event: str, data: Json) -> dict[str, Json]:
         """Tell a webhook what happened and return `{id, status, tries}`. Raises SdkError, SdkFailed."""
-        from paddock.sdk.post import NotSentError, checked, post
+        from paddock.sdk.post import NotSentError, check_url, send_post
 
-        found, secret = await asyncio.to_thread(self._read, id_)
+        found, secret = await asyncio.to_thread(self._read_webhook, id_)
         moment = int(time.time())
         told = {"type": event, "timestamp": moment, "data": self._hide(data)}
         body = dumps(told, separators=(",", ":")).encode()
@@ -125,26 +125,26 @@ class Webhooks:
             "user-agent": "paddock",
             "webhook-id": message,
             "webhook-timestamp": str(moment),
-            "webhook-signature": signature(secret, message, moment, body),
+            "webhook-signature": sign_body(secret, message, moment, body),
         }
         for tried in range(1, TRIES + 1):
             try:
-                status = await post(checked(found["url"]), body, headers, self._networks)
+                status = await send_post(check_url(found["url"]), body, headers, self._networks)
             except NotSentError as why:
                 if not why.retryable or tried == TRIES:
                     raise SdkFailed(f"webhook {id_}: {why}", Status.FAILED, "WebhookError") from None
-                await asyncio.sleep(_BETWEEN_S * 2**tried)
+                await asyncio.sleep(_RETRY_DELAY_S * 2**tried)
             else:
                 return {"id": id_, "status": status, "tries": tried}
         raise AssertionError
 
-    def _read(self, id_: str) -> tuple[Found, str]:
+    def _read_webhook(self, id_: str) -> tuple[Found, str]:
         found = self._kept.read().get(id_)
         if found is None:
             raise SdkError(f"there is no webhook {id_[:64]}; paddock.webhook.list() shows them")
-        return found, self._secret(f"webhook {id_}", found["secret"])
+        return found, self._read_secret(f"webhook {id_}", found["secret"])
 
-    def _secret(self, who: str, reference: Mapping[str, str]) -> str:
+    def _read_secret(self, who: str, reference: Mapping[str, str]) -> str:
         secret = self._vault().get(reference["scope"], reference["name"])
         if secret is None:
             name = reference["name"]
@@ -155,7 +155,7 @@ class Webhooks:
         return secret
 
 
-def signature(secret: str, message: str, moment: int, body: bytes) -> str:
+def sign_body(secret: str, message: str, moment: int, body: bytes) -> str:
     """Return `v1,` and the HMAC-SHA256 of id, time and body; a secret that begins with `whsec_` is base64."""
     key = secret.encode()
     if secret.startswith(_PREFIX):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from paddock.files import Kept, locked
-from paddock.hub.auth.tokens import Login, parse
+from paddock.hub.auth.tokens import Login, parse_login
 from paddock.hub.config import HttpServer
 from paddock.hub.pins import memory_of
 from paddock.model.errors import ConfigurationError, VaultError
@@ -32,7 +32,7 @@ class KeptLogins:
         self._settings = settings
         self.directory = memory_of(settings.servers.state, file)
         self.index = Kept(self.directory / "logins.json")
-        self.learn = learn or _nothing
+        self.learn = learn or _ignore_secret
 
     @cached_property
     def vault(self) -> Vault:
@@ -44,13 +44,13 @@ class KeptLogins:
         """The scope of this file's logins."""
         return self.directory.name
 
-    def keeper(self, server: HttpServer) -> "KeptLogin":
+    def find_keeper(self, server: HttpServer) -> "KeptLogin":
         """Return where the login at a server is kept."""
         return KeptLogin(self, server)
 
-    def state(self, server: HttpServer) -> str:
+    def find_state(self, server: HttpServer) -> str:
         """Return what the login at a server is: `logged in`, `ended`, or empty. Raises ConfigurationError."""
-        found: object = self.index.look().get(_name(server))
+        found: object = self.index.look().get(_name_login(server))
         if not isinstance(found, dict):
             return ""
         facts = cast("dict[str, Any]", found)
@@ -65,21 +65,21 @@ class KeptLogin:
     def __init__(self, logins: KeptLogins, server: HttpServer) -> None:
         self._logins = logins
         self._server = server
-        self._name = _name(server)
+        self._name = _name_login(server)
 
-    def read(self) -> Login | None:
+    def read_login(self) -> Login | None:
         """Return the login, None when there is none. Raises VaultError and ConfigurationError."""
         if self._name not in self._logins.index.look():
             return None
         text = self._logins.vault.get(self._logins.scope, self._name)
-        login = parse(text) if text else None
+        login = parse_login(text) if text else None
         if login is None or login.server != self._server.url:
             return None
         for secret in login.secrets:
             self._logins.learn(secret)
         return login
 
-    def write(self, login: Login) -> None:
+    def write_login(self, login: Login) -> None:
         """Keep a login in the place of an older one. Raises VaultError and ConfigurationError."""
         for secret in login.secrets:
             self._logins.learn(secret)
@@ -97,7 +97,7 @@ class KeptLogin:
         facts |= {"expires_at": login.expires_at, "renewable": bool(login.refresh_token or not login.tokens)}
         self._logins.index.update(lambda held: held.__setitem__(self._name, facts))
 
-    def delete(self) -> bool:
+    def delete_login(self) -> bool:
         """Remove the login; tell whether there was one. Raises VaultError and ConfigurationError."""
         if self._name not in self._logins.index.look():
             return False
@@ -106,7 +106,7 @@ class KeptLogin:
         return True
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[None]:
+    async def hold_lock(self) -> AsyncGenerator[None]:
         """Keep others, in this process and in others, from changing the login meanwhile."""
         while True:
             try:
@@ -119,10 +119,10 @@ class KeptLogin:
             await asyncio.sleep(_AGAIN_S)  # who holds it waits for one answer of an authorization server
 
 
-def _nothing(_secret: str) -> None:
+def _ignore_secret(_secret: str) -> None:
     pass
 
 
-def _name(server: HttpServer) -> str:
+def _name_login(server: HttpServer) -> str:
     """Return the name of a login: of an entry with one name and one address."""
     return hashlib.sha256(f"{server.name}\0{server.url}".encode()).hexdigest()[:32]

@@ -80,23 +80,23 @@ class FileVault:
         self._box = _Box(directory, "secrets")
 
     def get(self, scope: str, name: str) -> str | None:
-        _check(scope, name)
-        return self._box.read().get(scope, {}).get(name)
+        _check_names(scope, name)
+        return self._box.read_secrets().get(scope, {}).get(name)
 
     def set(self, scope: str, name: str, value: str) -> None:
-        _check(scope, name)
+        _check_names(scope, name)
         _check_value(value)
-        with self._box.changing() as secrets:
+        with self._box.change_secrets() as secrets:
             secrets.setdefault(scope, {})[name] = value
 
     def delete(self, scope: str, name: str) -> bool:
-        _check(scope, name)
-        with self._box.changing() as secrets:
+        _check_names(scope, name)
+        with self._box.change_secrets() as secrets:
             return secrets.get(scope, {}).pop(name, None) is not None
 
     def names(self, scope: str) -> list[str]:
-        _check(scope)
-        return sorted(self._box.read().get(scope, {}))
+        _check_names(scope)
+        return sorted(self._box.read_secrets().get(scope, {}))
 
 
 class Backend(Protocol):
@@ -124,20 +124,20 @@ class KeyringVault:
         self._index = _Box(directory, "names")
 
     def get(self, scope: str, name: str) -> str | None:
-        _check(scope, name)
-        with _told():
+        _check_names(scope, name)
+        with _translate_errors():
             return self._backend.get_password(self._service, f"{scope}/{name}")
 
     def set(self, scope: str, name: str, value: str) -> None:
-        _check(scope, name)
+        _check_names(scope, name)
         _check_value(value)
-        with self._index.changing() as names, _told():
+        with self._index.change_secrets() as names, _translate_errors():
             self._backend.set_password(self._service, f"{scope}/{name}", value)
             names.setdefault(scope, {})[name] = ""
 
     def delete(self, scope: str, name: str) -> bool:
-        _check(scope, name)
-        with self._index.changing() as names, _told():
+        _check_names(scope, name)
+        with self._index.change_secrets() as names, _translate_errors():
             if self._backend.get_password(self._service, f"{scope}/{name}") is None:
                 return False
             self._backend.delete_password(self._service, f"{scope}/{name}")
@@ -145,8 +145,8 @@ class KeyringVault:
             return True
 
     def names(self, scope: str) -> list[str]:
-        _check(scope)
-        return sorted(self._index.read().get(scope, {}))
+        _check_names(scope)
+        return sorted(self._index.read_secrets().get(scope, {}))
 
 
 class _Box:
@@ -157,23 +157,23 @@ class _Box:
         self._file = directory / f"{name}.fernet"
         self._key = directory / "key"
 
-    def read(self) -> Secrets:
-        with _told():
-            return self._read()
+    def read_secrets(self) -> Secrets:
+        with _translate_errors():
+            return self._decrypt_file()
 
     @contextmanager
-    def changing(self) -> Generator[Secrets]:
+    def change_secrets(self) -> Generator[Secrets]:
         """Hold the file while its content is changed, then replace it whole."""
-        with _told(), suppress(FileNotFoundError):
+        with _translate_errors(), suppress(FileNotFoundError):
             check_directory(self._directory)  # before a lock is made below a link
-        with _told(), locked(self._directory / "lock"):
-            secrets = self._read()
+        with _translate_errors(), locked(self._directory / "lock"):
+            secrets = self._decrypt_file()
             before = json.dumps(secrets)
             yield secrets
             if json.dumps(secrets) != before:
-                self._write(secrets)
+                self._encrypt_file(secrets)
 
-    def _read(self) -> Secrets:
+    def _decrypt_file(self) -> Secrets:
         from cryptography.fernet import Fernet, InvalidToken  # takes 30 ms
 
         try:
@@ -182,7 +182,7 @@ class _Box:
         except FileNotFoundError:
             return {}
         try:
-            return _secrets(json.loads(Fernet(read_own(self._key, _KEY_BYTES)).decrypt(token)))
+            return _parse_secrets(json.loads(Fernet(read_own(self._key, _KEY_BYTES)).decrypt(token)))
         except FileNotFoundError:
             text = f"the key {self._key} is missing; put it back, or delete {self._file} to begin anew"
         except (InvalidToken, ValueError, RecursionError):
@@ -192,7 +192,7 @@ class _Box:
             )
         raise VaultError(text)
 
-    def _write(self, secrets: Secrets) -> None:
+    def _encrypt_file(self, secrets: Secrets) -> None:
         from cryptography.fernet import Fernet
 
         check_directory(self._directory)
@@ -204,7 +204,7 @@ class _Box:
         replace_file(self._file, token)
 
 
-def _secrets(document: object) -> Secrets:
+def _parse_secrets(document: object) -> Secrets:
     """Return a document that holds texts by scope and name. Raises ValueError."""
     scopes = list(cast("dict[str, object]", document).values()) if isinstance(document, dict) else [document]
     for scope in scopes:
@@ -216,7 +216,7 @@ def _secrets(document: object) -> Secrets:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     """Raise VaultError in the place of what a file or a keyring raises; its text may hold what it was given."""
     try:
         yield
@@ -231,7 +231,7 @@ def _told() -> Generator[None]:
         raise VaultError(f"the keyring refused ({type(error).__name__}); unlock it and try again") from None
 
 
-def _check(*names: str) -> None:
+def _check_names(*names: str) -> None:
     for name in names:
         if not NAME.fullmatch(name):
             raise NotASecret(

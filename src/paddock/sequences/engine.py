@@ -19,7 +19,7 @@ from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.output.large_results import Results
 from paddock.redaction.outgoing import Outgoing
-from paddock.sdk.requests import FindTool, script_run, shown
+from paddock.sdk.requests import FindTool, render_ended, script_run
 from paddock.sequences.references import Filling, Missing, condition, look_up
 from paddock.sequences.sequence import Rescue, Sequence, Step, find, listed, read
 
@@ -198,7 +198,7 @@ class _Run:
             return _invalid(without_places(message, parent.workspace) if parent.caller else message)
         outcome = await self._flows.execute(request)
         told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
-        value = shown(work, outcome)
+        value = render_ended(work, outcome)
         if outcome.has_value or outcome.program or outcome.tool:
             size = len(json.dumps(value))
             told |= {"value": value} if size <= VALUE_BYTES else await self._stored(request, outcome, value)

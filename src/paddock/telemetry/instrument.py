@@ -29,33 +29,33 @@ class Watch:
 
             self._observers.append(Lines())
         try:
-            self._load(settings)
+            self._load_observers(settings)
         except ModuleNotFoundError as missing:
             raise ConfigurationError(
                 f"[telemetry] is configured, and the package {(missing.name or '').partition('.')[0]} that it takes is "
                 "not installed. Run: pip install 'paddock[telemetry]'"
             ) from None
 
-    def around(self, sink: AuditSink) -> AuditSink:
+    def wrap_sink(self, sink: AuditSink) -> AuditSink:
         """Return a sink, watched where there is somebody to watch it."""
         return Watched(sink, self._observers) if self._observers else sink
 
     async def close(self) -> None:
         """Send what has not been sent, within a bound; metrics tell no more how it is."""
         if self.metrics is not None and self._counting is not None:
-            self.metrics.leave(self._counting)
+            self.metrics.end_session(self._counting)
         if self._traces is not None:
             await self._traces.close()
 
-    def _load(self, settings: Settings) -> None:
+    def _load_observers(self, settings: Settings) -> None:
         if settings.telemetry.traces != "none":
-            from paddock.telemetry.traces import Traces, exporter
+            from paddock.telemetry.traces import Traces, make_exporter
 
-            self._traces = Traces(exporter(settings.telemetry), self._sources.told)
+            self._traces = Traces(make_exporter(settings.telemetry), self._sources.told)
             self._observers.append(self._traces)
         if settings.telemetry.metrics:
             from paddock.telemetry.metrics import Metrics
 
             self.metrics = self.metrics or Metrics()
-            self._counting = self.metrics.session(self._sources)
+            self._counting = self.metrics.count_session(self._sources)
             self._observers.append(self._counting)

@@ -20,19 +20,19 @@ _OWN = ("paddock", "uvicorn")
 class Lines:
     """Logs how requests end: names and numbers of Paddock's own."""
 
-    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Say nothing yet."""
 
-    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Say how it ended."""
         known = {name: facts[name] for name in _FACTS if facts.get(name) is not None}
-        self._say("ended", request, parent, known)
+        self._log_event("ended", request, parent, known)
 
-    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Say what a person answered, and after how long."""
-        self._say("answered", request, parent, {"answer": facts["answer"], "ms": facts["ms"]})
+        self._log_event("answered", request, parent, {"answer": facts["answer"], "ms": facts["ms"]})
 
-    def _say(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
+    def _log_event(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
         told = {"request": request, **({"parent": parent} if parent else {}), **facts}
         text = " ".join(f"{name}={value}" for name, value in told.items())
         REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": told})
@@ -69,7 +69,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
-def begin(settings: LogSettings, level: str) -> None:
+def start_logging(settings: LogSettings, level: str) -> None:
     """Log to standard error from now on."""
     handler = logging.StreamHandler(sys.stderr)
     if settings.format == "json":

@@ -35,7 +35,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.registry.register(_Readings(self._readings))
+        self.registry.register(_Readings(self._read_gauges))
         self.requests = Counter(
             "paddock_requests", "Requests that ended.", ("kind", "status"), registry=self.registry
         )
@@ -66,28 +66,28 @@ class Metrics:
         self._sessions: list[Counting] = []
         self._sizes: dict[str, tuple[float, int]] = {}
 
-    def session(self, sources: Sources) -> "Counting":
+    def count_session(self, sources: Sources) -> "Counting":
         """Count a session too, until `leave`."""
         counting = Counting(self, sources)
         self._sessions.append(counting)
         return counting
 
-    def leave(self, counting: "Counting") -> None:
+    def end_session(self, counting: "Counting") -> None:
         """Look at a session no more; what it counted stays."""
         self._sessions.remove(counting)
 
-    async def page(self) -> bytes:
+    async def render_page(self) -> bytes:
         """Return everything in the text format of Prometheus, version 0.0.4."""
         return await asyncio.to_thread(generate_latest, self.registry)
 
-    def label(self, server: str) -> str:
+    def label_server(self, server: str) -> str:
         """Return what calls of a server are counted under; empty is one that may not be told."""
         if server and (server in self._servers or len(self._servers) < SERVERS):
             self._servers.add(server)
             return server
         return _OTHER
 
-    def _readings(self) -> Iterator[Reading]:
+    def _read_gauges(self) -> Iterator[Reading]:
         """Yield the gauges, of all sessions together; called in a thread of its own."""
         sources = [each.sources for each in tuple(self._sessions)]
         yield "paddock_waiting", "Programs that wait for a place.", sum(each.waiting() for each in sources)
@@ -95,13 +95,16 @@ class Metrics:
         yield "paddock_workers", about, sum(each.workers() for each in sources)
         yield "paddock_servers", "Live upstream servers.", sum(each.servers() for each in sources)
         stored = {
-            str(where.settings.url or where.settings.directory): where for where in map(_place, sources)
+            str(where.settings.url or where.settings.directory): where
+            for where in map(_find_artifacts, sources)
         }
-        sizes = [size for name, where in stored.items() if (size := self._size(name, where)) is not None]
+        sizes = [
+            size for name, where in stored.items() if (size := self._measure_store(name, where)) is not None
+        ]
         if sizes:
             yield "paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes)
 
-    def _size(self, name: str, where: "Artifacts") -> int | None:
+    def _measure_store(self, name: str, where: "Artifacts") -> int | None:
         """Return the size of what is stored, a minute old at most: a bucket has to be listed for that."""
         now = time.monotonic()
         if name not in self._sizes or now - self._sizes[name][0] >= _SIZE_AGE_S:
@@ -120,12 +123,12 @@ class Counting:
         self._metrics = metrics
         self._begun: set[str] = set()
 
-    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count a request that runs."""
         self._begun.add(request)
         self._metrics.running.labels(str(facts["kind"])).inc()
 
-    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count a request that ended."""
         metrics, kind, status = self._metrics, str(facts["kind"]), str(facts["status"])
         if request in self._begun:
@@ -135,14 +138,14 @@ class Counting:
         if isinstance(ms := facts.get("ms"), (int, float)):
             metrics.seconds.labels(kind).observe(ms / 1000)
         if kind == "server":
-            metrics.calls.labels(metrics.label(call_of(facts, self.sources.told)[0]), status).inc()
+            metrics.calls.labels(metrics.label_server(call_of(facts, self.sources.told)[0]), status).inc()
 
-    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count an answer, and how long it took."""
         self._metrics.approvals.labels(str(facts["answer"])).observe(cast("float", facts["ms"]) / 1000)
 
 
-def _place(sources: Sources) -> "Artifacts":
+def _find_artifacts(sources: Sources) -> "Artifacts":
     return sources.artifacts()
 
 

@@ -38,15 +38,15 @@ class Sources(NamedTuple):
 class Observer(Protocol):
     """Hears of requests, in the task that carries them out."""
 
-    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Hear that a request is about to run."""
         ...
 
-    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Hear how a request ended; one that was decided without running never started."""
         ...
 
-    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Hear what a person said who was asked about a request, and how long that took."""
         ...
 
@@ -61,7 +61,7 @@ class Watched:
     def claim(self, request: str, fields: Facts, *, parent: str | None = None) -> str:
         """Write the `started` record of a request; see `AuditSink.claim`."""
         record = self._sink.claim(request, fields, parent=parent)
-        self._tell(lambda observer: observer.started(request, parent, fields))
+        self._notify_observers(lambda observer: observer.on_start(request, parent, fields))
         return record
 
     def append(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
@@ -98,11 +98,11 @@ class Watched:
 
     def _tell_of(self, event: str, request: str, parent: str | None, fields: Facts) -> None:
         if event in _ENDS:
-            self._tell(lambda observer: observer.ended(request, parent, fields))
+            self._notify_observers(lambda observer: observer.on_end(request, parent, fields))
         elif event == "answered":
-            self._tell(lambda observer: observer.answered(request, parent, fields))
+            self._notify_observers(lambda observer: observer.on_answer(request, parent, fields))
 
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
+    def _notify_observers(self, tell: Callable[[Observer], None]) -> None:
         for observer in self._observers:
             try:
                 tell(observer)

@@ -74,19 +74,19 @@ class Traces:
         self._told = told
         self._open: dict[str, _Open] = {}
 
-    def started(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
         """Open the span of a request, below its parent's or what is current."""
-        span = self._begin(parent, facts)
+        span = self._start_span(parent, facts)
         self._open[request] = _Open(span, context.attach(trace.set_span_in_context(span)))
 
-    def ended(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Close the span of a request."""
         opened = self._open.pop(request, None)
-        span = opened.span if opened else self._begin(parent, facts)
+        span = opened.span if opened else self._start_span(parent, facts)
         if opened and trace.get_current_span() is span:
             context.detach(opened.token)
         kind, status = str(facts["kind"]), str(facts["status"])
-        names = self._names(kind, status, facts)
+        names = self._list_name_fields(kind, status, facts)
         span.update_name(" ".join([kind, *map(str, names.values())]))
         span.set_attribute("paddock.request", request)
         known = {name: facts[name] for name in _PLAIN if facts.get(name) is not None}
@@ -96,10 +96,12 @@ class Traces:
             span.set_status(StatusCode.ERROR, status)
         span.end()
 
-    def answered(self, request: str, parent: str | None, facts: Facts) -> None:
+    def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Make a span of the wait for an answer, beside that of the request, which has not begun."""
         now, waited = time.time_ns(), round(float(cast("float", facts["ms"])) * 1_000_000)
-        span = self._tracer.start_span("approval", context=self._above(parent), start_time=now - waited)
+        span = self._tracer.start_span(
+            "approval", context=self._find_parent_context(parent), start_time=now - waited
+        )
         about = {"request": request, "answer": facts["answer"], "ms": facts["ms"]}
         for name, value in about.items():
             span.set_attribute(f"paddock.{name}", cast("str | float", value))
@@ -113,21 +115,21 @@ class Traces:
         if sending.is_alive():
             _log.warning("the last spans were not exported within %g s, so they are lost", FLUSH_S)
 
-    def _begin(self, parent: str | None, facts: Facts) -> trace.Span:
+    def _start_span(self, parent: str | None, facts: Facts) -> trace.Span:
         kind = str(facts["kind"])
         return self._tracer.start_span(
             kind,
-            context=self._above(parent),
+            context=self._find_parent_context(parent),
             kind=SpanKind.CLIENT if kind == "server" else SpanKind.INTERNAL,
             start_time=time.time_ns(),
         )
 
-    def _above(self, parent: str | None) -> Context | None:
+    def _find_parent_context(self, parent: str | None) -> Context | None:
         """Return where a span begins that a request's parent is above of; None where that is what is current."""
         above = self._open.get(parent or "")
         return trace.set_span_in_context(above.span) if above else None
 
-    def _names(self, kind: str, status: str, facts: Facts) -> dict[str, Field]:
+    def _list_name_fields(self, kind: str, status: str, facts: Facts) -> dict[str, Field]:
         if kind == "server":
             server, tool = call_of(facts, self._told)
             return {name: value for name, value in (("server", server), ("tool", tool)) if value}
@@ -156,7 +158,7 @@ class _Telling(SpanExporter):
         self._exporter.shutdown()
 
 
-def exporter(settings: TelemetrySettings) -> SpanExporter:
+def make_exporter(settings: TelemetrySettings) -> SpanExporter:
     """Return where spans go: a collector, or standard error with one line of JSON for each."""
     if settings.traces == "console":
         return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")

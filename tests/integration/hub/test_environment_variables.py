@@ -74,7 +74,7 @@ async def socks_proxy() -> AsyncGenerator[tuple[int, list[str]]]:
 
 async def call(hub, url: str) -> str:
     async with hub(HttpServer("web", url)) as opened:
-        return text(await opened.call("web", "anything", {}))
+        return text(await opened.call_tool("web", "anything", {}))
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
@@ -104,7 +104,7 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
         async with rude() as server:
             variables({name: "http://user:password@127.0.0.1:9"})
             async with hub(HttpServer("web", server.url)) as opened:
-                return server.url, await failure(opened.call("web", "anything", {}), ServerUnavailable)
+                return server.url, await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
     url, error = asyncio.run(main())
     assert str(error) == (
@@ -163,7 +163,7 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
         async with rude() as server:
             variables({name: value})
             async with hub(HttpServer("web", server.url)) as opened:
-                return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+                return await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
 
@@ -231,7 +231,7 @@ def test_the_variable_that_applies_is_the_one_that_is_named(hub, variables, url,
     async def main():
         variables(values)
         async with hub(HttpServer("web", url)) as opened:
-            return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+            return await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {told}."
 
@@ -292,7 +292,7 @@ def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, value, 
         async with rude() as server:
             variables({"HTTP_PROXY": value})
             async with hub(HttpServer("web", server.url)) as opened:
-                return server.url, await failure(opened.call("web", "anything", {}), ServerUnavailable)
+                return server.url, await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
     url, error = asyncio.run(main())
     assert str(error) == (
@@ -318,6 +318,6 @@ def test_an_address_of_a_server_that_is_none_is_said_to_be(hub, variables, url, 
     async def main():
         variables({})
         async with hub(HttpServer("web", url)) as opened:
-            return await failure(opened.call("web", "anything", {}), ServerUnavailable)
+            return await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}"

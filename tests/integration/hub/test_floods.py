@@ -33,21 +33,23 @@ def few(monkeypatch):
 def test_a_server_that_floods_is_cut_off_and_started_anew_for_the_next_call(hub, flood):
     async def main():
         async with hub(FLOOD) as h:
-            error = await failure(h.call("flood", flood, {}), ServerUnavailable)
+            error = await failure(h.call_tool("flood", flood, {}), ServerUnavailable)
             assert (str(error), error.sent) == (f"Server flood was cut off: {MANY}.", True)
-            assert (await h.call("flood", "values", {"count": 1})).raw["structuredContent"] == {"a": [[]]}
-            assert h.status()["flood"].starts == 2
+            assert (await h.call_tool("flood", "values", {"count": 1})).raw["structuredContent"] == {
+                "a": [[]]
+            }
+            assert h.list_status()["flood"].starts == 2
 
     asyncio.run(main())
 
 
 def test_a_server_whose_requests_we_cannot_answer_is_cut_off(hub, monkeypatch):
     monkeypatch.setattr(unsolicited, "MESSAGES", 1_000_000)
-    monkeypatch.setattr(unsolicited, "ROOM_S", 0.1)
+    monkeypatch.setattr(unsolicited, "ANSWER_TIMEOUT_S", 0.1)
 
     async def main():
         async with hub(FLOOD) as h:
-            error = await failure(h.call("flood", "pings", {}), ServerUnavailable)
+            error = await failure(h.call_tool("flood", "pings", {}), ServerUnavailable)
             assert str(error) == (
                 "Server flood was cut off: 64 of its requests were open, and it took no answer for 0.1 s; correct the "
                 "server."
@@ -59,7 +61,7 @@ def test_a_server_whose_requests_we_cannot_answer_is_cut_off(hub, monkeypatch):
 def test_a_server_that_floods_its_standard_error_is_cut_off(hub):
     async def main():
         async with hub(FLOOD) as h:
-            error = await failure(h.call("flood", "stderr", {}), ServerUnavailable)
+            error = await failure(h.call_tool("flood", "stderr", {}), ServerUnavailable)
             assert str(error) == (
                 "Server flood was cut off: it wrote more than 1000000 bytes to its standard error, faster than 0 a second; "
                 "have it log less."
@@ -72,15 +74,15 @@ def test_an_answer_that_swells_fails_its_own_call_and_counts_for_nothing_against
     async def main():
         async with hub(FLOOD, answer_values=30_000) as h:
             for _ in range(6):
-                error = await failure(h.call("flood", "values", {"count": 40_000}), ServerUnavailable)
+                error = await failure(h.call_tool("flood", "values", {"count": 40_000}), ServerUnavailable)
                 assert (str(error), error.sent) == (f"Server flood gave no whole answer: {VALUES}.", True)
             deep = await failure(
-                h.call("flood", "deep", {"levels": 600, "beside": 20_000}), ServerUnavailable
+                h.call_tool("flood", "deep", {"levels": 600, "beside": 20_000}), ServerUnavailable
             )
             assert str(deep) == "Server flood gave no whole answer: it is nested more than 500 deep."
-            many = await h.call("flood", "values", {"count": 29_000})
+            many = await h.call_tool("flood", "values", {"count": 29_000})
             assert many.raw["structuredContent"] == {"a": [[]] * 29_000}
-            status = h.status()["flood"]
+            status = h.list_status()["flood"]
             assert (status.starts, status.failures) == (1, 0)
 
     asyncio.run(main())
@@ -122,10 +124,10 @@ def test_an_event_that_swells_fails_its_own_call(hub, ends, noise):
 
         options = {"answer_values": 30_000}
         async with rude(many=many, few=few) as server, hub(HttpServer("web", server.url), **options) as h:
-            error = await failure(h.call("web", "many", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "many", {}), ServerUnavailable)
             assert str(error) == f"Server web gave no whole answer: {VALUES}."
-            assert (await h.call("web", "few", {})).raw["structuredContent"] == [[]] * 20_000
-            assert h.status()["web"].failures == 0
+            assert (await h.call_tool("web", "few", {})).raw["structuredContent"] == [[]] * 20_000
+            assert h.list_status()["web"].failures == 0
 
     asyncio.run(main())
 
@@ -136,9 +138,9 @@ def test_a_document_that_swells_fails_its_own_call(hub):
             writer.write(answer(json.loads(swollen(number, 40_000))))
 
         async with rude(many=many) as server, hub(HttpServer("web", server.url), answer_values=30_000) as h:
-            error = await failure(h.call("web", "many", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "many", {}), ServerUnavailable)
             assert str(error) == f"Server web gave no whole answer: {VALUES}."
-            assert h.status()["web"].failures == 0
+            assert h.list_status()["web"].failures == 0
 
     asyncio.run(main())
 
@@ -161,7 +163,7 @@ def test_a_flood_of_events_ends_the_connection(hub, message):
                 await asyncio.sleep(0)
 
         async with rude(flood=flood) as server, hub(HttpServer("web", server.url)) as h:
-            error = await failure(h.call("web", "flood", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "flood", {}), ServerUnavailable)
             assert str(error) == f"Server web was cut off: {MANY}."
 
     asyncio.run(main())

@@ -114,7 +114,7 @@ def test_calls_share_one_session_that_is_ended_politely(hub, upstream):
     async def main():
         server = HttpServer("web", upstream.url, {"Authorization": "Bearer tok"})
         async with hub(server) as h:
-            results = await asyncio.gather(*(h.call("web", "t", {}) for _ in range(5)))
+            results = await asyncio.gather(*(h.call_tool("web", "t", {}) for _ in range(5)))
             assert [text(r) for r in results] == ["session-1"] * 5
         assert upstream.deleted == ["session-1"]
         assert {authorization for _, authorization in upstream.seen} == {"Bearer tok"}
@@ -133,7 +133,7 @@ def test_whom_to_trust_is_read_while_others_go_on(hub, upstream, monkeypatch):
 
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
-            assert text(await h.call("web", "t", {})) == "session-1"
+            assert text(await h.call_tool("web", "t", {})) == "session-1"
 
     monkeypatch.setattr(connection, "http_client", noting)
     asyncio.run(main())
@@ -146,15 +146,15 @@ def test_whom_to_trust_is_read_while_others_go_on(hub, upstream, monkeypatch):
 def test_half_of_a_character_is_refused_before_anything_is_sent(hub, upstream, tool, arguments):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
-            assert text(await h.call("web", "t", {"text": "whole \U0001f600"})) == "session-1"
+            assert text(await h.call_tool("web", "t", {"text": "whole \U0001f600"})) == "session-1"
             sent = len(upstream.seen)
-            error = await failure(h.call("web", tool, arguments), InvalidArguments)
+            error = await failure(h.call_tool("web", tool, arguments), InvalidArguments)
             assert str(error) == (
                 f"Tool {tool!r} of server web was not called: its name or an argument holds half of a character "
                 "(a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
             )
             assert (error.retryable, error.sent, len(upstream.seen)) == (False, False, sent)
-            assert text(await h.call("web", "t", {})) == "session-1"
+            assert text(await h.call_tool("web", "t", {})) == "session-1"
 
     asyncio.run(main())
 
@@ -165,10 +165,10 @@ def test_x30_ten_times_401_does_not_open_the_breaker(hub, upstream):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
             for _ in range(10):
-                error = await failure(h.call("web", "locked", {}), ServerUnauthorized)
+                error = await failure(h.call_tool("web", "locked", {}), ServerUnauthorized)
                 assert str(error) == ("Server web refuses our credentials (HTTP 401); correct its `headers`.")
                 assert (error.retryable, error.sent) == (False, False)
-            assert text(await h.call("web", "open", {})) == "session-1"
+            assert text(await h.call_tool("web", "open", {})) == "session-1"
 
     asyncio.run(main())
 
@@ -179,7 +179,7 @@ def test_x30_401_at_the_handshake_does_not_open_the_breaker(hub, upstream):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
             for _ in range(10):
-                error = await failure(h.call("web", "t", {}), ServerUnauthorized)
+                error = await failure(h.call_tool("web", "t", {}), ServerUnauthorized)
                 assert str(error) == (
                     "Failed to connect to server web: Server web refuses our credentials (HTTP 401);"
                     " correct its `headers`."
@@ -195,7 +195,7 @@ def test_x30_words_of_refusal_are_an_authorization_error(hub, upstream):
         server = HttpServer("web", upstream.url, secrets=ServerSecrets(["tok-1234"]))
         async with hub(server, breaker=Breaker(threshold=1)) as h:
             for _ in range(2):
-                error = await failure(h.call("web", "t", {}), ServerUnauthorized)
+                error = await failure(h.call_tool("web", "t", {}), ServerUnauthorized)
                 assert str(error) == (
                     "Server web refuses our credentials (Unauthorized: invalid_token [REDACTED:server]);"
                     " correct its `headers`."
@@ -210,10 +210,10 @@ def test_x29_http_errors_open_the_breaker(hub, upstream):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
             for _ in range(5):
-                error = await failure(h.call("web", "broken", {}), ServerUnavailable)
+                error = await failure(h.call_tool("web", "broken", {}), ServerUnavailable)
                 assert str(error) == "Server web answers HTTP 503: it cannot answer now; try again later."
                 assert (error.retryable, error.sent) == (True, True)
-            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == "Circuit breaker open for web — cooldown 30000ms"
 
     asyncio.run(main())
@@ -222,10 +222,10 @@ def test_x29_http_errors_open_the_breaker(hub, upstream):
 def test_answer_beyond_the_limit_fails_its_call(hub, upstream, monkeypatch):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
-            await h.call("web", "t", {})
+            await h.call_tool("web", "t", {})
             monkeypatch.setattr("paddock.hub.http.LINE_LIMIT", 1000)
             upstream.body = {"t": {"result": {"content": ["x" * 1000]}}}
-            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == (
                 "Server web gave no whole answer: it is larger than 1000 bytes; ask for less at once."
             )
@@ -245,10 +245,10 @@ def test_secrets_reach_no_log(hub, odd, upstream, caplog):
         )
         child = odd("child", env={"SECRET": "tok-1234"}, secrets=secrets)
         async with hub(web, child) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "bad [REDACTED:server]"
-            await h.call("child", "echo", {"text": "x"})
-            await failure(h.call("child", "crash", {}), ServerUnavailable)
-            assert "tok-1234" not in repr(h.status())
+            assert str(await failure(h.call_tool("web", "t", {}), ServerRejected)) == "bad [REDACTED:server]"
+            await h.call_tool("child", "echo", {"text": "x"})
+            await failure(h.call_tool("child", "crash", {}), ServerUnavailable)
+            assert "tok-1234" not in repr(h.list_status())
 
     asyncio.run(main(), debug=True)
     assert "tok-1234" not in caplog.text
@@ -258,8 +258,8 @@ def test_secrets_reach_no_log(hub, odd, upstream, caplog):
 def test_forgotten_session_is_opened_anew_and_the_call_repeated(hub, upstream, tool):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
-            assert text(await h.call("web", tool, {})) == "session-2"
-            assert h.status()["web"].starts == 2
+            assert text(await h.call_tool("web", tool, {})) == "session-2"
+            assert h.list_status()["web"].starts == 2
 
     asyncio.run(main())
 
@@ -272,9 +272,9 @@ def test_error_answers_and_faulty_results_over_http(hub, upstream):
 
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
-            error = await failure(h.call("web", "wrong", {}), ServerRejected)
+            error = await failure(h.call_tool("web", "wrong", {}), ServerRejected)
             assert (str(error), error.code) == ("no such tool", -32602)
-            result = await h.call("web", "faulty", {})
+            result = await h.call_tool("web", "faulty", {})
             assert (result.raw, result.warnings) == (
                 {"content": [{"type": "text", "text": "5"}]},
                 ("`content` is not an array",),
@@ -289,7 +289,7 @@ def test_server_that_is_not_there_fails_its_own_calls_only(hub):
 
     async def main():
         async with hub(HttpServer("web", f"{url}?key=tok-1234", secrets=ServerSecrets(["tok-1234"]))) as h:
-            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == (
                 f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: "
                 "connection refused. Start it, or correct its `url`."

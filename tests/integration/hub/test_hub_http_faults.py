@@ -117,7 +117,7 @@ def test_a_status_says_what_to_do(hub, head, told):
     async def main():
         says = {"server/discover": refusal(head), "initialize": refusal(head)}
         async with rude(**says) as server, hub(HttpServer("web", server.url)) as h:
-            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == f"Failed to connect to server web: {told}"
             assert error.retryable == (head[:3] in ("429", "503"))
 
@@ -150,9 +150,9 @@ ODD = {
 def test_what_is_no_answer_of_the_protocol(hub, said, told):
     async def main():
         async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
-            error = await failure(h.call("web", "t", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert re.sub(r"instead of \d+", "instead of NUMBER", str(error)) == told
-            assert text(await h.call("web", "other", {})) == "fine"
+            assert text(await h.call_tool("web", "other", {})) == "fine"
 
     asyncio.run(main())
 
@@ -163,7 +163,7 @@ def test_an_error_without_a_number_is_the_answer_of_the_request_it_comes_for(hub
 
     async def main():
         async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerRejected)) == "no luck"
+            assert str(await failure(h.call_tool("web", "t", {}), ServerRejected)) == "no luck"
 
     asyncio.run(main())
 
@@ -183,10 +183,10 @@ def test_an_answer_that_breaks_off_leaves_other_calls_alone(hub):
 
     async def main():
         async with rude(cut=broken, slow=patient) as server, hub(HttpServer("web", server.url)) as h:
-            slow = asyncio.create_task(h.call("web", "slow", {}))
-            error = await failure(h.call("web", "cut", {}), ServerUnavailable)
+            slow = asyncio.create_task(h.call_tool("web", "slow", {}))
+            error = await failure(h.call_tool("web", "cut", {}), ServerUnavailable)
             assert str(error) == "Server web gave no whole answer: it closed the connection."
-            assert (error.sent, text(await slow), h.status()["web"].starts) == (True, "fine", 1)
+            assert (error.sent, text(await slow), h.list_status()["web"].starts) == (True, "fine", 1)
 
     asyncio.run(main())
 
@@ -202,12 +202,12 @@ def test_a_stream_that_breaks_off_leaves_other_calls_alone(hub):
     async def main():
         ending = SSE + b"0\r\n\r\n"
         async with rude(cut=ending, slow=patient) as server, hub(HttpServer("web", server.url)) as h:
-            slow = asyncio.create_task(h.call("web", "slow", {}))
+            slow = asyncio.create_task(h.call_tool("web", "slow", {}))
             await arrived.wait()
-            error = await failure(h.call("web", "cut", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "cut", {}), ServerUnavailable)
             assert str(error) == "Server web broke off its answer (SSE stream ended without a response)."
             cut.set()
-            assert (error.sent, text(await slow), h.status()["web"].starts) == (True, "fine", 1)
+            assert (error.sent, text(await slow), h.list_status()["web"].starts) == (True, "fine", 1)
 
     asyncio.run(main())
 
@@ -217,8 +217,8 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
     arrived, lost, over = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
     class Watched(connection.Connection):
-        async def over(self):
-            await super().over()
+        async def wait_until_lost(self):
+            await super().wait_until_lost()
             over.set()
 
     monkeypatch.setattr(connection, "Connection", Watched)
@@ -248,16 +248,16 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
     async def main():
         says = {"initialize": opens, "first": forgotten, "late": late, "knows": knows}
         async with rude(**says) as server, hub(HttpServer("web", server.url)) as h:
-            others = [asyncio.create_task(h.call("web", name, {})) for name in ("late", "knows")]
+            others = [asyncio.create_task(h.call_tool("web", name, {})) for name in ("late", "knows")]
             for _ in others:
                 await arrived.acquire()
-            first = asyncio.create_task(h.call("web", "first", {}))
-            while h.status()["web"].state is not State.FAILED:  # noqa: ASYNC110 - of which nothing tells
+            first = asyncio.create_task(h.call_tool("web", "first", {}))
+            while h.list_status()["web"].state is not State.FAILED:  # noqa: ASYNC110 - of which nothing tells
                 await asyncio.sleep(0)
             lost.set()
             results = [text(each) for each in await asyncio.gather(first, *others)]
             assert results == ["session 2", "session 2", "fine"]
-            assert (h.status()["web"].starts, h.status()["web"].failures) == (2, 0)
+            assert (h.list_status()["web"].starts, h.list_status()["web"].failures) == (2, 0)
             await over.wait()  # nothing is waited for once the last of them is answered
 
     asyncio.run(asyncio.wait_for(main(), 60))
@@ -269,7 +269,7 @@ def test_a_call_without_an_answer_may_have_been_made(hub):
 
     async def main():
         async with rude(never=never) as server, hub(HttpServer("web", server.url)) as h:
-            assert (await failure(h.call("web", "never", {}, timeout_ms=200), ServerTimeout)).sent
+            assert (await failure(h.call_tool("web", "never", {}, timeout_ms=200), ServerTimeout)).sent
 
     asyncio.run(main())
 
@@ -280,12 +280,12 @@ def test_a_few_compressed_bytes_do_not_fill_our_memory(hub):
     async def main():
         bomb = answer(packed, "200 OK", "Content-Type: application/json", "Content-Encoding: deflate")
         async with rude(bomb=bomb) as server, hub(HttpServer("web", server.url)) as h:
-            error = await failure(h.call("web", "bomb", {}), ServerUnavailable)
+            error = await failure(h.call_tool("web", "bomb", {}), ServerUnavailable)
             assert str(error) == (
                 f"Server web at {server.url.removesuffix('/mcp')} gave no answer: it compresses its answers, although "
                 "it is asked not to."
             )
-            assert text(await h.call("web", "t", {})) == "fine"
+            assert text(await h.call_tool("web", "t", {})) == "fine"
 
     asyncio.run(main())
 
@@ -298,7 +298,7 @@ def test_a_body_without_end_that_nobody_needs_is_not_read(hub, head):
 
     async def main():
         async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
-            await failure(h.call("web", "t", {}), ServerUnavailable)
+            await failure(h.call_tool("web", "t", {}), ServerUnavailable)
 
     asyncio.run(asyncio.wait_for(main(), 60))
 
@@ -314,7 +314,7 @@ def test_the_end_of_a_session_waits_for_no_answer(hub):
     async def main():
         async with rude(DELETE=slowly) as server:
             async with hub(HttpServer("web", server.url)) as h:
-                assert text(await h.call("web", "t", {})) == "fine"
+                assert text(await h.call_tool("web", "t", {})) == "fine"
             assert [verb for verb, _ in server.asked][-1] == "DELETE"
 
     asyncio.run(asyncio.wait_for(main(), 60))
@@ -328,7 +328,7 @@ def test_the_rest_of_a_stream_is_not_asked_for_without_a_pause(hub, monkeypatch)
     async def main():
         async with rude(t=ending, GET=ending) as server:
             async with hub(HttpServer("web", server.url)) as h:
-                error = await failure(h.call("web", "t", {}, timeout_ms=600), ServerTimeout)
+                error = await failure(h.call_tool("web", "t", {}, timeout_ms=600), ServerTimeout)
                 assert error.sent
             times = [time for verb, time in server.asked if verb == "GET"]
             # One stream for the call, one for what the server says by itself.
@@ -341,7 +341,7 @@ def test_names_and_certificates_are_told(hub):
     async def main():
         unknown = HttpServer("web", "http://no-such-host.invalid/mcp?key=tok-1234")
         async with hub(unknown) as h:
-            assert str(await failure(h.call("web", "t", {}), ServerUnavailable)) == (
+            assert str(await failure(h.call_tool("web", "t", {}), ServerUnavailable)) == (
                 "Failed to connect to server web: no connection to server web at http://no-such-host.invalid: its host "
                 "name is not known. Start it, or correct its `url`."
             )
@@ -349,7 +349,7 @@ def test_names_and_certificates_are_told(hub):
             url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
             async with hub(HttpServer("web", url)) as h:
                 assert "no TLS is spoken there." in str(
-                    await failure(h.call("web", "t", {}), ServerUnavailable)
+                    await failure(h.call_tool("web", "t", {}), ServerUnavailable)
                 )
 
     async def no_tls(_reader, writer):

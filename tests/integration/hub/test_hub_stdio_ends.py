@@ -22,11 +22,11 @@ def test_x30_exits_of_the_process_do_not_count(hub, odd):
     async def main():
         async with hub(odd("odd", "--exit", 3), breaker=Breaker(threshold=2)) as h:
             for _ in range(3):
-                error = await failure(h.call("odd", "echo", {"text": "x"}), ServerUnavailable)
+                error = await failure(h.call_tool("odd", "echo", {"text": "x"}), ServerUnavailable)
                 assert str(error) == (
                     "Failed to connect to server odd: Server odd exited with status 3 without an answer."
                 )
-            assert not h.status()["odd"].breaker_open
+            assert not h.list_status()["odd"].breaker_open
 
     asyncio.run(main())
 
@@ -34,10 +34,10 @@ def test_x30_exits_of_the_process_do_not_count(hub, odd):
 def test_x31_idle_server_is_really_ended_to_make_room(hub, odd):
     async def main():
         async with hub(odd("a"), odd("b"), max_live=1) as h:
-            first = int(text(await h.call("a", "pid", {})))
-            await h.call("b", "echo", {"text": "x"})
+            first = int(text(await h.call_tool("a", "pid", {})))
+            await h.call_tool("b", "echo", {"text": "x"})
             assert ended(first, 0)
-            assert [s.live for s in h.status().values()] == [False, True]
+            assert [s.live for s in h.list_status().values()] == [False, True]
 
     asyncio.run(main())
 
@@ -45,16 +45,16 @@ def test_x31_idle_server_is_really_ended_to_make_room(hub, odd):
 def test_x32_busy_pool_refuses_after_a_bounded_wait(hub, odd):
     async def main():
         async with hub(odd("a"), odd("b"), max_live=1, wait_ms=50) as h:
-            await h.call("a", "echo", {"text": "warm"})
-            busy = asyncio.create_task(h.call("a", "hang", {}))
+            await h.call_tool("a", "echo", {"text": "warm"})
+            busy = asyncio.create_task(h.call_tool("a", "hang", {}))
             await asyncio.sleep(0)
-            assert h.status()["a"].calls_in_flight == 1
-            error = await failure(h.call("b", "echo", {"text": "x"}), ServerUnavailable)
+            assert h.list_status()["a"].calls_in_flight == 1
+            error = await failure(h.call_tool("b", "echo", {"text": "x"}), ServerUnavailable)
             assert str(error) == "Pool upper bound (1) reached, no idle children to evict"
             assert (error.retryable, error.sent) == (True, False)
             busy.cancel()
             await asyncio.wait({busy})
-            assert text(await h.call("b", "echo", {"text": "now"})) == "now"
+            assert text(await h.call_tool("b", "echo", {"text": "now"})) == "now"
 
     asyncio.run(main())
 
@@ -63,7 +63,7 @@ def test_x33_server_that_ignores_sigterm_and_its_grandchild_are_killed(hub, odd,
     async def main():
         grandchild = tmp_path / "grandchild"
         h = hub(odd("odd", "--stubborn", "--grandchild", grandchild))
-        server = int(text(await h.call("odd", "pid", {})))
+        server = int(text(await h.call_tool("odd", "pid", {})))
         begin = time.monotonic()
         await h.close()
         assert 1.5 < time.monotonic() - begin < 30
@@ -83,12 +83,14 @@ def test_x33_close_ends_all_servers_side_by_side(hub, odd, monkeypatch):
     async def main():
         servers = [odd(name, "--stubborn") for name in "abc"]
         h = hub(*servers)
-        pids = [int(text(r)) for r in await asyncio.gather(*(h.call(s.name, "pid", {}) for s in servers))]
+        pids = [
+            int(text(r)) for r in await asyncio.gather(*(h.call_tool(s.name, "pid", {}) for s in servers))
+        ]
         monkeypatch.setattr(ServerProcess, "stop", with_the_others)
         await h.close()
         await h.close()
         assert all(ended(pid, 0) for pid in pids)
-        error = await failure(h.call("a", "pid", {}), ServerUnavailable)
+        error = await failure(h.call_tool("a", "pid", {}), ServerUnavailable)
         assert str(error) == "The hub is closed; no server can be called any more."
 
     together = asyncio.Barrier(3)
@@ -99,7 +101,7 @@ def test_grandchild_of_a_server_that_left_is_ended(hub, odd, tmp_path):
     async def main():
         grandchild = tmp_path / "grandchild"
         async with hub(odd("odd", "--grandchild", grandchild)) as h:
-            await failure(h.call("odd", "crash", {}), ServerUnavailable)
+            await failure(h.call_tool("odd", "crash", {}), ServerUnavailable)
             first = int(grandchild.read_text())
         assert ended(first, 1)
 
@@ -137,8 +139,8 @@ def test_servers_die_with_a_paddock_that_is_killed(odd):
 def test_ephemeral_server_ends_after_its_call(hub, odd):
     async def main():
         async with hub(odd(lifecycle=Lifecycle("ephemeral"))) as h:
-            first = int(text(await h.call("odd", "pid", {})))
-            second = int(text(await h.call("odd", "pid", {})))
+            first = int(text(await h.call_tool("odd", "pid", {})))
+            second = int(text(await h.call_tool("odd", "pid", {})))
             assert first != second
             assert ended(first, 0)
 
@@ -148,7 +150,7 @@ def test_ephemeral_server_ends_after_its_call(hub, odd):
 def test_idle_server_is_swept(hub, odd):
     async def main():
         async with hub(odd(), idle_timeout_ms=1, sweep_ms=1) as h:
-            first = int(text(await h.call("odd", "pid", {})))
+            first = int(text(await h.call_tool("odd", "pid", {})))
             assert await asyncio.to_thread(ended, first, 5)
 
     asyncio.run(main())
@@ -157,13 +159,13 @@ def test_idle_server_is_swept(hub, odd):
 def test_cancelled_caller_leaves_nothing_behind(hub, odd):
     async def main():
         async with hub(odd()) as h:
-            early = asyncio.create_task(h.call("odd", "echo", {"text": "x"}))
+            early = asyncio.create_task(h.call_tool("odd", "echo", {"text": "x"}))
             await asyncio.sleep(0)
             early.cancel()
             await asyncio.wait({early})
-            assert text(await h.call("odd", "echo", {"text": "y"})) == "y"
-            assert h.status()["odd"].calls_in_flight == 0
-            assert h.status()["odd"].starts == 1
+            assert text(await h.call_tool("odd", "echo", {"text": "y"})) == "y"
+            assert h.list_status()["odd"].calls_in_flight == 0
+            assert h.list_status()["odd"].starts == 1
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from paddock.hub.config import StdioServer
-from paddock.hub.launchers import remedy
+from paddock.hub.launchers import suggest_remedy
 from paddock.model.errors import ServerRejected, ServerUnavailable
 
 from .conftest import failure
@@ -15,7 +15,7 @@ from .conftest import failure
 def told(hub, program, *, command=sys.executable, **options):
     async def main():
         async with hub(StdioServer("s", command, ("-I", "-S", "-c", program), **options)) as h:
-            return str(await failure(h.call("s", "t", {}), ServerUnavailable))
+            return str(await failure(h.call_tool("s", "t", {}), ServerUnavailable))
 
     return asyncio.run(main())
 
@@ -61,10 +61,10 @@ def test_the_last_error_above_the_last_lines_is_told_and_how_to_mend_what_npx_ke
 
 def test_what_means_something_to_a_shell_is_no_folder_to_remove():
     words = "Cannot find module 'x' /a/{}/_npx/e54cca0e4081644e/node_modules/x"
-    assert remedy("npx", words.format("b")) != ""
-    assert [remedy("npx", words.format(each)) for each in ("$x", "`x`", "x;y", "x|y", "x&y", "\x1b[1m")] == [
-        ""
-    ] * 6
+    assert suggest_remedy("npx", words.format("b")) != ""
+    assert [
+        suggest_remedy("npx", words.format(each)) for each in ("$x", "`x`", "x;y", "x|y", "x&y", "\x1b[1m")
+    ] == [""] * 6
 
 
 def test_a_start_has_the_longer_of_its_times_and_one_that_takes_long_is_told_of(hub, monkeypatch, caplog):
@@ -84,7 +84,7 @@ def test_a_launcher_that_never_answers_may_be_fetching(hub, tmp_path):
     async def main():
         npx = StdioServer("s", str(tmp_path / "npx"), ("-I", "-S", "-c", program), timeout_ms=300)
         async with hub(npx) as h:
-            return str(await failure(h.call("s", "t", {}), ServerUnavailable))
+            return str(await failure(h.call_tool("s", "t", {}), ServerUnavailable))
 
     assert asyncio.run(main()).startswith(
         "Failed to connect to server s: Server s did not finish the handshake within 300 ms. Run its command by itself "
@@ -109,7 +109,7 @@ for line in sys.stdin:
 def test_a_server_that_cannot_list_its_tools_says_so(hub):
     async def main():
         async with hub(StdioServer("s", sys.executable, ("-I", "-S", "-c", NO_TOOLS))) as h:
-            return str(await failure(h.tools("s"), ServerRejected))
+            return str(await failure(h.list_tools("s"), ServerRejected))
 
     assert asyncio.run(main()) == "Server s cannot list its tools: fetch failed"
 

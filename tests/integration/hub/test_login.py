@@ -29,7 +29,7 @@ GUARDED = Path(__file__).resolve().parents[2] / "servers" / "guarded.mjs"
 async def said(world: World, logins: KeptLogins, **options: object) -> object:
     server = replace(server_of(world), **options)
     async with Hub({server.name: server}, environment={}, logins=logins) as hub:
-        return (await hub.call(server.name, "whisper", {})).raw["content"][0]["text"]
+        return (await hub.call_tool(server.name, "whisper", {})).raw["content"][0]["text"]
 
 
 NEEDS = (
@@ -48,16 +48,16 @@ def test_a_call_without_a_login_says_what_to_do_and_asks_nobody(world: World, lo
 
 def test_a_login_is_used_by_calls_and_ends_with_a_logout(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
-        keeper = logins.keeper(server_of(world))
+        keeper = logins.find_keeper(server_of(world))
         login = await log_in(server_of(world), keeper, agree)
         assert login.metadata["issuer"] == world.issuer
         assert world.authority.access[login.access_token].resource == world.url
         assert await said(world, logins) == "a word"
-        assert logins.state(server_of(world)) == "logged in"
-        assert keeper.delete() is True
+        assert logins.find_state(server_of(world)) == "logged in"
+        assert keeper.delete_login() is True
         await log_out(login)
         assert world.authority.revoked == [login.refresh_token]
-        assert logins.state(server_of(world)) == ""
+        assert logins.find_state(server_of(world)) == ""
 
     asyncio.run(main())
 
@@ -65,11 +65,11 @@ def test_a_login_is_used_by_calls_and_ends_with_a_logout(world: World, logins: K
 def test_tokens_are_renewed_by_themselves_by_one_call_of_many(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
         world.authority.lifetime = 0
-        first = await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        first = await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         world.authority.lifetime = 3600
         assert await asyncio.gather(*(said(world, logins) for _ in range(4))) == ["a word"] * 4
         assert world.authority.refreshes == 1
-        second = logins.keeper(server_of(world)).read()
+        second = logins.find_keeper(server_of(world)).read_login()
         assert second is not None
         assert second.access_token != first.access_token
         assert second.refresh_token != first.refresh_token
@@ -79,7 +79,7 @@ def test_tokens_are_renewed_by_themselves_by_one_call_of_many(world: World, logi
 
 def test_a_token_that_is_refused_early_is_renewed_once(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
-        login = await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        login = await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         del world.authority.access[login.access_token]
         assert await said(world, logins) == "a word"
         assert world.authority.refreshes == 1
@@ -98,7 +98,7 @@ def test_a_renewal_under_way_outlives_its_call(world: World, logins: KeptLogins)
         return answer
 
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         world.authority.access.clear()
         world.outer.twists["/token"] = late
         call = asyncio.create_task(said(world, logins))
@@ -117,7 +117,7 @@ def test_a_renewal_under_way_outlives_its_call(world: World, logins: KeptLogins)
 
 def test_a_login_that_has_ended_says_so(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         world.authority.access.clear()
         world.authority.refresh.clear()
         with pytest.raises(ServerUnauthorized) as caught:
@@ -130,7 +130,7 @@ def test_a_login_that_has_ended_says_so(world: World, logins: KeptLogins) -> Non
 @pytest.mark.parametrize("other", ["name", "address", "file"])
 def test_a_login_is_for_one_entry_of_one_file(world: World, tmp_path: Path, other: str) -> None:
     async def main() -> None:
-        await log_in(server_of(world), kept(tmp_path).keeper(server_of(world)), agree)
+        await log_in(server_of(world), kept(tmp_path).find_keeper(server_of(world)), agree)
         world.inner.seen.clear()
         logins = kept(tmp_path / "cloned" if other == "file" else tmp_path)
         if other == "file":
@@ -145,7 +145,7 @@ def test_a_login_is_for_one_entry_of_one_file(world: World, tmp_path: Path, othe
 
 def test_credentials_of_the_entry_come_first(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         world.inner.seen.clear()
         with pytest.raises(ServerUnauthorized) as caught:
             await said(world, logins, headers={"authorization": "Bearer own"})
@@ -161,7 +161,7 @@ def test_credentials_of_the_entry_come_first(world: World, logins: KeptLogins) -
 
 def test_what_is_kept_cannot_be_read_from_files(world: World, logins: KeptLogins, tmp_path: Path) -> None:
     async def main() -> Login:
-        return await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        return await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
 
     login = asyncio.run(main())
     assert len(login.secrets) == 3
@@ -191,7 +191,7 @@ def test_a_registration_that_names_no_method_leaves_it_to_what_the_server_offers
 
     world.outer.twists["/register"] = unnamed
     offer(world, offered)
-    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), agree))
     world.authority.access.clear()
     assert asyncio.run(said(world, logins)) == "a word"
     assert world.authority.refreshes == 1
@@ -229,7 +229,7 @@ def test_a_registration_asks_for_no_method_that_the_server_does_not_offer(
 
     world.outer.twists["/register"] = registers
     offer(world, offered)
-    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), agree))
     assert [each.get("token_endpoint_auth_method") for each in asked] == [method]
     world.authority.access.clear()
     assert asyncio.run(said(world, logins)) == "a word"
@@ -257,7 +257,7 @@ def test_why_an_authorization_server_refuses_is_told(world: World, logins: KeptL
             path: lambda _: JSONResponse({"error": code, "error_description": "hush-hush"}, 400)
         }
         with pytest.raises(LoginFailed) as caught:
-            asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+            asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), agree))
         return str(caught.value)
 
     assert told("/token", "invalid_client") == "Token exchange failed (400): invalid_client"
@@ -279,7 +279,7 @@ def test_a_person_may_take_longer_than_a_server_of_the_newer_era_is_asked(
         await agree(visit)
 
     world.inner.twists["/mcp"] = newer
-    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), slowly))
+    asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), slowly))
     assert asyncio.run(said(world, logins)) == "a word"
 
 
@@ -288,7 +288,7 @@ def test_nobody_is_told_of_a_wait_for_a_person(
 ) -> None:
     monkeypatch.setattr("paddock.hub.connection._SLOW_S", 0)
     caplog.set_level("INFO", "paddock.hub")
-    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), agree))
+    asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), agree))
     assert caplog.messages == []
 
 
@@ -298,11 +298,11 @@ def test_a_login_at_a_server_of_the_typescript_library(npm_modules: Modules, log
         assert process.stdout is not None
         try:
             server = HttpServer("guarded", process.stdout.readline().strip())
-            asyncio.run(log_in(server, logins.keeper(server), agree))
+            asyncio.run(log_in(server, logins.find_keeper(server), agree))
 
             async def main() -> object:
                 async with Hub({server.name: server}, environment={}, logins=logins) as hub:
-                    return (await hub.call(server.name, "whisper", {})).raw["content"][0]["text"]
+                    return (await hub.call_tool(server.name, "whisper", {})).raw["content"][0]["text"]
 
             assert asyncio.run(main()) == "a word"
         finally:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from paddock.hub.auth import guarded_http
 from paddock.hub.auth.client_config import OAuth
 from paddock.hub.auth.code_flow import Visit, log_in
-from paddock.hub.auth.sdk_flow import refreshed
+from paddock.hub.auth.sdk_flow import refresh_login
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.pool import Hub
 from paddock.model.errors import ServerError, ServerRejected
@@ -31,11 +31,11 @@ def refused(world: World, logins: KeptLogins, person: object = agree, **options:
     """Return why a login fails. Nothing is kept of it."""
 
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), person, **options)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), person, **options)
 
     with pytest.raises(LoginFailed) as caught:
         asyncio.run(main())
-    assert logins.keeper(server_of(world)).read() is None
+    assert logins.find_keeper(server_of(world)).read_login() is None
     return str(caught.value)
 
 
@@ -100,7 +100,7 @@ def test_redirects_are_not_followed(world: World, logins: KeptLogins) -> None:
             there = f"{elsewhere.issuer}token"
             world.outer.twists["/token"] = lambda _: RedirectResponse(there, status_code=307)
             with pytest.raises(LoginFailed) as caught:
-                await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+                await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
             assert str(caught.value) == "Token exchange failed (307)"
             assert elsewhere.outer.seen == []
 
@@ -213,7 +213,7 @@ def test_passers_by_neither_slip_in_a_code_nor_end_a_login(world: World, logins:
         await agree(visit)
 
     async def main() -> None:
-        login = await log_in(server_of(world), logins.keeper(server_of(world)), besieged)
+        login = await log_in(server_of(world), logins.find_keeper(server_of(world)), besieged)
         assert login.access_token in world.authority.access
 
     asyncio.run(main())
@@ -247,13 +247,13 @@ def test_a_server_that_swaps_its_authorization_server_gets_no_token_of_the_old_o
     world: World, logins: KeptLogins
 ) -> None:
     async def main() -> None:
-        server, keeper = server_of(world), logins.keeper(server_of(world))
+        server, keeper = server_of(world), logins.find_keeper(server_of(world))
         world.authority.lifetime = 0
         login = await log_in(server, keeper, agree)
         with another_world() as elsewhere:
             naming(world, elsewhere.issuer)
             async with Hub({"guarded": server}, environment={}, logins=logins) as hub:
-                await hub.call("guarded", "whisper", {})
+                await hub.call_tool("guarded", "whisper", {})
             assert world.authority.refreshes >= 1
             assert elsewhere.outer.seen == []
             visits: list[Visit] = []
@@ -278,7 +278,7 @@ def test_an_entry_may_name_the_only_authorization_server_that_counts(
     async def main(oauth: OAuth) -> None:
         server = replace(server_of(world), oauth=oauth)
         with pytest.raises(LoginFailed) as caught:
-            await log_in(server, logins.keeper(server), agree)
+            await log_in(server, logins.find_keeper(server), agree)
         assert str(caught.value) == (
             "the server names another authorization server than `oauth.issuer` of its entry"
         )
@@ -290,9 +290,9 @@ def test_an_entry_may_name_the_only_authorization_server_that_counts(
 def test_no_token_is_ever_part_of_an_address(world: World, logins: KeptLogins) -> None:
     async def main() -> None:
         world.authority.lifetime = 0
-        login = await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        login = await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         async with Hub({"guarded": server_of(world)}, environment={}, logins=logins) as hub:
-            await hub.call("guarded", "whisper", {})
+            await hub.call_tool("guarded", "whisper", {})
         secrets = [*login.secrets, *world.authority.access, *world.authority.refresh]
         targets = [target for _, target, _ in (*world.outer.seen, *world.inner.seen)]
         assert [target for target in targets if any(secret in target for secret in secrets)] == []
@@ -312,11 +312,11 @@ def test_a_server_that_repeats_its_token_in_an_error_does_not_show_it(
         return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
         world.inner.twists["/mcp"] = repeat
         async with Hub({"guarded": server_of(world)}, environment={}, logins=logins) as hub:
             with pytest.raises(ServerRejected) as caught:
-                await hub.call("guarded", "whisper", {})
+                await hub.call_tool("guarded", "whisper", {})
         assert str(caught.value) == "your token is Bearer [REDACTED:server]"
 
     asyncio.run(main())
@@ -373,13 +373,13 @@ def test_a_renewed_token_without_a_life_is_refused(
     world: World, logins: KeptLogins, life: str, told: str
 ) -> None:
     async def main() -> Login:
-        return await log_in(server_of(world), logins.keeper(server_of(world)), agree)
+        return await log_in(server_of(world), logins.find_keeper(server_of(world)), agree)
 
     login = asyncio.run(main())
     text = TOKEN % life
     world.outer.twists["/token"] = lambda _: Response(text, media_type="application/json")
     with pytest.raises(LoginFailed) as caught:
-        asyncio.run(refreshed(login))
+        asyncio.run(refresh_login(login))
     assert str(caught.value) == told.format(world.issuer)
 
 
@@ -391,7 +391,7 @@ def test_the_query_of_an_authorization_endpoint_is_kept(world: World, logins: Ke
         visits.append(shown.url)
         await agree(shown)
 
-    asyncio.run(log_in(server_of(world), logins.keeper(server_of(world)), visit))
+    asyncio.run(log_in(server_of(world), logins.find_keeper(server_of(world)), visit))
     [url] = visits
     names = [name for name, _ in parse_qsl(urlsplit(url).query)]
     assert url.startswith(f"{world.issuer}authorize?p=x%20y&response_type=code&")
@@ -430,7 +430,7 @@ def test_an_idle_connection_to_the_redirect_address_ends_with_the_login(
         await agree(shown)
 
     async def main() -> None:
-        await log_in(server_of(world), logins.keeper(server_of(world)), visit)
+        await log_in(server_of(world), logins.find_keeper(server_of(world)), visit)
 
     asyncio.run(main())
     idle[0].close()

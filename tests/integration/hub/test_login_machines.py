@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from paddock.hub.auth.client_config import OAuth
-from paddock.hub.auth.code_flow import keep, log_in_machine
+from paddock.hub.auth.code_flow import log_in_machine, save_login
 from paddock.hub.auth.tokens import LoginFailed
 from paddock.hub.config import HttpServer
 from paddock.hub.pool import Hub
@@ -61,7 +61,7 @@ def issue(world: World, form: dict[str, str]) -> Response:
 
 async def whispered(server: HttpServer, logins: KeptLogins) -> object:
     async with Hub({"guarded": server}, environment={}, logins=logins) as hub:
-        first, second = await asyncio.gather(*(hub.call("guarded", "whisper", {}) for _ in range(2)))
+        first, second = await asyncio.gather(*(hub.call_tool("guarded", "whisper", {}) for _ in range(2)))
         assert first.raw == second.raw
         return first.raw["content"][0]["text"]
 
@@ -80,8 +80,8 @@ def test_its_secret_may_be_in_the_vault(world: World, logins: KeptLogins) -> Non
         server = machine(world, client_secret="")
         with pytest.raises(ServerUnauthorized, match="paddock servers login guarded"):
             await whispered(server, logins)
-        await keep(logins.keeper(server), await log_in_machine(server, SECRET))
-        assert logins.state(server) == "logged in"
+        await save_login(logins.find_keeper(server), await log_in_machine(server, SECRET))
+        assert logins.find_state(server) == "logged in"
         assert await whispered(server, logins) == "a word"
 
     asyncio.run(main())

@@ -40,7 +40,7 @@ def test_a_vector_depends_on_its_text_alone(model):
     first = model.embed("list the open issues")
     model.embed("x" * 10_000)
     assert np.array_equal(first, model.embed("list the open issues"))
-    assert np.array_equal(first, SentenceModel().embed("list the open issues"))
+    assert np.array_equal(first, SentenceModel().embed_text("list the open issues"))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_search_finds_what_no_word_says_and_fetches_nothing(workspace):
     assert [names(search(workspace, each, "--json", semantic="off")) for each in questions] == [[], [], []]
     found = [search(workspace, each, "--json", "--limit", "1", command=OFFLINE) for each in questions]
     assert [names(each) for each in found] == [["forecast"], ["send_letter"], ["clock"]]
-    kept = VectorCache(workspace / "home" / ".cache" / "paddock" / "vectors").read()
+    kept = VectorCache(workspace / "home" / ".cache" / "paddock" / "vectors").read_vectors()
     assert (len(kept), {vector.shape for vector in kept.values()}) == (4, {(DIMENSIONS,)})
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.typescript import describe
+from paddock.hub.typescript import describe_tool
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = json.loads((ROOT / "benchmarks/discovery/tools.json").read_text())["servers"]
@@ -26,7 +26,7 @@ def declarations(entries):
     """Return one TypeScript text that declares `servers` with the given tools, each with its observed type."""
     members = {}
     for entry, observed in entries:
-        members.setdefault(entry.server, []).append(describe(entry, observed).declaration)
+        members.setdefault(entry.server, []).append(describe_tool(entry, observed).declaration)
     servers = [json.dumps(name) + ": {\n" + "\n".join(lines) + "\n};" for name, lines in members.items()]
     return "declare const servers: {\n" + "\n".join(servers) + "\n};\n"
 

@@ -59,11 +59,11 @@ def test_data_match_what_was_declared(place: Place, mode: str) -> None:
             for name, arguments in [*CALLS, *invalid]:
                 data = (await client.call_tool(name, arguments)).structured_content
                 assert data is not None, name
-                assert (name, Schema(tools[name].output_schema).problems(data)) == (name, ())
+                assert (name, Schema(tools[name].output_schema).list_problems(data)) == (name, ())
             ran = await client.call_tool("run_program", {"runtime": "perl", "code": "print 42"})
             asked = {"artifactHandle": ran.structured_content["artifactHandle"], "queryTerms": ["42"]}
             found = await client.call_tool("query_output", asked)
-            assert Schema(tools["query_output"].output_schema).problems(found.structured_content) == ()
+            assert Schema(tools["query_output"].output_schema).list_problems(found.structured_content) == ()
             assert found.structured_content["matchStatus"] == "matched"
 
     asyncio.run(main())

@@ -153,7 +153,7 @@ class Receiver:
 def receiver(tmp_path, monkeypatch):
     cert, key = certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    monkeypatch.setattr(webhooks, "_BETWEEN_S", 0)
+    monkeypatch.setattr(webhooks, "_RETRY_DELAY_S", 0)
     made = Receiver(cert, key)
     yield made
     made.server.shutdown()

@@ -151,8 +151,8 @@ def test_webhooks_are_told_all_digits(desk: Any, receiver: Any) -> None:
     webhooks = Webhooks(
         desk.place / "webhooks.json", networks, lambda: desk.vault, KnownSecrets(), lambda data: data
     )
-    [name] = webhooks.of("signal.captured")
-    told = desk.runner.run(webhooks.deliver(name, "signal.captured", loads(TABLE)))
+    [name] = webhooks.list_ids("signal.captured")
+    told = desk.runner.run(webhooks.deliver_event(name, "signal.captured", loads(TABLE)))
     assert told["status"] == 204
     assert digits_in(receiver.seen[-1][2].decode()) == NUMBERS
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.hub.argument_schema import compile_arguments
-from paddock.schema.inline_refs import unfold
+from paddock.schema.inline_refs import unfold_schema
 
 Y = {"y": {"type": "integer"}}
 WRONG_Y = '`y` must be a whole number, not the text "a"'
@@ -15,7 +15,7 @@ BEYOND = "arguments are not checked beyond types, required names and enums: this
 def checked(schema, value=None):
     found = compile_arguments(schema)
     value = {"x": "foo", "y": "a"} if value is None else value
-    return found.unchecked, found.schema.problems(value) if found.schema else None
+    return found.unchecked, found.schema.list_problems(value) if found.schema else None
 
 
 def test_a_schema_that_compiles_is_checked_whole():
@@ -161,5 +161,5 @@ def test_no_schema_of_a_stranger_breaks_the_check(document, value):
     schema, unchecked = compile_arguments(document)
     assert schema is not None or unchecked
     if schema is not None:
-        schema.problems({"a": value})
-    unfold(document)
+        schema.list_problems({"a": value})
+    unfold_schema(document)

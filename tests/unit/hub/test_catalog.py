@@ -39,16 +39,16 @@ class Upstream:
 
 def test_a_broken_server_costs_only_its_own_tools():
     up = Upstream()
-    listing = asyncio.run(up.catalog.listing())
+    listing = asyncio.run(up.catalog.list_tools())
     assert listing == Listing(up.tools["a"] + up.tools["b"], {"c": "it is broken"})
-    assert asyncio.run(up.catalog.listing("nope")) == Listing((), {"nope": "Unknown server: nope"})
+    assert asyncio.run(up.catalog.list_tools("nope")) == Listing((), {"nope": "Unknown server: nope"})
 
 
 def test_servers_are_asked_once_however_many_want_to_know():
     up = Upstream()
 
     async def many():
-        await asyncio.gather(*(up.catalog.search("file") for _ in range(20)))
+        await asyncio.gather(*(up.catalog.search_tools("file") for _ in range(20)))
 
     asyncio.run(many())
     assert up.asked == {"a": 1, "b": 1, "c": 1}
@@ -58,8 +58,8 @@ def test_whoever_gives_up_does_not_take_the_answer_from_others():
     up = Upstream()
 
     async def main():
-        first = asyncio.create_task(up.catalog.listing("a"))
-        second = asyncio.create_task(up.catalog.listing("a"))
+        first = asyncio.create_task(up.catalog.list_tools("a"))
+        second = asyncio.create_task(up.catalog.list_tools("a"))
         await asyncio.sleep(0)
         first.cancel()
         return await second
@@ -70,16 +70,16 @@ def test_whoever_gives_up_does_not_take_the_answer_from_others():
 
 def test_a_server_is_asked_again_when_its_tools_changed_or_its_word_is_old():
     up = Upstream()
-    asyncio.run(up.catalog.listing("a"))
+    asyncio.run(up.catalog.list_tools("a"))
     up.tools["a"] = tools("a", "new")
-    assert len(asyncio.run(up.catalog.listing("a")).tools) == 2
+    assert len(asyncio.run(up.catalog.list_tools("a")).tools) == 2
     up.versions["a"] += 1
-    assert asyncio.run(up.catalog.listing("a")).tools == up.tools["a"]
+    assert asyncio.run(up.catalog.list_tools("a")).tools == up.tools["a"]
     up.now = 3_599.0
-    asyncio.run(up.catalog.listing("a"))
+    asyncio.run(up.catalog.list_tools("a"))
     assert up.asked["a"] == 2
     up.now = 3_601.0
-    asyncio.run(up.catalog.listing("a"))
+    asyncio.run(up.catalog.list_tools("a"))
     assert up.asked["a"] == 3
 
 
@@ -87,24 +87,26 @@ def test_a_broken_server_is_tried_again_after_a_while():
     up = Upstream()
     for now, asked in ((0.0, 1), (29.0, 1), (31.0, 2)):
         up.now = now
-        asyncio.run(up.catalog.listing("c"))
+        asyncio.run(up.catalog.list_tools("c"))
         assert up.asked["c"] == asked
 
 
 def test_the_index_follows_the_tools():
     up = Upstream()
-    assert [hit.tool.name for hit in asyncio.run(up.catalog.search("read file"))[0]] == [
+    assert [hit.tool.name for hit in asyncio.run(up.catalog.search_tools("read file"))[0]] == [
         "a.read_file",
         "a.write_file",
     ]
     up.tools["a"] = tools("a", "file_reader")
     up.versions["a"] += 1
-    assert [hit.tool.name for hit in asyncio.run(up.catalog.search("read file"))[0]] == ["a.file_reader"]
+    assert [hit.tool.name for hit in asyncio.run(up.catalog.search_tools("read file"))[0]] == [
+        "a.file_reader"
+    ]
 
 
 def test_unknown_names_get_the_nearest():
     up = Upstream()
-    (described, unknown), _ = asyncio.run(up.catalog.describe(["a/read_file", "a.reed_file"]))
+    (described, unknown), _ = asyncio.run(up.catalog.describe_tools(["a/read_file", "a.reed_file"]))
     assert described.name == "a.read_file"
     assert unknown == Unknown("a.reed_file", ("a.read_file", "a.write_file"))
 
@@ -116,7 +118,7 @@ def test_the_name_of_a_server_may_hold_slashes():
         return known
 
     catalog = Catalog(["a/b"], ask, version=lambda _: 0)
-    found, _ = asyncio.run(catalog.describe(["a/b/c", "a/b.c", "a.b/c"]))
+    found, _ = asyncio.run(catalog.describe_tools(["a/b/c", "a/b.c", "a.b/c"]))
     assert [type(each) for each in found] == [Described, Described, Unknown]
 
 
@@ -124,10 +126,10 @@ def test_only_servers_that_are_meant_are_asked_for_what_they_have():
     up = Upstream()
 
     async def main():
-        await up.catalog.search("file", server="b")
+        await up.catalog.search_tools("file", server="b")
         asked = [dict(up.asked)]
         for name in ("a.read_file", "a/nothing", "nothing"):
-            found, listing = await up.catalog.describe([name])
+            found, listing = await up.catalog.describe_tools([name])
             asked.append((dict(up.asked), type(found[0]), dict(listing.failures)))
         return asked
 
@@ -149,12 +151,12 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
 
     async def main():
         catalog = Catalog(["a", "b"], ask)
-        early = await catalog.listing(patience_s=0.01)
-        assert await catalog.listing(patience_s=0.01) == early  # counted from when it was asked
-        hits, _ = await catalog.search("file", patience_s=0.01)
-        described, _ = await catalog.describe(["a.read_file"], patience_s=0)
+        early = await catalog.list_tools(patience_s=0.01)
+        assert await catalog.list_tools(patience_s=0.01) == early  # counted from when it was asked
+        hits, _ = await catalog.search_tools("file", patience_s=0.01)
+        described, _ = await catalog.describe_tools(["a.read_file"], patience_s=0)
         go.set()
-        return early, {hit.tool.name for hit in hits}, described, await catalog.listing()
+        return early, {hit.tool.name for hit in hits}, described, await catalog.list_tools()
 
     early, hits, (described,), late = asyncio.run(main())
     assert early == Listing(up.tools["a"], {"b": "it has not answered within 0.01 s; ask again later"})
@@ -166,7 +168,7 @@ def test_a_server_that_takes_its_time_costs_its_own_tools_until_it_has_answered(
 def test_a_flood_of_tools_is_bounded():
     up = Upstream()
     up.tools["a"] = tools("a", "t", "t", "x" * 201, *(f"t{n}" for n in range(20_500)))
-    listing = asyncio.run(up.catalog.listing("a"))
+    listing = asyncio.run(up.catalog.list_tools("a"))
     assert len(listing.tools) == 19_998
     assert listing.failures == {
         "a": "505 tools are left out: beyond 20000, listed twice, or with a name of over 200 characters"
@@ -176,7 +178,7 @@ def test_a_flood_of_tools_is_bounded():
 def test_all_tools_of_a_large_server_are_searched():
     up = Upstream()
     up.tools["a"] = tools("a", *(f"t{n}" for n in range(3_999)), "needle")
-    hits, listing = asyncio.run(up.catalog.search("needle"))
+    hits, listing = asyncio.run(up.catalog.search_tools("needle"))
     assert ([hit.tool.name for hit in hits], len(listing.tools), dict(listing.notes)) == (
         ["a.needle"],
         4_001,
@@ -197,7 +199,7 @@ def test_what_is_searched_in_part_or_was_wrong_with_a_listing_is_said():
     async def ask(_):
         return known
 
-    listing = asyncio.run(Catalog(["a"], ask, notes=lambda _: ("its listing was cut",)).listing())
+    listing = asyncio.run(Catalog(["a"], ask, notes=lambda _: ("its listing was cut",)).list_tools())
     assert dict(listing.notes) == {
         "a": (
             "its listing was cut",
@@ -213,7 +215,7 @@ def test_a_tool_is_described_by_its_alias_and_with_what_is_not_checked():
         return known
 
     catalog = Catalog(["a"], ask, unchecked=lambda server, tool: f"{server}/{tool} is not checked")
-    found, _ = asyncio.run(catalog.describe(["a.get_sum", "a.get-sum", "a.get.sum"]))
+    found, _ = asyncio.run(catalog.describe_tools(["a.get_sum", "a.get-sum", "a.get.sum"]))
     assert [(each.name, getattr(each, "notes", None)) for each in found] == [
         ("a.get-sum", ("a/get-sum is not checked",)),
         ("a.get-sum", ("a/get-sum is not checked",)),
@@ -228,5 +230,5 @@ def test_pins_that_cannot_be_read_are_a_failure_that_is_told():
     async def ask(server):
         raise ConfigurationError("pins.json: cannot be read; remove it to start anew")
 
-    listing = asyncio.run(Catalog(["a"], ask).listing())
+    listing = asyncio.run(Catalog(["a"], ask).list_tools())
     assert listing == Listing((), {"a": "pins.json: cannot be read; remove it to start anew"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.hub.encoded import misplaced
+from paddock.hub.encoded import find_misplaced
 
 SCHEMA = {
     "type": "object",
@@ -25,7 +25,7 @@ SCHEMA = {
     [("file",), ("old",), ("parts", "7", "a b"), ("pair", "1"), ("maybe",), ("other",)],
 )
 def test_places_that_take_bytes(place):
-    assert misplaced(SCHEMA, [place]) == ""
+    assert find_misplaced(SCHEMA, [place]) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_places_that_take_bytes(place):
     ],
 )
 def test_places_that_do_not(place, written):
-    assert misplaced(SCHEMA, [("file",), place]) == written
+    assert find_misplaced(SCHEMA, [("file",), place]) == written
 
 
 def test_a_schema_that_is_none_takes_no_bytes():
@@ -51,4 +51,4 @@ def test_a_schema_that_is_none_takes_no_bytes():
         {"properties": {"a": True}},
         {"anyOf": [1, {"properties": {"a": 1}}]},
     ):
-        assert misplaced(schema, [("a",)]) == "arguments.a"
+        assert find_misplaced(schema, [("a",)]) == "arguments.a"

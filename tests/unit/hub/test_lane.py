@@ -10,8 +10,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.call_errors import TRACE, Trace
-from paddock.hub.stdio import parse
-from paddock.hub.stdio_rpc import Lane, written
+from paddock.hub.stdio import parse_message
+from paddock.hub.stdio_rpc import Lane, render_line
 
 FIRST = 1 << 30
 
@@ -49,7 +49,7 @@ def on_lane(use: Callable[[Lane, Pipe], Coroutine[Any, Any, None]], pipe: Pipe |
 
 async def asked(lane: Lane, *, tell: bool = True) -> asyncio.Task[object]:
     """Return a request that was sent."""
-    task = asyncio.create_task(lane.ask("tools/call", {"name": "t"}, tell=tell))
+    task = asyncio.create_task(lane.send_request("tools/call", {"name": "t"}, tell=tell))
     await asyncio.sleep(0)
     return task
 
@@ -61,14 +61,14 @@ def line(**fields: object) -> bytes:
 def test_answers_come_in_any_order() -> None:
     async def use(lane: Lane, pipe: Pipe) -> None:
         first, second = await asked(lane), await asked(lane)
-        assert lane.take(line(id=FIRST + 1, result={"b": 2**70}))
-        assert lane.take(line(id=FIRST, result={"a": 1}))
+        assert lane.take_answer(line(id=FIRST + 1, result={"b": 2**70}))
+        assert lane.take_answer(line(id=FIRST, result={"a": 1}))
         assert (await first, await second) == ({"a": 1}, {"b": 2**70})
         assert pipe.lines == [
             {"jsonrpc": "2.0", "id": FIRST + n, "method": "tools/call", "params": {"name": "t"}}
             for n in (0, 1)
         ]
-        assert not lane.take(line(id=FIRST, result={"a": 1}))  # nobody waits for it any more
+        assert not lane.take_answer(line(id=FIRST, result={"a": 1}))  # nobody waits for it any more
 
     on_lane(use)
 
@@ -93,8 +93,8 @@ def test_answers_come_in_any_order() -> None:
 def test_what_is_no_answer_of_ours_is_left(other: bytes) -> None:
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
-        assert not lane.take(other)
-        assert lane.take(line(id=FIRST, result=None))
+        assert not lane.take_answer(other)
+        assert lane.take_answer(line(id=FIRST, result=None))
         assert await request is None
 
     on_lane(use)
@@ -106,13 +106,13 @@ def test_an_answer_with_nothing_in_it_is_an_error_and_no_wait() -> None:
 
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
-        assert lane.take(line(id=FIRST))
+        assert lane.take_answer(line(id=FIRST))
         with pytest.raises(MCPError) as raised:
             await request
         assert (raised.value.error.code, raised.value.error.message) == (-32603, text)
 
     on_lane(use)
-    message = parse(line(id=FIRST))
+    message = parse_message(line(id=FIRST))
     assert message is not None
     assert message.message == JSONRPCError(
         jsonrpc="2.0", id=FIRST, error=ErrorData(code=-32603, message=text)
@@ -122,7 +122,7 @@ def test_an_answer_with_nothing_in_it_is_an_error_and_no_wait() -> None:
 def test_a_number_may_come_back_as_a_text() -> None:
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
-        assert lane.take(line(id=str(FIRST), result={"a": 1}))
+        assert lane.take_answer(line(id=str(FIRST), result={"a": 1}))
         assert await request == {"a": 1}
 
     on_lane(use)
@@ -137,11 +137,11 @@ def test_a_text_that_is_not_quite_json_is_still_the_answer(written: bytes, read:
 
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
-        assert lane.take(answer)
+        assert lane.take_answer(answer)
         assert await request == {"text": read}
 
     on_lane(use)
-    message = parse(answer)
+    message = parse_message(answer)
     assert message is not None
     assert message.message == JSONRPCResponse(jsonrpc="2.0", id=FIRST, result={"text": read})
 
@@ -159,7 +159,7 @@ def test_a_text_that_is_not_quite_json_is_still_the_answer(written: bytes, read:
 def test_an_error_is_raised_as_the_library_does(error: object, code: int, message: str) -> None:
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
-        assert lane.take(line(id=FIRST, error=error))
+        assert lane.take_answer(line(id=FIRST, error=error))
         with pytest.raises(MCPError) as raised:
             await request
         assert (raised.value.error.code, raised.value.error.message) == (code, message)
@@ -174,11 +174,11 @@ def test_an_answer_nested_deeper_than_it_could_be_written_again_is_an_error(dept
         request = await asked(lane)
         nested = b'{"a":' * depth + b"1" + b"}" * depth
         answer = b'{"jsonrpc":"2.0","id":%d,"%s":%s}' % (FIRST, member.encode(), nested)
-        told = parse(answer)
+        told = parse_message(answer)
         assert told is not None
         assert isinstance(told.message, JSONRPCError)
         assert told.message.error.message == "the answer is nested more than 500 deep"
-        assert lane.take(answer)
+        assert lane.take_answer(answer)
         with pytest.raises(MCPError, match="the answer is nested more than 500 deep"):
             await request
 
@@ -198,11 +198,11 @@ def test_an_answer_too_deep_for_any_reader_is_an_error_too(form: bytes) -> None:
     async def use(lane: Lane, _: Pipe) -> None:
         request = await asked(lane)
         nested = b"[" * 200_000 + b"]" * 200_000
-        assert lane.take(form % {b"id": FIRST, b"deep": nested})
+        assert lane.take_answer(form % {b"id": FIRST, b"deep": nested})
         with pytest.raises(MCPError, match="the answer is nested more than 500 deep"):
             await request
-        assert not lane.take(b'{"id":%d,"x":%b' % (FIRST + 1, nested))
-        assert parse(b'{"x":%b}' % nested) is None
+        assert not lane.take_answer(b'{"id":%d,"x":%b' % (FIRST + 1, nested))
+        assert parse_message(b'{"x":%b}' % nested) is None
 
     on_lane(use)
 
@@ -213,7 +213,7 @@ def test_an_answer_may_be_nested_deeper_than_quick_readers_take() -> None:
         deep: object = 1
         for _each in range(499):
             deep = [deep]
-        assert lane.take(line(id=FIRST, result=deep))
+        assert lane.take_answer(line(id=FIRST, result=deep))
         assert await request == deep
 
     on_lane(use)
@@ -228,7 +228,7 @@ def test_a_server_hears_that_nobody_waits(*, tell: bool) -> None:
         gone = {"requestId": FIRST, "reason": "caller cancelled"}
         told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}
         assert pipe.lines[1:] == ([told] if tell else [])
-        assert not lane.take(line(id=FIRST, result={}))
+        assert not lane.take_answer(line(id=FIRST, result={}))
 
     on_lane(use)
 
@@ -236,8 +236,8 @@ def test_a_server_hears_that_nobody_waits(*, tell: bool) -> None:
 def test_the_end_ends_every_wait_and_refuses_more() -> None:
     async def use(lane: Lane, pipe: Pipe) -> None:
         request = await asked(lane)
-        lane.end()
-        for ended in (request, asyncio.create_task(lane.ask("ping", {}, tell=True))):
+        lane.end_waits()
+        for ended in (request, asyncio.create_task(lane.send_request("ping", {}, tell=True))):
             with pytest.raises(MCPError, match="Connection closed"):
                 await ended
         assert len(pipe.lines) == 1
@@ -250,7 +250,7 @@ def test_a_pipe_that_breaks_is_a_closed_connection_that_may_have_sent() -> None:
         trace = Trace()
         TRACE.set(trace)
         with pytest.raises(MCPError, match="Connection closed"):
-            await lane.ask("ping", {}, tell=True)
+            await lane.send_request("ping", {}, tell=True)
         assert trace.sent
 
     on_lane(use, Pipe(broken=True))
@@ -258,10 +258,10 @@ def test_a_pipe_that_breaks_is_a_closed_connection_that_may_have_sent() -> None:
 
 def test_a_lone_surrogate_goes_as_an_escape() -> None:
     async def use(lane: Lane, pipe: Pipe) -> None:
-        request = asyncio.create_task(lane.ask("m", {"a": "\ud800"}, tell=True))
+        request = asyncio.create_task(lane.send_request("m", {"a": "\ud800"}, tell=True))
         await asyncio.sleep(0)
         assert pipe.lines[0]["params"] == {"a": "\ud800"}
-        lane.end()
+        lane.end_waits()
         await asyncio.gather(request, return_exceptions=True)
 
     on_lane(use)
@@ -274,11 +274,11 @@ def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form
         request = await asked(lane)
         answer = form % ((FIRST, digits) if form.startswith(b'{"jsonrpc"') else (digits, FIRST))
         told = f"the answer holds a number of {len(digits)} characters, where at most 4000 are read"
-        read = parse(answer)
+        read = parse_message(answer)
         assert read is not None
         assert isinstance(read.message, JSONRPCError)
         assert read.message.error.message == told
-        assert lane.take(answer)
+        assert lane.take_answer(answer)
         with pytest.raises(MCPError) as raised:
             await request
         assert raised.value.error.message == told
@@ -290,13 +290,13 @@ def test_numbers_keep_their_digits_in_both_directions() -> None:
     async def use(lane: Lane, pipe: Pipe) -> None:
         request = await asked(lane)
         digits = '{"a":0.1000000000000000055511151231257827,"b":[123456789012345678901234567890,1e400]}'
-        assert lane.take(f'{{"jsonrpc":"2.0","id":{FIRST},"result":{digits}}}\n'.encode())
+        assert lane.take_answer(f'{{"jsonrpc":"2.0","id":{FIRST},"result":{digits}}}\n'.encode())
         value = await request
-        message = parse(f'{{"jsonrpc":"2.0","id":7,"result":{digits}}}\n'.encode())
+        message = parse_message(f'{{"jsonrpc":"2.0","id":7,"result":{digits}}}\n'.encode())
         assert message is not None
         assert isinstance(message.message, JSONRPCResponse)
         for each in (value, message.message.result):
-            assert written({"x": each}) == f'{{"x":{digits}}}\n'.encode()
+            assert render_line({"x": each}) == f'{{"x":{digits}}}\n'.encode()
 
     on_lane(use)
 
@@ -306,7 +306,7 @@ def test_a_request_to_a_server_that_went_before_it_read_is_not_sent() -> None:
         pipe.unread, trace = 1, Trace()
         token = TRACE.set(trace)
         with pytest.raises(MCPError) as closed:
-            await lane.ask("tools/call", {}, tell=True)
+            await lane.send_request("tools/call", {}, tell=True)
         TRACE.reset(token)
         assert (closed.value.message, trace.sent, pipe.lines) == ("Connection closed", False, [])
 

@@ -13,6 +13,7 @@ from paddock.hub.breaker import Breaker
 from paddock.hub.lifecycle import (
     MOVES,
     CallEnded,
+    CallHealth,
     CallRequested,
     Child,
     Connected,
@@ -29,7 +30,6 @@ from paddock.hub.lifecycle import (
     Stop,
     Swept,
     Terms,
-    Verdict,
     WaitExpired,
 )
 
@@ -40,9 +40,9 @@ def pool(*servers, **options):
 
 def connected(machine, call, server, child, now=0):
     """Bring a server up with one call; the call is over when this returns."""
-    assert machine.handle(CallRequested(call, server), now) == [Start(child, server)]
-    assert machine.handle(Connected(child), now) == [Dispatch(call, child)]
-    assert machine.handle(CallEnded(call, Verdict.SUCCESS), now) == []
+    assert machine.handle_event(CallRequested(call, server), now) == [Start(child, server)]
+    assert machine.handle_event(Connected(child), now) == [Dispatch(call, child)]
+    assert machine.handle_event(CallEnded(call, CallHealth.SUCCESS), now) == []
 
 
 @pytest.mark.parametrize("source", State)
@@ -58,87 +58,87 @@ def test_legal_moves_are_those_of_the_specification(source):
     for target in State:
         child = Child(1, "a", source)
         if target in legal[source]:
-            child.move(target)
+            child.change_state(target)
             assert child.state is target
         else:
             with pytest.raises(AssertionError, match=f"{source} -> {target}"):
-                child.move(target)
+                child.change_state(target)
 
 
 def test_concurrent_calls_share_one_child():
     machine = pool("a")
-    assert machine.handle(CallRequested(1, "a"), 0) == [Start(1, "a")]
-    assert machine.handle(CallRequested(2, "a"), 0) == []
-    assert machine.handle(Connected(1), 0) == [Dispatch(1, 1), Dispatch(2, 1)]
-    assert machine.handle(CallRequested(3, "a"), 0) == [Dispatch(3, 1)]
+    assert machine.handle_event(CallRequested(1, "a"), 0) == [Start(1, "a")]
+    assert machine.handle_event(CallRequested(2, "a"), 0) == []
+    assert machine.handle_event(Connected(1), 0) == [Dispatch(1, 1), Dispatch(2, 1)]
+    assert machine.handle_event(CallRequested(3, "a"), 0) == [Dispatch(3, 1)]
 
 
 def test_x31_full_pool_ends_the_longest_idle_server_and_starts_only_when_it_is_gone():
     machine = pool("a", "b", "c", bound=2)
     connected(machine, 1, "a", 1, now=10)
     connected(machine, 2, "b", 2, now=20)
-    assert machine.handle(CallRequested(3, "c"), 30) == [Stop(1)]
+    assert machine.handle_event(CallRequested(3, "c"), 30) == [Stop(1)]
     assert machine.live == 2
-    assert machine.handle(WaitExpired(3), 31) == []
-    assert machine.handle(Gone(1), 32) == [Start(3, "c")]
+    assert machine.handle_event(WaitExpired(3), 31) == []
+    assert machine.handle_event(Gone(1), 32) == [Start(3, "c")]
 
 
 def test_x32_full_pool_without_an_idle_server_refuses_after_the_wait():
     machine = pool("a", "b", bound=1)
-    machine.handle(CallRequested(1, "a"), 0)
-    machine.handle(Connected(1), 0)
-    assert machine.handle(CallRequested(2, "b"), 0) == []
-    assert machine.handle(WaitExpired(2), 5) == [Refuse(2, "b", Refusal.POOL_FULL)]
+    machine.handle_event(CallRequested(1, "a"), 0)
+    machine.handle_event(Connected(1), 0)
+    assert machine.handle_event(CallRequested(2, "b"), 0) == []
+    assert machine.handle_event(WaitExpired(2), 5) == [Refuse(2, "b", Refusal.POOL_FULL)]
 
 
 def test_x32_a_waiting_call_gets_the_place_when_the_busy_server_rests():
     machine = pool("a", "b", bound=1)
-    machine.handle(CallRequested(1, "a"), 0)
-    machine.handle(Connected(1), 0)
-    machine.handle(CallRequested(2, "b"), 0)
-    assert machine.handle(CallEnded(1, Verdict.SUCCESS), 1) == [Stop(1)]
-    assert machine.handle(Gone(1), 2) == [Start(2, "b")]
+    machine.handle_event(CallRequested(1, "a"), 0)
+    machine.handle_event(Connected(1), 0)
+    machine.handle_event(CallRequested(2, "b"), 0)
+    assert machine.handle_event(CallEnded(1, CallHealth.SUCCESS), 1) == [Stop(1)]
+    assert machine.handle_event(Gone(1), 2) == [Start(2, "b")]
 
 
 def test_x28_a_lost_child_is_started_anew_once_it_is_gone():
     machine = pool("a")
-    machine.handle(CallRequested(1, "a"), 0)
-    machine.handle(Connected(1), 0)
-    assert machine.handle(ConnectionLost(1), 0) == []
-    assert machine.handle(CallEnded(1, Verdict.NEUTRAL), 0) == []
-    assert machine.handle(CallRequested(2, "a"), 0) == []
-    assert machine.handle(Gone(1), 0) == [Start(2, "a")]
-    assert machine.handle(Connected(2), 0) == [Dispatch(2, 2)]
+    machine.handle_event(CallRequested(1, "a"), 0)
+    machine.handle_event(Connected(1), 0)
+    assert machine.handle_event(ConnectionLost(1), 0) == []
+    assert machine.handle_event(CallEnded(1, CallHealth.NEUTRAL), 0) == []
+    assert machine.handle_event(CallRequested(2, "a"), 0) == []
+    assert machine.handle_event(Gone(1), 0) == [Start(2, "a")]
+    assert machine.handle_event(Connected(2), 0) == [Dispatch(2, 2)]
 
 
 def test_x29_five_failed_connects_open_the_breaker_and_the_cooldown_ends_it():
     machine = pool("a")
     for number in range(1, 6):
-        assert machine.handle(CallRequested(number, "a"), 0) == [Start(number, "a")]
-        failed = machine.handle(ConnectFailed(number, Verdict.FAILURE), 0)
+        assert machine.handle_event(CallRequested(number, "a"), 0) == [Start(number, "a")]
+        failed = machine.handle_event(ConnectFailed(number, CallHealth.FAILURE), 0)
         assert failed == [Refuse(number, "a", Refusal.CONNECT_FAILED)]
-        assert machine.handle(Gone(number), 0) == []
+        assert machine.handle_event(Gone(number), 0) == []
         assert machine.children["a"].state is State.FAILED
-    assert machine.handle(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", Refusal.BREAKER_OPEN)]
-    assert machine.handle(CallRequested(7, "a"), 30_001) == [Start(6, "a")]
+    assert machine.handle_event(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", Refusal.BREAKER_OPEN)]
+    assert machine.handle_event(CallRequested(7, "a"), 30_001) == [Start(6, "a")]
 
 
 def test_x29_a_server_whose_calls_opened_the_breaker_is_ended():
     machine = pool("a")
     connected(machine, 1, "a", 1)
     for number in range(2, 6):
-        machine.handle(CallRequested(number, "a"), 0)
-        assert machine.handle(CallEnded(number, Verdict.FAILURE), 0) == []
-    machine.handle(CallRequested(6, "a"), 0)
-    assert machine.handle(CallEnded(6, Verdict.FAILURE), 0) == [Stop(1)]
+        machine.handle_event(CallRequested(number, "a"), 0)
+        assert machine.handle_event(CallEnded(number, CallHealth.FAILURE), 0) == []
+    machine.handle_event(CallRequested(6, "a"), 0)
+    assert machine.handle_event(CallEnded(6, CallHealth.FAILURE), 0) == [Stop(1)]
 
 
 def test_x30_neutral_failures_never_open_the_breaker():
     machine = pool("a")
     for number in range(1, 11):
-        assert machine.handle(CallRequested(number, "a"), 0) == [Start(number, "a")]
-        machine.handle(ConnectFailed(number, Verdict.NEUTRAL), 0)
-        machine.handle(Gone(number), 0)
+        assert machine.handle_event(CallRequested(number, "a"), 0) == [Start(number, "a")]
+        machine.handle_event(ConnectFailed(number, CallHealth.NEUTRAL), 0)
+        machine.handle_event(Gone(number), 0)
 
 
 def test_idle_servers_are_swept_by_their_terms():
@@ -146,26 +146,26 @@ def test_idle_servers_are_swept_by_their_terms():
     machine = Pool(terms)
     for number, server in enumerate(terms, start=1):
         connected(machine, number, server, number)
-    assert machine.handle(Swept(), 300_000) == [Stop(3)]
-    assert machine.handle(Swept(), 300_001) == [Stop(1)]
+    assert machine.handle_event(Swept(), 300_000) == [Stop(3)]
+    assert machine.handle_event(Swept(), 300_001) == [Stop(1)]
 
 
 def test_ephemeral_server_ends_with_its_last_call():
     machine = Pool({"a": Terms(ephemeral=True)})
-    machine.handle(CallRequested(1, "a"), 0)
-    machine.handle(CallRequested(2, "a"), 0)
-    machine.handle(Connected(1), 0)
-    assert machine.handle(CallEnded(1, Verdict.SUCCESS), 0) == []
-    assert machine.handle(CallEnded(2, Verdict.SUCCESS), 0) == [Stop(1)]
+    machine.handle_event(CallRequested(1, "a"), 0)
+    machine.handle_event(CallRequested(2, "a"), 0)
+    machine.handle_event(Connected(1), 0)
+    assert machine.handle_event(CallEnded(1, CallHealth.SUCCESS), 0) == []
+    assert machine.handle_event(CallEnded(2, CallHealth.SUCCESS), 0) == [Stop(1)]
 
 
 def test_shut_down_stops_all_and_refuses_all():
     machine = pool("a", "b", "c", bound=2)
     connected(machine, 1, "a", 1)
-    machine.handle(CallRequested(2, "b"), 0)
-    assert machine.handle(ShutDown(), 0) == [Refuse(2, "b", Refusal.SHUT_DOWN), Stop(1), Stop(2)]
-    assert machine.handle(CallRequested(3, "c"), 0) == [Refuse(3, "c", Refusal.SHUT_DOWN)]
-    assert machine.handle(Gone(1), 0) + machine.handle(Gone(2), 0) == []
+    machine.handle_event(CallRequested(2, "b"), 0)
+    assert machine.handle_event(ShutDown(), 0) == [Refuse(2, "b", Refusal.SHUT_DOWN), Stop(1), Stop(2)]
+    assert machine.handle_event(CallRequested(3, "c"), 0) == [Refuse(3, "c", Refusal.SHUT_DOWN)]
+    assert machine.handle_event(Gone(1), 0) + machine.handle_event(Gone(2), 0) == []
     assert machine.live == 0
 
 
@@ -194,7 +194,7 @@ class Shell(RuleBasedStateMachine):
         self.opened = {}
 
     def feed(self, event):
-        for instruction in self.machine.handle(event, self.now):
+        for instruction in self.machine.handle_event(event, self.now):
             match instruction:
                 case Start(child, server):
                     assert not self.shut
@@ -230,10 +230,10 @@ class Shell(RuleBasedStateMachine):
         return server in self.opened and self.now - self.opened[server] <= 500
 
     def judge(self, server, verdict):
-        if verdict is Verdict.SUCCESS:
+        if verdict is CallHealth.SUCCESS:
             self.failures[server] = 0
             self.opened.pop(server, None)
-        elif verdict is Verdict.FAILURE:
+        elif verdict is CallHealth.FAILURE:
             self.failures[server] += 1
             if self.failures[server] == 2:
                 self.failures[server] = 0
@@ -261,7 +261,7 @@ class Shell(RuleBasedStateMachine):
         self.feed(Connected(child))
 
     @precondition(lambda self: self.starting)
-    @rule(data=st.data(), verdict=st.sampled_from([Verdict.FAILURE, Verdict.NEUTRAL]))
+    @rule(data=st.data(), verdict=st.sampled_from([CallHealth.FAILURE, CallHealth.NEUTRAL]))
     def fail_to_connect(self, data, verdict):
         child = data.draw(st.sampled_from(sorted(self.starting)))
         server = self.ending[child] = self.starting.pop(child)
@@ -285,7 +285,7 @@ class Shell(RuleBasedStateMachine):
         self.feed(Gone(child))
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), verdict=st.sampled_from(Verdict))
+    @rule(data=st.data(), verdict=st.sampled_from(CallHealth))
     def finish(self, data, verdict):
         call = data.draw(st.sampled_from(sorted(self.running)))
         server, _ = self.running.pop(call)
@@ -297,7 +297,7 @@ class Shell(RuleBasedStateMachine):
     def abandon(self, data):
         call = data.draw(st.sampled_from(sorted(self.waiting)))
         del self.waiting[call]
-        self.feed(CallEnded(call, Verdict.NEUTRAL))
+        self.feed(CallEnded(call, CallHealth.NEUTRAL))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from paddock.catalog.inferred_types import LESSONS, Observed, merge, type_of
+from paddock.catalog.inferred_types import LESSONS, Observed, merge_types, type_of
 from paddock.hub.config import StdioServer
 from paddock.hub.result import ToolInfo, ToolResult
 
@@ -55,17 +55,17 @@ def test_types(value, schema):
 
 def test_what_was_seen_is_merged():
     first, second = type_of({"a": 1, "b": 1}), type_of({"a": None})
-    assert merge(first, second) == {
+    assert merge_types(first, second) == {
         "type": "object",
         "properties": {"a": {"type": ["number", "null"]}, "b": NUMBER},
         "required": ["a"],
     }
-    assert merge(first, type_of({"id-12345": "x"})) == {
+    assert merge_types(first, type_of({"id-12345": "x"})) == {
         "type": "object",
         "additionalProperties": {"type": ["string", "number"]},
     }
-    assert merge(type_of([]), type_of([1])) == type_of([1])
-    assert merge(first, {}) == {}
+    assert merge_types(type_of([]), type_of([1])) == type_of([1])
+    assert merge_types(first, {}) == {}
 
 
 values = st.recursive(
@@ -81,7 +81,7 @@ values = st.recursive(
 def test_the_merged_type_allows_every_value_that_was_seen(seen):
     merged = type_of(seen[0])
     for value in seen[1:]:
-        merged = merge(merged, type_of(value))
+        merged = merge_types(merged, type_of(value))
     assert all(validator_for(merged).is_valid(value) for value in seen)
 
 
@@ -96,8 +96,8 @@ def test_a_type_outlives_the_session_and_two_sessions_add_up(tmp_path):
     one, two = Observed(tmp_path, file), Observed(tmp_path, file)
     assert one.type_of("git", "log") is None
     assert two.type_of("git", "log") is None
-    one.learn(SERVER, TOOL, said({"a": 1}))
-    two.learn(SERVER, TOOL, said({"a": "x"}))
+    one.learn_from_result(SERVER, TOOL, said({"a": 1}))
+    two.learn_from_result(SERVER, TOOL, said({"a": "x"}))
     kept = Observed(tmp_path, file).type_of("git", "log")
     assert kept == {"type": "object", "properties": {"a": {"type": ["number", "string"]}}, "required": ["a"]}
     assert Observed(tmp_path, tmp_path / "other.json").type_of("git", "log") is None
@@ -105,9 +105,9 @@ def test_a_type_outlives_the_session_and_two_sessions_add_up(tmp_path):
 
 def test_what_teaches_nothing(tmp_path):
     observed = Observed(tmp_path, tmp_path / ".mcp.json")
-    observed.learn(SERVER, TOOL, said({"a": 1}, isError=True))
-    observed.learn(SERVER, TOOL, said("x" * 70_000))
-    observed.learn(SERVER, ToolInfo("log", "", {}, {"type": "object"}, {}), said({"a": 1}))
+    observed.learn_from_result(SERVER, TOOL, said({"a": 1}, isError=True))
+    observed.learn_from_result(SERVER, TOOL, said("x" * 70_000))
+    observed.learn_from_result(SERVER, ToolInfo("log", "", {}, {"type": "object"}, {}), said({"a": 1}))
     assert observed.type_of("git", "log") is None
     assert list(tmp_path.iterdir()) == []
 
@@ -116,7 +116,9 @@ def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
     observed = Observed(tmp_path, tmp_path / ".mcp.json")
     for n in range(LESSONS + 5):
         letters = "".join(chr(97 + int(digit)) for digit in str(n))
-        observed.learn(SERVER, TOOL, said({f"{letters}_{m}": {f"x{letters}": 1} for m in range(2)}))
+        observed.learn_from_result(
+            SERVER, TOOL, said({f"{letters}_{m}": {f"x{letters}": 1} for m in range(2)})
+        )
     kept = observed.type_of("git", "log")
     assert kept is not None
     assert len(json.dumps(kept)) < 10_000
@@ -125,13 +127,13 @@ def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
 @pytest.mark.parametrize("name", ["observed.json", "observed.lock"])
 @pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
 def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, name, plant):
-    Observed(tmp_path, tmp_path / ".mcp.json").learn(SERVER, TOOL, said(1))
+    Observed(tmp_path, tmp_path / ".mcp.json").learn_from_result(SERVER, TOOL, said(1))
     [place] = tmp_path.rglob(name)
     place.unlink()
     plant(place)
     observed = Observed(tmp_path, tmp_path / ".mcp.json")
     for value in (1, "a", [2]):
-        observed.learn(SERVER, TOOL, said(value))
+        observed.learn_from_result(SERVER, TOOL, said(value))
     assert observed.type_of("git", "log") is not None
     [record] = caplog.records
     kind = "a pipe" if plant is os.mkfifo else "a directory"
@@ -144,9 +146,9 @@ def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, n
 
 def test_a_broken_file_is_no_obstacle(tmp_path):
     observed = Observed(tmp_path, tmp_path / ".mcp.json")
-    observed.learn(SERVER, TOOL, said(1))
+    observed.learn_from_result(SERVER, TOOL, said(1))
     [kept] = tmp_path.rglob("observed.json")
     kept.write_text("{")
     again = Observed(tmp_path, tmp_path / ".mcp.json")
-    again.learn(SERVER, TOOL, said(1))
+    again.learn_from_result(SERVER, TOOL, said(1))
     assert again.type_of("git", "log") == NUMBER

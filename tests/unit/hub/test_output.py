@@ -22,14 +22,14 @@ class Offered:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
 
-    def take(self, line: bytes) -> bool:
+    def take_answer(self, line: bytes) -> bool:
         self.lines.append(line)
         return len(line) % 2 == 0
 
     async def take_large(self, line: bytes) -> bool:
         return self.take(line)
 
-    def refuse(self, start: bytes, end: bytes, why: str) -> bool:
+    def fail_dropped(self, start: bytes, end: bytes, why: str) -> bool:
         self.lines.append(b"%b...%b: %b" % (start[:8], end[-7:], why.encode()))
         return True
 
@@ -77,7 +77,7 @@ async def rest(output: ServerOutput) -> list[bytes]:
 
 
 async def lines(output: ServerOutput) -> Any:
-    while (line := await output.line()) is not None:
+    while (line := await output.next_line()) is not None:
         yield line
 
 
@@ -147,7 +147,7 @@ def test_a_dropped_answer_fails_its_own_request_and_no_other(start: bytes, end: 
     async def use() -> None:
         lane = Lane(Input())  # pyright: ignore[reportArgumentType]
         output, _ = made(lane, most_values=20_000)
-        asked = [asyncio.create_task(lane.ask("tools/call", {}, tell=False)) for _ in range(2)]
+        asked = [asyncio.create_task(lane.send_request("tools/call", {}, tell=False)) for _ in range(2)]
         await asyncio.sleep(0)
         number = b"%d" % FIRST
         output.data_received(
@@ -174,7 +174,7 @@ def test_a_dropped_line_that_answers_nothing_ends_the_output() -> None:
     async def use() -> None:
         output, _ = made(Lane(Input()))  # pyright: ignore[reportArgumentType]
         output.data_received(b'{"id":7,"result":[' + b"1," * 20_000 + b"1]}\n")
-        assert await output.line() is None
+        assert await output.next_line() is None
         assert output.fault == (
             "a message was not read, because it holds more than 100 values; ask for less at once, or raise "
             "`servers.answer_values`"
@@ -187,12 +187,12 @@ def test_a_large_answer_is_decoded_in_slices_before_what_comes_behind_it() -> No
     async def use() -> None:
         lane = Lane(Input())  # pyright: ignore[reportArgumentType]
         output, pipe = made(lane, most_values=200_000)
-        asked = asyncio.create_task(lane.ask("tools/call", {}, tell=False))
+        asked = asyncio.create_task(lane.send_request("tools/call", {}, tell=False))
         await asyncio.sleep(0)
         value = [[] for _ in range(100_000)]
         output.data_received(json.dumps({"id": FIRST, "result": value}).encode() + b"\nbehind\n")
         assert (pipe.reading, asked.done(), output._queue) == (False, False, output._queue.__class__())
-        assert await output.line() == b"behind"
+        assert await output.next_line() == b"behind"
         assert pipe.reading
         assert await asked == value
 
@@ -209,7 +209,7 @@ def test_what_the_library_has_not_taken_is_bounded() -> None:
             given += 1
         assert given == 1024 * 1024 // len(line) + 1
         for _ in range(given):
-            assert await output.line() == line
+            assert await output.next_line() == line
         assert pipe.reading
 
     asyncio.run(use())

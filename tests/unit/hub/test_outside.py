@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import httpx2
 import pytest
 
-from paddock.hub.auth.guarded_http import Outside, _alike
+from paddock.hub.auth.guarded_http import Outside, _is_as_local
 from paddock.hub.auth.tokens import LoginFailed
 
 
@@ -14,7 +14,7 @@ from paddock.hub.auth.tokens import LoginFailed
     [("127.0.0.1", "127.0.0.1"), ("::1", "127.0.0.1"), ("10.0.0.7", "10.0.0.6"), ("fd00::1", "192.168.1.1")],
 )
 def test_as_far_as_the_server_itself(address, own):
-    assert _alike(ip_address(address), ip_address(own))
+    assert _is_as_local(ip_address(address), ip_address(own))
 
 
 @pytest.mark.parametrize("own", ["127.0.0.1", "10.0.0.6", "1.1.1.1", "169.254.1.1", "::1"])
@@ -26,7 +26,7 @@ def test_as_far_as_the_server_itself(address, own):
     ],
 )
 def test_never_where_no_server_is(address, own):
-    assert not _alike(ip_address(address), ip_address(own))
+    assert not _is_as_local(ip_address(address), ip_address(own))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_never_where_no_server_is(address, own):
     ],
 )
 def test_no_further_within_than_the_server(address, own):
-    assert not _alike(ip_address(address), ip_address(own))
+    assert not _is_as_local(ip_address(address), ip_address(own))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_no_further_within_than_the_server(address, own):
 def test_an_address_that_is_none_is_not_asked(url):
     shown = url.replace("u@", "").replace(":0", "")
     with pytest.raises(LoginFailed) as refused:
-        Outside("https://b.example/mcp").check(httpx2.URL(url))
+        Outside("https://b.example/mcp").check_url(httpx2.URL(url))
     assert str(refused.value) == f"the address {shown} for the login is none that can be asked"
 
 

@@ -43,9 +43,10 @@ def test_nothing_that_lies_in_a_workspace_takes_the_place_of_what_we_start_ourse
         process._death_signal.cache_clear()
     for path in (".", "", f".:{tmp_path.parent}", "../" + tmp_path.name):
         with pytest.raises(FileNotFoundError, match="server is not on the PATH"):
-            process._executable(StdioServer("one", "server"), {"PATH": path})
+            process._find_executable(StdioServer("one", "server"), {"PATH": path})
     assert (
-        process._executable(StdioServer("one", "server"), {"PATH": f".:{tmp_path}"}) == f"{tmp_path}/server"
+        process._find_executable(StdioServer("one", "server"), {"PATH": f".:{tmp_path}"})
+        == f"{tmp_path}/server"
     )
 
 

@@ -14,11 +14,11 @@ from paddock.catalog.provisioning import (
     Offer,
     Provision,
     Provisioning,
+    answer_intent,
     is_trusted,
     load_registry,
     load_trust,
-    match,
-    provision,
+    match_offers,
     read_trust,
 )
 from paddock.catalog.search import Hit
@@ -67,7 +67,7 @@ def test_x37_trust_and_confidence_are_both_needed():
 def test_x38_an_intent_is_needed():
     for intent in ("", "  "):
         with pytest.raises(ValueError, match=r"^Missing required parameter: intent$"):
-            provision(intent, [], [OFFER], TRUST)
+            answer_intent(intent, [], [OFFER], TRUST)
 
 
 def test_a_scope_is_trusted_whole_or_a_name_exactly():
@@ -129,7 +129,7 @@ def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
     messages = []
     for name in ("git", "npm:git"):
         with pytest.raises(ConfigurationError) as refused:
-            provisioning.enable(name, approved=True)
+            provisioning.enable_server(name, approved=True)
         messages.append(str(refused.value))
     assert messages == [
         "there are several servers 'git' in the registry's list; name one of them: npm:git, pypi:git",
@@ -137,13 +137,13 @@ def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
     ]
     trust.write_text('["pypi:git==1.0.0"]')
     with pytest.raises(ConfigurationError) as refused:
-        provisioning.enable("pypi:git", approved=True)
+        provisioning.enable_server("pypi:git", approved=True)
     assert str(refused.value) == (
         "git is not trusted: version 1.0.0 is trusted, and the list offers 1.2.0; "
         f'to trust it, write "pypi:git" into {trust}, a JSON array'
     )
     trust.write_text('["pypi:git"]')
-    assert provisioning.enable("pypi:git", approved=True).name == "git"
+    assert provisioning.enable_server("pypi:git", approved=True).name == "git"
     assert json.loads((tmp_path / ".mcp.json").read_text()) == {
         "mcpServers": {"git": {"command": "uvx", "args": ["git==1.2.0"]}}
     }
@@ -167,18 +167,18 @@ def test_local_tools_come_first_and_weak_ones_only_alone():
         return Hit(CatalogTool("s", ToolInfo(name, "", {}, None, {})), score)
 
     strong, weak = hit("log", 12), hit("blog", 5)
-    assert provision("log", [strong, weak], [OFFER], TRUST) == Provision("local", tools=((strong, 1),))
-    assert provision("log", [weak], [OFFER], TRUST) == Provision("local", tools=((weak, 0.42),))
-    assert provision("@good/git", [], [OFFER], TRUST) == Provision(
+    assert answer_intent("log", [strong, weak], [OFFER], TRUST) == Provision("local", tools=((strong, 1),))
+    assert answer_intent("log", [weak], [OFFER], TRUST) == Provision("local", tools=((weak, 0.42),))
+    assert answer_intent("@good/git", [], [OFFER], TRUST) == Provision(
         "registry", matches=(Match(OFFER, 0.83, trusted=True),)
     )
-    assert provision("weather", [], [OFFER], TRUST) == Provision("none")
+    assert answer_intent("weather", [], [OFFER], TRUST) == Provision("none")
 
 
 def test_matches_are_ordered_and_only_the_intent_counts():
     other = Offer("npm", "weather", "1.0.0", "Forecasts", {})
-    assert [each.offer.name for each in match("weather", [OFFER, other], ())] == ["weather"]
-    assert provision("nothing", [], [other], (), context="weather") == Provision("none")
+    assert [each.offer.name for each in match_offers("weather", [OFFER, other], ())] == ["weather"]
+    assert answer_intent("nothing", [], [other], (), context="weather") == Provision("none")
 
 
 def test_the_official_format_is_read(tmp_path):
@@ -254,7 +254,7 @@ def test_enabling_keeps_what_was_there_and_a_backup(provisioning):
     path.write_text(before)
     path.chmod(0o640)
     backup = path.with_name(".mcp.json.backup")
-    assert provisioning.enable("@good/git", approved=True) == Change("git", OFFER.entry, path, backup)
+    assert provisioning.enable_server("@good/git", approved=True) == Change("git", OFFER.entry, path, backup)
     assert backup.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert json.loads(path.read_text()) == {
@@ -268,7 +268,7 @@ def test_enabling_makes_a_file_for_the_user_alone(provisioning):
     made = Provisioning(
         [provisioning.file_of("git").parent / "new" / "servers.json"], *lists_of(provisioning)
     )
-    assert made.enable("@good/git", own_name="mine", approved=True) == Change(
+    assert made.enable_server("@good/git", own_name="mine", approved=True) == Change(
         "mine", OFFER.entry, made.file_of("mine"), None
     )
     assert made.file_of("mine").stat().st_mode & 0o777 == 0o600
@@ -317,7 +317,7 @@ def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, opti
     path = provisioning.file_of("git")
     path.write_text(text)
     with pytest.raises(ConfigurationError) as refused:
-        provisioning.enable(name, **{"approved": True, **options})
+        provisioning.enable_server(name, **{"approved": True, **options})
     assert message in str(refused.value)
     assert path.read_text() == text
     assert list(path.parent.iterdir()) == [path]
@@ -326,22 +326,22 @@ def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, opti
 def test_a_disabled_server_is_not_used_until_it_is_enabled_again(provisioning):
     path = provisioning.file_of("git")
     path.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}')
-    provisioning.disable("a", approved=True)
-    assert provisioning.configured() == {"a": False, "b": True}
+    provisioning.disable_server("a", approved=True)
+    assert provisioning.list_configured() == {"a": False, "b": True}
     assert (list(load_servers(path, {}).servers), load_servers(path, {}).warnings) == (["b"], ())
-    assert provisioning.disable("a", approved=True).backup is None
-    provisioning.enable("a", approved=True)
+    assert provisioning.disable_server("a", approved=True).backup is None
+    provisioning.enable_server("a", approved=True)
     assert list(load_servers(path, {}).servers) == ["a", "b"]
     for name, approved, message in (("c", True, "there is no server 'c'"), ("a", False, "a person has to")):
         with pytest.raises(ConfigurationError, match=message):
-            provisioning.disable(name, approved=approved)
+            provisioning.disable_server(name, approved=approved)
 
 
 def test_a_server_that_another_program_disabled_is_enabled(provisioning):
     path = provisioning.file_of("git")
     path.write_text('{"mcpServers": {"a": {"command": "x", "enabled": false}}}')
-    assert (provisioning.configured(), load_servers(path, {}).servers) == ({"a": False}, {})
-    provisioning.enable("a", approved=True)
+    assert (provisioning.list_configured(), load_servers(path, {}).servers) == ({"a": False}, {})
+    provisioning.enable_server("a", approved=True)
     assert json.loads(path.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
 
 
@@ -354,10 +354,10 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
         )
     )
     servers = Servers(settings, tmp_path)
-    [found] = servers.provisioning.answer("@good/git").matches
+    [found] = servers.provisioning.answer_intent("@good/git").matches
     assert found == Match(OFFER, 0.83, trusted=True)
     assert not found.allowed
-    servers.provisioning.enable("@good/git", approved=True)
+    servers.provisioning.enable_server("@good/git", approved=True)
     assert list(servers.config.servers) == ["git"]
 
 
@@ -432,7 +432,7 @@ def test_a_write_protected_servers_file_is_left_alone(provisioning):
     path.write_text(before)
     path.chmod(0o444)
     with pytest.raises(ConfigurationError) as told:
-        provisioning.disable("a", approved=True)
+        provisioning.disable_server("a", approved=True)
     assert str(told.value) == (
         f"{path}: is write-protected (mode 0444), so nothing was changed. To let Paddock change it, run: chmod u+w {path}"
     )

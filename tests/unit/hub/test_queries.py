@@ -12,7 +12,7 @@ from paddock.catalog.queries import (
     MAX_QUERY_CHARS,
     default_limit,
     fuse_scores,
-    interleave,
+    interleave_lists,
     plan_queries,
     split_query,
     telling_words,
@@ -127,12 +127,12 @@ def test_fused_scores_are_positive_numbers(pieces):
 
 
 def test_results_are_interleaved_by_rank_without_repeats():
-    assert interleave([[1, 2, 3], [2, 4], [], [1, 5, 6, 7]]) == [1, 2, 4, 5, 3, 6, 7]
+    assert interleave_lists([[1, 2, 3], [2, 4], [], [1, 5, 6, 7]]) == [1, 2, 4, 5, 3, 6, 7]
 
 
 @given(st.lists(st.lists(st.integers(0, 20), unique=True), max_size=12))
 def test_interleaving_keeps_every_result_once_and_the_first_of_each_first(ranked):
-    found = interleave(ranked)
+    found = interleave_lists(ranked)
     assert sorted(found) == sorted({number for each in ranked for number in each})
     firsts = {each[0] for each in ranked if each}
     assert set(found[: len(firsts)]) == firsts

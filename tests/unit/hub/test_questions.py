@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.hub.elicitation import _held, form
+from paddock.hub.elicitation import _pause_timeout, read_form
 from paddock.hub.person import Form, Unanswerable
 
 json_values = st.recursive(
@@ -23,7 +23,7 @@ def asking(fields, **schema):
 
 def test_defaults_are_the_answer():
     fields = {"a": {"type": "string", "default": "x"}, "b": {"type": "number"}}
-    assert form(asking(fields)) == Form("m", {"a": "x"})
+    assert read_form(asking(fields)) == Form("m", {"a": "x"})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_defaults_are_the_answer():
 )
 def test_what_would_have_to_be_typed(params):
     with pytest.raises(Unanswerable, match="somebody would have to type"):
-        form(params)
+        read_form(params)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_what_would_have_to_be_typed(params):
 )
 def test_what_breaks_the_protocol_or_is_too_large(params):
     with pytest.raises(Unanswerable, match="breaks the protocol"):
-        form(params)
+        read_form(params)
 
 
 @given(st.dictionaries(st.sampled_from(["mode", "message", "requestedSchema"]), json_values), json_values)
 def test_no_question_breaks_the_reading(params, fields):
     for given_ in (params, asking(fields)):
         with contextlib.suppress(Unanswerable):
-            assert isinstance(form(given_), Form)
+            assert isinstance(read_form(given_), Form)
 
 
 def test_the_time_of_a_call_stands_still():
@@ -66,10 +66,10 @@ def test_the_time_of_a_call_stands_still():
         async with asyncio.timeout(60) as limit:
             await asyncio.sleep(0)
             before = limit.when()
-            with _held(limit):
+            with _pause_timeout(limit):
                 assert limit.when() is None
             assert limit.when() >= before
-        with _held(limit):  # a call that has ended meanwhile
+        with _pause_timeout(limit):  # a call that has ended meanwhile
             pass
 
     asyncio.run(main())

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.catalog.queries import words
-from paddock.catalog.search import Hit, Index, confidence, keyword_score, keyword_search
+from paddock.catalog.queries import split_words
+from paddock.catalog.search import Hit, Index, compute_confidence, keyword_score, keyword_search
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
 
@@ -28,13 +28,13 @@ TOOLS = [
 
 
 def found(query, **options):
-    return [hit.tool.name for hit in Index(TOOLS).search(query, **options)]
+    return [hit.tool.name for hit in Index(TOOLS).search_tools(query, **options)]
 
 
 def test_names_are_taken_apart():
-    assert words("readTextFile2") == ["read", "text", "file", "2"]
-    assert words("HTTPServer_name-x.y") == ["http", "server", "name", "x", "y"]
-    assert words("straßeFinden ÉTÉ") == ["straße", "finden", "été"]
+    assert split_words("readTextFile2") == ["read", "text", "file", "2"]
+    assert split_words("HTTPServer_name-x.y") == ["http", "server", "name", "x", "y"]
+    assert split_words("straßeFinden ÉTÉ") == ["straße", "finden", "été"]
 
 
 @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ def test_server_and_limit_narrow_what_is_found():
 
 def test_equal_tools_stay_in_order_and_searching_twice_says_the_same():
     index = Index([tool(f"s{n}", "same") for n in range(50)])
-    first = index.search("same", limit=50)
+    first = index.search_tools("same", limit=50)
     assert [hit.tool.server for hit in first] == [f"s{n}" for n in range(50)]
-    assert index.search("same", limit=50) == first
+    assert index.search_tools("same", limit=50) == first
 
 
 @given(st.text(max_size=200))
 def test_no_question_breaks_the_search(query):
-    Index(TOOLS).search(query)
+    Index(TOOLS).search_tools(query)
 
 
 @given(st.text(max_size=50), st.text(max_size=200))
 def test_no_tool_breaks_the_index(name, description):
-    Index([tool(name, name, description, {name: description})]).search(description)
+    Index([tool(name, name, description, {name: description})]).search_tools(description)
 
 
 def test_the_search_is_built_into_python():
@@ -96,6 +96,10 @@ def test_seed_score_counts_name_part_and_description():
 
 
 def test_seed_confidence_is_a_share_of_what_every_word_could_score():
-    assert (confidence(12, "log"), confidence(5, "log"), confidence(12, "log it now")) == (1, 0.42, 0.33)
-    assert confidence(99, "log") == 1
-    assert confidence(0, " ") == 0
+    assert (
+        compute_confidence(12, "log"),
+        compute_confidence(5, "log"),
+        compute_confidence(12, "log it now"),
+    ) == (1, 0.42, 0.33)
+    assert compute_confidence(99, "log") == 1
+    assert compute_confidence(0, " ") == 0

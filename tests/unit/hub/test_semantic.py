@@ -10,7 +10,7 @@ import pytest
 
 from paddock.catalog import semantic_choice as meaning_module
 from paddock.catalog.catalog import Catalog
-from paddock.catalog.queries import words
+from paddock.catalog.queries import split_words
 from paddock.catalog.search import Index
 from paddock.catalog.semantic import (
     MAX_DESCRIPTION_CHARS,
@@ -37,10 +37,10 @@ class Senses:
     def __init__(self) -> None:
         self.asked = []
 
-    def embed(self, text):
+    def embed_text(self, text):
         self.asked.append(text)
         vector = np.zeros(DIMENSIONS, np.float32)
-        for word in words(text):
+        for word in split_words(text):
             vector[SENSES.get(word, 3 + int(hashlib.sha256(word.encode()).hexdigest(), 16) % 300)] += 1
         return scale_to_unit(vector)
 
@@ -58,15 +58,15 @@ TOOLS = (
 
 def search(semantics, queries, tools=TOOLS, **options):
     async def main():
-        mix = await semantics.mixer(tools, [queries] if isinstance(queries, str) else queries)
+        mix = await semantics.make_mixer(tools, [queries] if isinstance(queries, str) else queries)
         await semantics.close()
-        return [hit.tool.name for hit in Index(tools).search(queries, mix=mix, **options)]
+        return [hit.tool.name for hit in Index(tools).search_tools(queries, mix=mix, **options)]
 
     return asyncio.run(main())
 
 
 def test_tools_are_found_by_meaning_where_no_word_matches(tmp_path):
-    assert Index(TOOLS).search("rain") == ()
+    assert Index(TOOLS).search_tools("rain") == ()
     assert search(Semantics(VectorCache(tmp_path), Senses), "rain") == ["sky.forecast"]
     assert search(Semantics(VectorCache(tmp_path), Senses), "mail") == ["office.send_letter"]
 
@@ -132,15 +132,15 @@ def test_closing_stops_the_computation_and_keeps_what_is_done(tmp_path):
     begun, go_on = Event(), Event()
 
     class Slow(Senses):
-        def embed(self, text):
+        def embed_text(self, text):
             if text == "send letter":
                 begun.set()
                 go_on.wait()
-            return super().embed(text)
+            return super().embed_text(text)
 
     async def main():
         semantics = Semantics(VectorCache(tmp_path), Slow)
-        waiting = asyncio.create_task(semantics.mixer(TOOLS, ["rain"]))
+        waiting = asyncio.create_task(semantics.make_mixer(TOOLS, ["rain"]))
         await asyncio.to_thread(begun.wait)
         closing = asyncio.create_task(semantics.close())
         await asyncio.sleep(0)
@@ -165,9 +165,9 @@ def test_whoever_has_no_patience_does_not_stop_the_computation(tmp_path):
     async def main():
         semantics = Semantics(VectorCache(tmp_path), load)
         with pytest.raises(TimeoutError):
-            await semantics.mixer(TOOLS, ["rain"], patience_s=0)
+            await semantics.make_mixer(TOOLS, ["rain"], patience_s=0)
         go_on.set()
-        await semantics.mixer(TOOLS, ["rain"])
+        await semantics.make_mixer(TOOLS, ["rain"])
         await semantics.close()
 
     asyncio.run(main())
@@ -180,7 +180,7 @@ def test_other_tools_are_computed_after_the_first(tmp_path):
     async def main():
         semantics = Semantics(VectorCache(tmp_path), lambda: model)
         mixes = await asyncio.gather(
-            *(semantics.mixer(tools, ["rain"]) for tools in (TOOLS, TOOLS[:1], TOOLS))
+            *(semantics.make_mixer(tools, ["rain"]) for tools in (TOOLS, TOOLS[:1], TOOLS))
         )
         await semantics.close()
         return [sorted(mix("rain", {})) for mix in mixes]
@@ -200,8 +200,8 @@ def test_a_model_that_fails_is_tried_again(tmp_path):
     async def main():
         semantics = Semantics(VectorCache(tmp_path), load)
         with pytest.raises(ConfigurationError, match=r"^no model$"):
-            await semantics.mixer(TOOLS, ["rain"])
-        return (await semantics.mixer(TOOLS, ["rain"]))("rain", {})
+            await semantics.make_mixer(TOOLS, ["rain"])
+        return (await semantics.make_mixer(TOOLS, ["rain"]))("rain", {})
 
     assert list(asyncio.run(main())) == [0]
 
@@ -210,16 +210,16 @@ VECTORS = {bytes([number]) * 32: np.full(DIMENSIONS, number, np.float32) for num
 
 
 def kept(directory: Path):
-    return {key: vector.tolist() for key, vector in VectorCache(directory).read().items()}
+    return {key: vector.tolist() for key, vector in VectorCache(directory).read_vectors().items()}
 
 
 def test_a_cache_gives_back_what_it_was_given(tmp_path):
     cache = VectorCache(tmp_path / "new" / "vectors")
-    assert cache.read() == {}
-    cache.add({})
+    assert cache.read_vectors() == {}
+    cache.add_vectors({})
     assert not (tmp_path / "new").exists()
     for key, vector in VECTORS.items():
-        cache.add({key: vector})
+        cache.add_vectors({key: vector})
     assert kept(tmp_path / "new" / "vectors") == {key: vector.tolist() for key, vector in VECTORS.items()}
     assert (tmp_path / "new" / "vectors").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "vectors" / "tools.bin").stat().st_mode & 0o777 == 0o600
@@ -228,7 +228,7 @@ def test_a_cache_gives_back_what_it_was_given(tmp_path):
 def test_the_oldest_vectors_make_room(tmp_path, monkeypatch):
     monkeypatch.setattr("paddock.catalog.vector_cache.MAX_VECTORS", 2)
     for key, vector in VECTORS.items():
-        VectorCache(tmp_path).add({key: vector})
+        VectorCache(tmp_path).add_vectors({key: vector})
     assert list(kept(tmp_path)) == list(VECTORS)[1:]
 
 
@@ -245,20 +245,20 @@ def test_the_oldest_vectors_make_room(tmp_path, monkeypatch):
     ],
 )
 def test_a_damaged_cache_counts_as_empty_and_is_written_anew(tmp_path, damage):
-    VectorCache(tmp_path).add(VECTORS)
+    VectorCache(tmp_path).add_vectors(VECTORS)
     file = tmp_path / "tools.bin"
     file.write_bytes(damage(file.read_bytes()))
     assert kept(tmp_path) == {}
-    VectorCache(tmp_path).add(VECTORS)
+    VectorCache(tmp_path).add_vectors(VECTORS)
     assert len(kept(tmp_path)) == 3
 
 
 def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path):
     directory = tmp_path / "vectors"
-    VectorCache(directory).add(VECTORS)
+    VectorCache(directory).add_vectors(VECTORS)
     directory.chmod(0o777)
     assert kept(directory) == {}
-    VectorCache(directory).add({b"x" * 32: VECTORS[b"\0" * 32]})
+    VectorCache(directory).add_vectors({b"x" * 32: VECTORS[b"\0" * 32]})
     directory.chmod(0o700)
     assert len(kept(directory)) == 3
     (directory / "tools.bin").chmod(0o644)
@@ -267,19 +267,19 @@ def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path):
 
 
 def test_a_link_in_the_place_of_the_cache_is_neither_read_nor_followed(tmp_path):
-    VectorCache(tmp_path / "theirs").add(VECTORS)
+    VectorCache(tmp_path / "theirs").add_vectors(VECTORS)
     (tmp_path / "ours").mkdir(mode=0o700)
     (tmp_path / "ours" / "tools.bin").symlink_to(tmp_path / "theirs" / "tools.bin")
     assert kept(tmp_path / "ours") == {}
-    VectorCache(tmp_path / "ours").add({b"x" * 32: VECTORS[b"\0" * 32]})
+    VectorCache(tmp_path / "ours").add_vectors({b"x" * 32: VECTORS[b"\0" * 32]})
     assert (len(kept(tmp_path / "ours")), len(kept(tmp_path / "theirs"))) == (1, 3)
 
 
 def test_a_cache_that_cannot_be_written_costs_nobody_a_result(tmp_path):
     (tmp_path / "file").touch()
     cache = VectorCache(tmp_path / "file")
-    cache.add(VECTORS)
-    assert cache.read() == {}
+    cache.add_vectors(VECTORS)
+    assert cache.read_vectors() == {}
 
 
 def catalog(meaning):
@@ -291,9 +291,9 @@ def catalog(meaning):
 
 def found(meaning, **options):
     async def main():
-        hits, listing = await catalog(meaning).search("rain", **options)
+        hits, listing = await catalog(meaning).search_tools("rain", **options)
         await meaning.close()
-        return [hit.tool.name for hit in hits], listing.remarks()
+        return [hit.tool.name for hit in hits], listing.list_missing()
 
     return asyncio.run(main())
 
@@ -341,7 +341,7 @@ def test_who_waits_no_longer_is_told_that_words_ranked(tmp_path, monkeypatch):
 
     async def main():
         meaning = Meaning("auto", tmp_path)
-        mix = await meaning.mixer(TOOLS, ["rain"], patience_s=0)
+        mix = await meaning.find_mixer(TOOLS, ["rain"], patience_s=0)
         go_on.set()
         await meaning.close()
         return mix

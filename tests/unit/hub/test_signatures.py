@@ -4,7 +4,7 @@ import pytest
 
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
-from paddock.hub.typescript import Described, describe, signature
+from paddock.hub.typescript import Described, describe_tool, render_signature
 
 ISSUES = {
     "type": "object",
@@ -23,13 +23,13 @@ def tool(name, schema, description="", output=None, server="github"):
 
 def parameters(schema):
     """Return the type of the parameter `x` with a schema, as the one-line signature has it."""
-    line = signature(tool("t", {"properties": {"x": schema}, "required": ["x"]}))
+    line = render_signature(tool("t", {"properties": {"x": schema}, "required": ["x"]}))
     return line.removeprefix("github.t({ x: ").removesuffix(" })")
 
 
 def test_one_line_has_what_is_required_first():
     entry = tool("list_issues", ISSUES, "List issues. Slowly.\nMore.", {"type": "array", "items": {}})
-    assert signature(entry) == (
+    assert render_signature(entry) == (
         'github.list_issues({ repo: string, state?: "open" | "closed", labels?: (string | null)[] }): unknown[]'
         " // List issues."
     )
@@ -37,7 +37,7 @@ def test_one_line_has_what_is_required_first():
 
 def test_a_declaration_has_comments_and_defaults():
     entry = tool("list_issues", ISSUES, "List issues.\nMore.")
-    assert describe(entry) == Described(
+    assert describe_tool(entry) == Described(
         name="github.list_issues",
         server="servers.github",
         declaration="""\
@@ -57,13 +57,13 @@ list_issues(args: {
 def test_output_is_declared_before_it_is_observed():
     observed = {"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]}
     entry = tool("t", {})
-    described = describe(entry, observed)
+    described = describe_tool(entry, observed)
     assert described.output == "observed"
     assert described.declaration == (
         "t(args?: Record<string, unknown>): Promise<{\n  n: number;\n}>; // output: observed"
     )
-    assert describe(tool("t", {}, output={"type": "object"}), observed).output == "declared"
-    assert signature(entry, observed) == "github.t(): { n: number }"
+    assert describe_tool(tool("t", {}, output={"type": "object"}), observed).output == "declared"
+    assert render_signature(entry, observed) == "github.t(): { n: number }"
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_types(schema, text):
 
 def test_long_parameters_give_way_to_short_ones():
     wide = {"type": "object", "properties": {f"property{n}": {"type": "string"} for n in range(30)}}
-    assert signature(tool("t", {"properties": {"a": wide, "b": {"items": wide}}})) == (
+    assert render_signature(tool("t", {"properties": {"a": wide, "b": {"items": wide}}})) == (
         "github.t({ a?: object, b?: unknown })"
     )
-    assert signature(tool("t", wide)) == (
+    assert render_signature(tool("t", wide)) == (
         "github.t({ property0?: string, property1?: string, property2?: string, property3?: string,"
         " property4?: string, property5?: string, property6?: string, property7?: string, /* 22 more */ })"
     )
@@ -109,7 +109,7 @@ def test_long_parameters_give_way_to_short_ones():
 def test_names_in_any_script_are_shown_as_they_are_unless_they_hide_something():
     names = ["名前", "\u202eevil", "a\nb"]
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
-    text = describe(tool("工具", schema)).declaration
+    text = describe_tool(tool("工具", schema)).declaration
     assert [line for line in text.splitlines() if ":" in line] == [
         '"工具"(args?: {',
         '  "名前"?: string;',
@@ -121,9 +121,9 @@ def test_names_in_any_script_are_shown_as_they_are_unless_they_hide_something():
 
 def test_names_that_are_no_identifiers_are_quoted():
     entry = tool('a-"b', {}, server="my server")
-    assert signature(entry) == 'servers["my server"]["a-\\"b"]()'
+    assert render_signature(entry) == 'servers["my server"]["a-\\"b"]()'
     declaration = '"a-\\"b"(args?: Record<string, unknown>): Promise<unknown>; // output: unknown'
-    assert describe(entry).declaration == declaration
+    assert describe_tool(entry).declaration == declaration
 
 
 def test_a_hostile_tool_costs_little_text():
@@ -135,8 +135,8 @@ def test_a_hostile_tool_costs_little_text():
     }
     for schema in (deep, wide):
         entry = tool("t" * 10_000, schema, "d" * 100_000)
-        assert len(signature(entry)) < 2_000
-        assert len(describe(entry).declaration) < 400_000
+        assert len(render_signature(entry)) < 2_000
+        assert len(describe_tool(entry).declaration) < 400_000
 
 
 A = {"properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -186,12 +186,12 @@ LONG = {"properties": {f"a_rather_long_name_{n}": {"enum": ["one of these", f"ot
 )
 def test_one_line_shows_what_the_declaration_does(schema, line, declared):
     entry = tool("t", schema)
-    assert signature(entry) == f"github.t({line})"
-    assert describe(entry).declaration == f"t({declared}): Promise<unknown>; // output: unknown"
+    assert render_signature(entry) == f"github.t({line})"
+    assert describe_tool(entry).declaration == f"t({declared}): Promise<unknown>; // output: unknown"
 
 
 def test_combinations_that_fit_on_no_line_show_their_members():
-    line = signature(tool("t", {**A, "anyOf": [LONG, {**B, "required": ["b"]}]}))
+    line = render_signature(tool("t", {**A, "anyOf": [LONG, {**B, "required": ["b"]}]}))
     assert line.startswith('github.t({ a: string, a_rather_long_name_0?: "one of these" | "other 0", ')
     assert line.endswith(" more */ } /* in combinations: see its declaration */)")
 
@@ -210,8 +210,8 @@ def test_null_is_told_where_a_type_fits_on_no_line(schema, rough):
 
 def test_an_alias_is_declared_in_the_place_of_a_name_that_is_no_identifier():
     entry = CatalogTool("github", ToolInfo("get-sum", "Add.", A, None, {}), alias="get_sum")
-    assert signature(entry) == "github.get_sum({ a: string }) // Add."
-    assert describe(entry).declaration == (
+    assert render_signature(entry) == "github.get_sum({ a: string }) // Add."
+    assert describe_tool(entry).declaration == (
         '/** Add. */\nget_sum(args: {\n  a: string;\n}): Promise<unknown>; // output: unknown; tool "get-sum"'
     )
 
@@ -222,12 +222,12 @@ def test_what_is_not_seen_is_spelled_out_wherever_a_schema_says_it():
     schema = {"properties": {hidden: {"description": hidden, "enum": [hidden], "default": hidden}}}
     entry = CatalogTool("github", ToolInfo("t", hidden, schema, None, {}))
     escaped = r'"a\u202eb\udb40\udc41"'
-    assert signature(entry) == f"github.t({{ {escaped}?: {escaped} }}) // {spelled}"
-    assert describe(entry).declaration == (
+    assert render_signature(entry) == f"github.t({{ {escaped}?: {escaped} }}) // {spelled}"
+    assert describe_tool(entry).declaration == (
         f"/** {spelled} */\nt(args?: {{\n  /** {spelled} */\n  {escaped}?: {escaped}; // default {escaped}\n"
         "}): Promise<unknown>; // output: unknown"
     )
-    assert describe(entry).notes == (
+    assert describe_tool(entry).notes == (
         "github.t has invisible characters in its definition; they are spelled out",
     )
 
@@ -235,8 +235,8 @@ def test_what_is_not_seen_is_spelled_out_wherever_a_schema_says_it():
 @pytest.mark.parametrize("name", ["then", "call", "callRaw", "toJSON", "toString", "valueOf"])
 def test_names_that_are_taken_are_declared_as_they_can_be_called(name):
     entry = tool(name, {"properties": {"a": {"type": "string"}}, "required": ["a"]}, "Does it.")
-    assert signature(entry) == f'github.call("{name}", {{ a: string }}) // Does it.'
-    assert describe(entry).declaration == (
+    assert render_signature(entry) == f'github.call("{name}", {{ a: string }}) // Does it.'
+    assert describe_tool(entry).declaration == (
         f'/** Does it. */\ncall(tool: "{name}", args: {{\n  a: string;\n}}): Promise<unknown>; // output: unknown'
     )
-    assert signature(tool(name, {}, server="a-b")) == f'servers["a-b"].call("{name}")'
+    assert render_signature(tool(name, {}, server="a-b")) == f'servers["a-b"].call("{name}")'

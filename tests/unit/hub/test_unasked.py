@@ -74,17 +74,17 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsolicited, "MESSAGES", 10)
     monkeypatch.setattr(unsolicited, "PER_SECOND", 2)
     monkeypatch.setattr(unsolicited, "OPEN_REQUESTS", 3)
-    monkeypatch.setattr(unsolicited, "ROOM_S", 0.0)
+    monkeypatch.setattr(unsolicited, "ANSWER_TIMEOUT_S", 0.0)
 
 
 def test_an_allowance_is_granted_anew_up_to_its_most() -> None:
     clock = Clock()
     allowance = Allowance(10, 2, clock)
-    assert [allowance.spend(5) for _ in range(3)] == [True, True, False]
+    assert [allowance.spend_amount(5) for _ in range(3)] == [True, True, False]
     clock.now = 4.0
-    assert [allowance.spend(3), allowance.spend(1)] == [True, False]
+    assert [allowance.spend_amount(3), allowance.spend_amount(1)] == [True, False]
     clock.now = 1000.0
-    assert [allowance.spend(10), allowance.spend(1)] == [True, False]
+    assert [allowance.spend_amount(10), allowance.spend_amount(1)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_notifications_that_nobody_hears_go_no_further() -> None:
 
 def test_large_messages_count_for_their_size() -> None:
     async def use() -> None:
-        assert account.note(9 * 1024)
-        assert not account.note()
+        assert account.count_unasked(9 * 1024)
+        assert not account.count_unasked()
 
     told: list[str] = []
     account = Unasked(told.append, Clock())

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from paddock.schema.inline_refs import NODES, unfold
+from paddock.schema.inline_refs import NODES, unfold_schema
 
 
 def size(tree):
@@ -29,7 +29,7 @@ def test_references_are_replaced_by_what_they_mean():
             "y": {"$ref": "#/$defs/a~1b", "minLength": 2},
         },
     }
-    assert unfold(schema) == {
+    assert unfold_schema(schema) == {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "properties": {
             "x": {"type": "string", "description": "ours"},
@@ -41,11 +41,11 @@ def test_references_are_replaced_by_what_they_mean():
 def test_recursion_is_cut():
     node = {"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type": "number"}}}
     inner = {"type": "object", "properties": {"next": {}, "value": {"type": "number"}}}
-    assert unfold(node) == {
+    assert unfold_schema(node) == {
         "type": "object",
         "properties": {"next": inner, "value": {"type": "number"}},
     }
-    assert unfold({"$ref": "#"}) == {}
+    assert unfold_schema({"$ref": "#"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_recursion_is_cut():
     ["https://example.com/x", "other.json#/a", "#/none", "#anchor", 7, "#/allOf/9999999", "#/a/0"],
 )
 def test_what_cannot_be_followed_allows_everything(reference):
-    assert unfold({"properties": {"x": {"$ref": reference}}, "a": {"b": 1}}) == {
+    assert unfold_schema({"properties": {"x": {"$ref": reference}}, "a": {"b": 1}}) == {
         "properties": {"x": {}},
         "a": {"b": 1},
     }
 
 
 def test_data_in_a_schema_is_no_schema():
-    assert unfold({"enum": [{"$ref": "#"}], "default": {"$defs": 1}}) == {
+    assert unfold_schema({"enum": [{"$ref": "#"}], "default": {"$defs": 1}}) == {
         "enum": [{"$ref": "#"}],
         "default": {"$defs": 1},
     }
@@ -68,11 +68,13 @@ def test_data_in_a_schema_is_no_schema():
 
 def test_what_a_cut_would_turn_round_is_dropped():
     cut = {"$ref": "elsewhere"}
-    assert unfold({"not": cut, "type": "string"}) == {"type": "string"}
-    assert unfold({"if": cut, "then": {"type": "string"}, "else": False}) == {}
-    assert unfold({"oneOf": [cut, {"type": "string"}]}) == {"allOf": [{"anyOf": [{}, {"type": "string"}]}]}
-    assert unfold({"allOf": [cut], "unevaluatedProperties": False}) == {"allOf": [{}]}
-    assert unfold({"not": {"type": "string"}}) == {"not": {"type": "string"}}
+    assert unfold_schema({"not": cut, "type": "string"}) == {"type": "string"}
+    assert unfold_schema({"if": cut, "then": {"type": "string"}, "else": False}) == {}
+    assert unfold_schema({"oneOf": [cut, {"type": "string"}]}) == {
+        "allOf": [{"anyOf": [{}, {"type": "string"}]}]
+    }
+    assert unfold_schema({"allOf": [cut], "unevaluatedProperties": False}) == {"allOf": [{}]}
+    assert unfold_schema({"not": {"type": "string"}}) == {"not": {"type": "string"}}
 
 
 def test_a_bomb_of_references_stays_small():
@@ -80,12 +82,12 @@ def test_a_bomb_of_references_stays_small():
         "$defs": {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
         "$ref": "#/$defs/d0",
     }
-    assert size(unfold(bomb)) <= 3 * NODES
+    assert size(unfold_schema(bomb)) <= 3 * NODES
 
 
 def test_a_schema_with_too_many_members_allows_everything():
     wide = {"properties": {str(n): {"type": "string"} for n in range(NODES)}, "additionalProperties": False}
-    assert unfold(wide) == {}
+    assert unfold_schema(wide) == {}
 
 
 keywords = st.deferred(lambda: schemas)
@@ -131,4 +133,4 @@ def loops(schema):
 @given(schemas.filter(lambda schema: isinstance(schema, dict) and not loops(schema)), values)
 def test_what_a_schema_allows_its_tree_allows(schema, value):
     if "$ref" not in schema and validator_for(schema).is_valid(value):
-        assert validator_for(unfold(schema)).is_valid(value)
+        assert validator_for(unfold_schema(schema)).is_valid(value)

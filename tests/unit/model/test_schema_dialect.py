@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.schema.check import Schema
-from paddock.schema.dialect import anchors, is_known_dialect, normalize
+from paddock.schema.dialect import is_known_dialect, list_anchors, normalize_schema
 
 P = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 def told(schema, value, **further):
     """Return what is wrong with a value of the member `x`."""
-    return Schema({"type": "object", "properties": {"x": schema}, **further}).problems({"x": value})
+    return Schema({"type": "object", "properties": {"x": schema}, **further}).list_problems({"x": value})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_nullable_in_old_drafts_which_have_no_if():
 
 def test_a_property_may_be_called_nullable():
     schema = {"properties": {"nullable": True, "type": {"type": "string"}}, "enum": [{"nullable": True}]}
-    assert normalize(schema) == schema
+    assert normalize_schema(schema) == schema
 
 
 def test_references_to_schemas_that_are_nullable_still_lead_there():
@@ -79,8 +79,8 @@ def test_references_to_schemas_that_are_nullable_still_lead_there():
         "b": {"allOf": [P], "properties": {"c": {"type": "integer"}}, "nullable": True},
     }
     schema = Schema({"properties": {**members, "d": {"$ref": "#/properties/b/properties/c"}}})
-    assert schema.problems({"a": None, "b": None, "d": 1}) == ()
-    assert schema.problems({"a": {"c": "x"}}) == ('`a.c` must be a whole number, not the text "x"',)
+    assert schema.list_problems({"a": None, "b": None, "d": 1}) == ()
+    assert schema.list_problems({"a": {"c": "x"}}) == ('`a.c` must be a whole number, not the text "x"',)
 
 
 def test_bounds_of_openapi_are_excluded():
@@ -101,7 +101,7 @@ def test_anchors_of_old_drafts_are_places(draft, keyword):
     assert told({"$ref": "#foo"}, "a", definitions=definitions, **draft) == (
         '`x` must be a whole number, not the text "a"',
     )
-    assert anchors({"definitions": definitions}) == {"foo": {keyword: "#foo", "type": "integer"}}
+    assert list_anchors({"definitions": definitions}) == {"foo": {keyword: "#foo", "type": "integer"}}
 
 
 def test_anchors_below_an_address_of_its_own_are_left_alone():
@@ -110,7 +110,10 @@ def test_anchors_below_an_address_of_its_own_are_left_alone():
         "$defs": {"A": {"$anchor": "foo", "type": "integer"}},
         "$ref": "#foo",
     }
-    assert normalize({"$defs": {"W": within}, "$ref": "#foo"}) == {"$defs": {"W": within}, "$ref": "#foo"}
+    assert normalize_schema({"$defs": {"W": within}, "$ref": "#foo"}) == {
+        "$defs": {"W": within},
+        "$ref": "#foo",
+    }
 
 
 @pytest.mark.parametrize(
@@ -161,5 +164,5 @@ SCHEMAS = st.recursive(
     st.dictionaries(st.sampled_from(["properties", "$defs"]), st.dictionaries(st.sampled_from("ab"), SCHEMAS))
 )
 def test_what_is_normal_stays_as_it_is(document):
-    once = normalize(document)
-    assert normalize(once) == once
+    once = normalize_schema(document)
+    assert normalize_schema(once) == once

@@ -8,8 +8,8 @@ import pytest
 
 from paddock.schema import check as subject
 from paddock.schema.check import CostlyValueError, Schema
-from paddock.schema.cost import CostlySchemaError, cost
-from paddock.schema.pattern_cost import SIZES_KIB, largest
+from paddock.schema.cost import CostlySchemaError, compute_cost
+from paddock.schema.pattern_cost import SIZES_KIB, find_largest_kib
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 
@@ -96,8 +96,8 @@ def test_pointers_do_not_pile_up():
     found: Json = {"type": "string"}
     for _ in range(300):
         found = {"properties": {"x" * 10_000: found}}
-    assert cost(found).looks == 1
-    assert cost(found).characters < 10_000 * 300 + 300 * 20
+    assert compute_cost(found).looks == 1
+    assert compute_cost(found).characters < 10_000 * 300 + 300 * 20
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_pointers_do_not_pile_up():
 def test_what_a_pattern_may_cost_bounds_the_texts_it_meets(pattern: str, letters: str):
     """A character may meet every state of a pattern: the size of the pattern times that of the text is bounded."""
     schema = Schema({"type": "string", "pattern": pattern})
-    size = largest({pattern: 1})
+    size = find_largest_kib({pattern: 1})
     assert size in SIZES_KIB
     longest = 200_000 // size
     source = random.Random(1)
     text = "".join(source.choices(letters, k=longest))
-    assert len(schema.problems(text)) == 1
-    assert schema.problems(text + "b" * size) == (TOO_LONG,)
+    assert len(schema.list_problems(text)) == 1
+    assert schema.list_problems(text + "b" * size) == (TOO_LONG,)
 
 
 def test_only_texts_that_meet_patterns_are_bounded():
@@ -136,19 +136,19 @@ def test_only_texts_that_meet_patterns_are_bounded():
             },
         }
     )
-    assert schema.problems({"path": "a", "tags": ["b"], "content": "c" * 5_000_000}) == ()
-    assert schema.problems({"path": "a" * 200_000}) == (TOO_LONG,)
-    assert schema.problems({"tags": ["a" * 200_000]}) == (TOO_LONG,)
-    assert schema.problems({"path": {"x" * 200_000: 1}}) == (TOO_LONG,)
+    assert schema.list_problems({"path": "a", "tags": ["b"], "content": "c" * 5_000_000}) == ()
+    assert schema.list_problems({"path": "a" * 200_000}) == (TOO_LONG,)
+    assert schema.list_problems({"tags": ["a" * 200_000]}) == (TOO_LONG,)
+    assert schema.list_problems({"path": {"x" * 200_000: 1}}) == (TOO_LONG,)
     anything = Schema({"additionalProperties": {"pattern": "a"}})
-    assert anything.problems({"any": "a" * 200_000}) == (TOO_LONG,)
-    assert Schema({"patternProperties": {"^a": True}}).problems({"a" * 200_001: 1}) == (TOO_LONG,)
+    assert anything.list_problems({"any": "a" * 200_000}) == (TOO_LONG,)
+    assert Schema({"patternProperties": {"^a": True}}).list_problems({"a" * 200_001: 1}) == (TOO_LONG,)
 
 
 def test_a_pattern_of_a_common_size_can_be_used():
     schema = Schema({"properties": {"title": {"type": "string", "pattern": "^.{1,255}$"}}})
-    assert schema.problems({"title": "x" * 255}) == ()
-    assert schema.problems({"title": ""}) == ('`title`: "" does not match "^.{1,255}$"',)
+    assert schema.list_problems({"title": "x" * 255}) == ()
+    assert schema.list_problems({"title": ""}) == ('`title`: "" does not match "^.{1,255}$"',)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_pattern_of_a_common_size_can_be_used():
     ],
 )
 def test_schemas_that_multiply_what_a_value_costs(schema: Json, value: object, problem: str):
-    assert Schema(schema).problems(value) == (problem,)
+    assert Schema(schema).list_problems(value) == (problem,)
 
 
 @pytest.mark.parametrize(
@@ -205,15 +205,15 @@ def test_schemas_that_multiply_what_a_value_costs(schema: Json, value: object, p
 )
 def test_numbers_that_take_long_to_compare_are_bounded(schema: Json, most: object, more: object):
     """A pair of them takes up to 40 microseconds, and each is compared with each."""
-    assert Schema(schema).problems(most) == ()
-    assert Schema(schema).problems(more) == (TOO_MANY,)
+    assert Schema(schema).list_problems(most) == ()
+    assert Schema(schema).list_problems(more) == (TOO_MANY,)
 
 
 def test_a_list_in_an_enumeration_is_compared_part_by_part():
     choices: list[Json] = [{"a": [0] * 50, "b": n} for n in range(100)]
-    assert Schema({"items": {"enum": choices}}).problems(choices[-1:] * 10) == ()
-    assert Schema({"items": {"enum": choices}}).problems(choices[-1:] * 100) == (too_large(1992),)
-    assert Schema({"enum": [*range(2_000)]}).problems(5) == ()
+    assert Schema({"items": {"enum": choices}}).list_problems(choices[-1:] * 10) == ()
+    assert Schema({"items": {"enum": choices}}).list_problems(choices[-1:] * 100) == (too_large(1992),)
+    assert Schema({"enum": [*range(2_000)]}).list_problems(5) == ()
 
 
 ROWS: Json = {
@@ -238,10 +238,10 @@ ROWS: Json = {
 def test_what_is_wrong_with_many_rows_is_told():
     """The bounds are for hostile schemas: thousands of values of an ordinary one are told what is wrong with them."""
     rows: list[object] = [{"id": n, "name": "n", "tag": "a"} for n in range(2000)]
-    assert Schema(ROWS).problems({"rows": [*rows, {"id": "1", "name": "n", "tag": "a"}]}) == (
+    assert Schema(ROWS).list_problems({"rows": [*rows, {"id": "1", "name": "n", "tag": "a"}]}) == (
         '`rows[2000].id` must be a whole number, not the text "1"',
     )
-    assert Schema({"propertyNames": {"maxLength": 2}}).problems({f"{n}": 1 for n in range(101)}) == (
+    assert Schema({"propertyNames": {"maxLength": 2}}).list_problems({f"{n}": 1 for n in range(101)}) == (
         'the value: "100" is longer than 2 characters',
     )
 
@@ -257,15 +257,15 @@ def test_the_nearest_name_is_not_looked_for_among_long_ones(monkeypatch: pytest.
     schema = Schema(
         {"properties": {"xy" * 100: {}, **{f"p{n}": {} for n in range(900)}}, "additionalProperties": False}
     )
-    assert schema.problems({"a" * 101: 1, "b": 1})[1].endswith("did you mean `p0`?")
+    assert schema.list_problems({"a" * 101: 1, "b": 1})[1].endswith("did you mean `p0`?")
     assert [(name, len(known)) for name, known in compared] == [("b", 499)]
 
 
 def test_telling_stops_at_a_bound_of_characters():
     schema = Schema({"items": {"enum": ["x" * 1_000]}})
-    assert len(schema.problems([1] * 1_000)) == 5
+    assert len(schema.list_problems([1] * 1_000)) == 5
     with pytest.raises(CostlyValueError, match=f"^{UNTOLD}$"):
-        list(schema.errors([1] * 20_000))
+        list(schema.iterate_errors([1] * 20_000))
 
 
 REMOTE = [
@@ -309,8 +309,8 @@ def test_files_are_not_read_either(tmp_path_factory: pytest.TempPathFactory):
 
 def test_deep_schemas_and_values_do_not_exhaust_the_stack():
     with pytest.raises(CostlySchemaError):
-        cost(deep("not", 2_900))
+        compute_cost(deep("not", 2_900))
     value: object = 1
     for _ in range(sys.getrecursionlimit() * 2):
         value = [value]
-    assert Schema({"items": {"$ref": "#"}, "type": ["array", "integer"]}).problems(value) == ()
+    assert Schema({"items": {"$ref": "#"}, "type": ["array", "integer"]}).list_problems(value) == ()

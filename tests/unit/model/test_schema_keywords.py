@@ -243,10 +243,12 @@ ANNOTATIONS: list[tuple[Json, list[object], list[object]]] = [
 )
 def test_keywords(schema: Json, fitting: list[object], others: list[object]):
     compiled = Schema(schema)
-    assert [value for value in fitting if compiled.problems(value)] == []
-    assert [value for value in others if not compiled.problems(value)] == []
+    assert [value for value in fitting if compiled.list_problems(value)] == []
+    assert [value for value in others if not compiled.list_problems(value)] == []
     assert all(
-        isinstance(text, str) and 0 < len(text) < 500 for value in others for text in compiled.problems(value)
+        isinstance(text, str) and 0 < len(text) < 500
+        for value in others
+        for text in compiled.list_problems(value)
     )
 
 
@@ -280,13 +282,15 @@ def test_an_older_draft_is_read_as_what_it_names():
         "items": [{"type": "integer"}],
         "additionalItems": False,
     }
-    assert Schema(seventh).problems([1]) == ()
-    assert len(Schema(seventh).problems([1, 2])) == 1
+    assert Schema(seventh).list_problems([1]) == ()
+    assert len(Schema(seventh).list_problems([1, 2])) == 1
     together = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
     }
-    assert [bool(Schema(together).problems(value)) for value in ({"a": 1, "b": 1}, {"a": 1}, {"c": 1})] == [
+    assert [
+        bool(Schema(together).list_problems(value)) for value in ({"a": 1, "b": 1}, {"a": 1}, {"c": 1})
+    ] == [
         False,
         True,
         True,

@@ -39,7 +39,7 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Servers:
     """Two servers, of which one has a tool, and one a login."""
 
-    logins = SimpleNamespace(state=lambda _: "logged in")
+    logins = SimpleNamespace(find_state=lambda _: "logged in")
     config = ServersConfig(
         {
             "git": StdioServer("git", "uvx", ("--token", "x")),

@@ -28,24 +28,24 @@ class Heard:
     def __init__(self):
         self.events = []
 
-    def started(self, request, parent, facts):
+    def on_start(self, request, parent, facts):
         self.events.append(("started", request, parent, facts["kind"]))
 
-    def ended(self, request, parent, facts):
+    def on_end(self, request, parent, facts):
         self.events.append(("ended", request, parent, facts["kind"]))
 
-    def answered(self, request, parent, facts):
+    def on_answer(self, request, parent, facts):
         self.events.append(("answered", request, parent, facts["answer"]))
 
 
 class Broken:
-    def started(self, *_):
+    def on_start(self, *_):
         raise RuntimeError("hush")
 
-    def ended(self, *_):
+    def on_end(self, *_):
         raise RuntimeError("hush")
 
-    def answered(self, *_):
+    def on_answer(self, *_):
         raise RuntimeError("hush")
 
 
@@ -101,9 +101,9 @@ def test_the_name_of_a_server_may_hold_slashes():
 
 def test_even_configured_servers_have_a_bounded_number_of_labels():
     metrics = Metrics()
-    counting = metrics.session(sources(Path("/nowhere")))
+    counting = metrics.count_session(sources(Path("/nowhere")))
     for number in range(SERVERS + 10):
-        counting.ended("r", None, {**CALL, "name": f"s{number}/t"})
+        counting.on_end("r", None, {**CALL, "name": f"s{number}/t"})
     family = next(each for each in metrics.registry.collect() if each.name == "paddock_server_calls")
     labels = {sample.labels["server"] for sample in family.samples}
     assert len(labels) == SERVERS + 1
@@ -125,32 +125,32 @@ def test_gauges_are_those_of_all_sessions_and_what_is_stored_counts_once(tmp_pat
         (tmp_path / name / "x").write_bytes(b"x" * size)
     metrics = Metrics()
     assert read(metrics) == {"paddock_waiting": 0, "paddock_workers": 0, "paddock_servers": 0}
-    first = metrics.session(sources(tmp_path / "one", workers=3))
-    metrics.session(sources(tmp_path / "one", workers=4))
-    second = metrics.session(sources(tmp_path / "other", workers=5))
+    first = metrics.count_session(sources(tmp_path / "one", workers=3))
+    metrics.count_session(sources(tmp_path / "one", workers=4))
+    second = metrics.count_session(sources(tmp_path / "other", workers=5))
     together = {"paddock_waiting": 6, "paddock_workers": 12, "paddock_servers": 3}
     assert read(metrics) == {**together, "paddock_artifacts_bytes": 15}
-    metrics.leave(first)
-    metrics.leave(second)
+    metrics.end_session(first)
+    metrics.end_session(second)
     left = {"paddock_waiting": 2, "paddock_workers": 4, "paddock_servers": 1}
     assert read(metrics) == {**left, "paddock_artifacts_bytes": 10}
 
 
 def test_a_request_of_one_session_is_no_end_of_anothers():
     metrics = Metrics()
-    one, other = metrics.session(sources(Path("/a"))), metrics.session(sources(Path("/b")))
-    one.started("r", None, {"kind": "guest"})
-    other.ended("r", None, {"kind": "guest", "status": "denied"})
+    one, other = metrics.count_session(sources(Path("/a"))), metrics.count_session(sources(Path("/b")))
+    one.on_start("r", None, {"kind": "guest"})
+    other.on_end("r", None, {"kind": "guest", "status": "denied"})
     assert metrics.running.labels("guest")._value.get() == 1
-    one.ended("r", None, {"kind": "guest", "status": "ok", "ms": 5.0})
+    one.on_end("r", None, {"kind": "guest", "status": "ok", "ms": 5.0})
     assert metrics.running.labels("guest")._value.get() == 0
 
 
 def test_the_wait_for_an_answer_is_counted_by_answer():
     metrics = Metrics()
-    counting = metrics.session(sources(Path("/nowhere")))
+    counting = metrics.count_session(sources(Path("/nowhere")))
     for answer, ms in (("once", 500.0), ("once", 1500.0), ("expired", 300_000.0)):
-        counting.answered("r", None, {"answer": answer, "ms": ms})
+        counting.on_answer("r", None, {"answer": answer, "ms": ms})
     family = next(each for each in metrics.registry.collect() if each.name == "paddock_approval_seconds")
     told = {(s.name.rpartition("_")[2], s.labels["answer"]): s.value for s in family.samples}
     assert {key: value for key, value in told.items() if key[0] in ("count", "sum")} == {

@@ -15,8 +15,8 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 
 from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
 from paddock.hub.auth.guarded_http import Outside
-from paddock.hub.auth.sdk_flow import drive, machine, refreshed
-from paddock.hub.auth.tokens import Keeper, Login, remedy
+from paddock.hub.auth.sdk_flow import drive_flow, make_machine_flow, refresh_login
+from paddock.hub.auth.tokens import Keeper, Login, suggest_remedy
 from paddock.hub.call_errors import TRACE
 from paddock.hub.config import HttpServer
 from paddock.model.errors import PaddockError
@@ -29,15 +29,15 @@ _SHOWN = 400
 class Source(Protocol):
     """Where a token comes from."""
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         """Return the token of the moment; empty when there is none. Raises LoginFailed."""
         ...
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:
+    async def renew_token(self, used: str, refused: httpx2.Response) -> str:
         """Return another token than the one that was refused; empty when there is none. Raises LoginFailed."""
         ...
 
-    def secrets(self) -> tuple[str, ...]:
+    def list_secrets(self) -> tuple[str, ...]:
         """Return what may be in no text."""
         ...
 
@@ -52,40 +52,40 @@ class Access(httpx2.Auth):
     @property
     def secrets(self) -> ServerSecrets:
         """The secrets of the login, as they are now."""
-        return ServerSecrets(self._source.secrets())
+        return ServerSecrets(self._source.list_secrets())
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Retry once after a 401, with another token."""
-        used = await self._told(self._source.token())
+        used = await self._report_failure(self._source.get_token())
         if used:
             request.headers["Authorization"] = f"Bearer {used}"
         response = yield request
         if response.status_code == HTTPStatus.UNAUTHORIZED:
-            self._tell(remedy(self._name))
-            fresh = await self._told(self._source.renewed(used, response))
+            self._set_remedy(suggest_remedy(self._name))
+            fresh = await self._report_failure(self._source.renew_token(used, response))
             if fresh:
                 request.headers["Authorization"] = f"Bearer {fresh}"
                 response = yield request
         if response.status_code == HTTPStatus.FORBIDDEN:
             scope = extract_scope_from_www_auth(response) or ""
             if extract_field_from_www_auth(response, "error") == "insufficient_scope" and is_scope(scope):
-                self._tell(remedy(self._name, scope[:_SHOWN]))
+                self._set_remedy(suggest_remedy(self._name, scope[:_SHOWN]))
 
-    async def _told(self, answer: Awaitable[str]) -> str:
+    async def _report_failure(self, answer: Awaitable[str]) -> str:
         try:
             return await answer
         except PaddockError as error:
-            self._tell(f"{remedy(self._name)} ({error})")
+            self._set_remedy(f"{suggest_remedy(self._name)} ({error})")
             return ""
 
-    def _tell(self, text: str) -> None:
+    def _set_remedy(self, text: str) -> None:
         if (trace := TRACE.get()) is not None:
             trace.remedy = text
 
 
-def of(server: HttpServer, keeper: Keeper) -> Access:
+def make_bearer_auth(server: HttpServer, keeper: Keeper) -> Access:
     """Return what puts tokens into requests to a server."""
     source = Machine(server, keeper) if server.oauth.grant == MACHINE_GRANT else Kept(keeper)
     return Access(server.name, source)
@@ -99,36 +99,36 @@ class Kept:
         self._login: Login | None = None
         self._known = False
 
-    def secrets(self) -> tuple[str, ...]:
+    def list_secrets(self) -> tuple[str, ...]:
         return self._login.secrets if self._login else ()
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         if not self._known:
-            self._login, self._known = await asyncio.to_thread(self._keeper.read), True
+            self._login, self._known = await asyncio.to_thread(self._keeper.read_login), True
         if self._login is None:
             return ""
-        if self._login.ended(time.time()):
-            return await self._another(self._login.access_token)
+        if self._login.has_ended(time.time()):
+            return await self._get_newer_token(self._login.access_token)
         return self._login.access_token
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:
-        return await self._another(used)
+    async def renew_token(self, used: str, refused: httpx2.Response) -> str:
+        return await self._get_newer_token(used)
 
-    async def _another(self, used: str) -> str:
+    async def _get_newer_token(self, used: str) -> str:
         """Return the token that another process got meanwhile, or get one ourselves."""
-        async with self._keeper.held():
-            login = await asyncio.to_thread(self._keeper.read)
-            if login is None or (login.access_token != used and not login.ended(time.time())):
+        async with self._keeper.hold_lock():
+            login = await asyncio.to_thread(self._keeper.read_login)
+            if login is None or (login.access_token != used and not login.has_ended(time.time())):
                 self._login = login
             elif not login.refresh_token:
                 return ""
             else:
-                self._login = await _to_its_end(self._renew(login))
+                self._login = await _to_its_end(self._renew_login(login))
         return self._login.access_token if self._login else ""
 
-    async def _renew(self, login: Login) -> Login:
-        fresh = await refreshed(login)
-        await asyncio.to_thread(self._keeper.write, fresh)
+    async def _renew_login(self, login: Login) -> Login:
+        fresh = await refresh_login(login)
+        await asyncio.to_thread(self._keeper.write_login, fresh)
         return fresh
 
 
@@ -152,22 +152,22 @@ class Machine:
         self._secret = server.oauth.client_secret
         self._turn = asyncio.Lock()
 
-    def secrets(self) -> tuple[str, ...]:
+    def list_secrets(self) -> tuple[str, ...]:
         return tuple(value for value in (self._token, self._secret) if value)
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         return self._token
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:
+    async def renew_token(self, used: str, refused: httpx2.Response) -> str:
         async with self._turn:
             if self._token in ("", used):
                 self._token = ""
                 if not (self._secret or self._server.oauth.private_key):
-                    login = await asyncio.to_thread(self._keeper.read)
+                    login = await asyncio.to_thread(self._keeper.read_login)
                     self._secret = str(login.client.get("client_secret") or "") if login else ""
                     if not self._secret:
                         return ""
-                provider = machine(self._server, self._secret)
+                provider = make_machine_flow(self._server, self._secret)
                 outside = Outside(self._server.url)
-                self._token = await drive(provider, refused, outside, self._server.oauth.scope)
+                self._token = await drive_flow(provider, refused, outside, self._server.oauth.scope)
         return self._token

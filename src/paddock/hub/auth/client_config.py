@@ -58,7 +58,7 @@ class OAuthEntry(BaseModel):
     callback_port: Annotated[int, Field(alias="callbackPort", ge=0, le=65_535)] = 0
     client_metadata_url: Annotated[str, Field(alias="clientMetadataUrl", max_length=2000)] = ""
 
-    def filled(self, fill: Fill) -> OAuth:
+    def make_oauth(self, fill: Fill) -> OAuth:
         """Return what the entry says. Raises ValueError, whose text says what is missing."""
         secret, key = fill(self.client_secret), fill(self.private_key)
         issuer, scope, document = fill(self.issuer), fill(self.scope), fill(self.client_metadata_url)
@@ -94,7 +94,7 @@ def is_scope(text: str) -> bool:
     )
 
 
-def united(*scopes: str | None) -> str:
+def merge_scopes(*scopes: str | None) -> str:
     """Return the names of all scopes, each once, in their order."""
     return " ".join(dict.fromkeys(name for scope in scopes if scope for name in scope.split()))
 

@@ -18,14 +18,21 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from paddock.hub.auth.bearer import Access, Source
-from paddock.hub.auth.client_config import united
+from paddock.hub.auth.client_config import merge_scopes
 from paddock.hub.auth.guarded_http import Outside
 from paddock.hub.auth.loopback import Redirect
-from paddock.hub.auth.sdk_flow import Memory, drive, machine, refusal, told, with_tokens
+from paddock.hub.auth.sdk_flow import (
+    Memory,
+    drive_flow,
+    find_refusal_code,
+    make_machine_flow,
+    translate_errors,
+    with_tokens,
+)
 from paddock.hub.auth.tokens import Keeper, Login, LoginFailed
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import HttpServer
-from paddock.hub.connection import connect
+from paddock.hub.connection import open_connection
 from paddock.model.errors import ServerError
 
 
@@ -50,15 +57,15 @@ async def log_in(
 
     The person has `wait_ms` for it. Raises LoginFailed or ServerError; then the login so far is as it was.
     """
-    before = await asyncio.to_thread(keeper.read)
+    before = await asyncio.to_thread(keeper.read_login)
     outside = Outside(server.url)
     async with Redirect(server.oauth.callback_port) as redirect:
         provider = _Provider(server, redirect, person, outside, before)
-        wanted = united(server.oauth.scope, before.scope if scope and before else "", scope)
+        wanted = merge_scopes(server.oauth.scope, before.scope if scope and before else "", scope)
         source = _Asking(provider, outside, wanted)
-        await _tried(server, source, wait_ms)
-    login = provider.login()
-    await keep(keeper, login)
+        await _list_tools_with(server, source, wait_ms)
+    login = provider.make_login()
+    await save_login(keeper, login)
     return login
 
 
@@ -67,18 +74,20 @@ async def log_in_machine(server: HttpServer, secret: str) -> Login:
 
     Raises LoginFailed or ServerError.
     """
-    with told():
-        provider = machine(server, secret)
-    await _tried(server, _Asking(provider, Outside(server.url), server.oauth.scope), server.timeout_ms)
+    with translate_errors():
+        provider = make_machine_flow(server, secret)
+    await _list_tools_with(
+        server, _Asking(provider, Outside(server.url), server.oauth.scope), server.timeout_ms
+    )
     facts = {"issuer": server.oauth.issuer}
     client = {"client_id": server.oauth.client_id, "client_secret": secret}
     return Login(server=server.url, client=client, metadata=facts)
 
 
-async def keep(keeper: Keeper, login: Login) -> None:
+async def save_login(keeper: Keeper, login: Login) -> None:
     """Keep a login in the place of an older one."""
-    async with keeper.held():
-        await asyncio.to_thread(keeper.write, login)
+    async with keeper.hold_lock():
+        await asyncio.to_thread(keeper.write_login, login)
 
 
 async def log_out(login: Login) -> None:
@@ -86,7 +95,7 @@ async def log_out(login: Login) -> None:
     place = login.metadata.get("revocation_endpoint")
     if not place or not login.tokens:
         return
-    with told():
+    with translate_errors():
         provider = OAuthClientProvider(login.server, OAuthClientMetadata(redirect_uris=[_ANY]), Memory())
         client = OAuthClientInformationFull.model_validate(login.client)
         provider.context.client_info = client
@@ -94,17 +103,17 @@ async def log_out(login: Login) -> None:
         form, headers = provider.context.prepare_token_auth(
             {"token": token, "client_id": client.client_id}, {}
         )
-        answer = await Outside(login.server).send(
+        answer = await Outside(login.server).send_request(
             httpx2.Request("POST", str(place), data=form, headers=headers)
         )
     if answer.status_code != HTTPStatus.OK:
-        raise LoginFailed(f"the authorization server answered {refusal(answer)}")
+        raise LoginFailed(f"the authorization server answered {find_refusal_code(answer)}")
 
 
 _ANY = AnyUrl("http://127.0.0.1/callback")
 
 
-async def _tried(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
+async def _list_tools_with(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
     """Connect and list the tools with what the flow gives."""
     patient = dataclasses.replace(server, timeout_ms=wait_ms + server.timeout_ms)
     auth = Access(server.name, source)
@@ -112,12 +121,12 @@ async def _tried(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
     try:
         async with (
             asyncio.timeout(wait_ms / 1000),
-            connect(
-                patient, None, probe=True, on_lost=_nothing, on_changed=_nothing, auth=auth, quiet=True
+            open_connection(
+                patient, None, probe=True, on_lost=_do_nothing, on_changed=_do_nothing, auth=auth, quiet=True
             ) as connection,
         ):
             try:
-                await connection.tools(patient.timeout_ms)
+                await connection.list_tools(patient.timeout_ms)
             except CallFailed as failed:  # raised in here, it would come out as an exception group
                 error = failed.error
     except TimeoutError:
@@ -133,7 +142,7 @@ async def _tried(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
         raise LoginFailed(f"server {server.name} asks for no login")
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -149,21 +158,21 @@ class _Asking(Source):
         self.asked = False
         self.failed: LoginFailed | None = None
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         return self._token
 
-    async def renewed(self, used: str, refused: httpx2.Response) -> str:
+    async def renew_token(self, used: str, refused: httpx2.Response) -> str:
         async with self._turn:
             if not self.asked:
                 self.asked = True
                 try:
-                    self._token = await drive(self._provider, refused, self._outside, self._scope)
+                    self._token = await drive_flow(self._provider, refused, self._outside, self._scope)
                 except LoginFailed as error:
                     self.failed = error
                     raise
         return self._token
 
-    def secrets(self) -> tuple[str, ...]:
+    def list_secrets(self) -> tuple[str, ...]:
         return (self._token,) if self._token else ()
 
 
@@ -187,7 +196,12 @@ class _Provider(OAuthClientProvider):
         metadata = OAuthClientMetadata(client_name="Paddock", redirect_uris=uris)
         document = oauth.client_metadata_url or None
         super().__init__(
-            server.url, metadata, Memory(known), self._send, redirect.answer, client_metadata_url=document
+            server.url,
+            metadata,
+            Memory(known),
+            self._send_browser,
+            redirect.wait_for_answer,
+            client_metadata_url=document,
         )
         self._server = server
         self._redirect = redirect
@@ -195,7 +209,7 @@ class _Provider(OAuthClientProvider):
         self._outside = outside
         self._before = str(before.metadata.get("issuer", "")) if before else ""
 
-    def login(self) -> Login:
+    def make_login(self) -> Login:
         """Return what the flow brought."""
         context = self.context
         tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
@@ -254,16 +268,16 @@ class _Provider(OAuthClientProvider):
                 post = "client_secret_post" in methods and "client_secret_basic" not in methods
                 client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
         for place in (metadata.authorization_endpoint, metadata.token_endpoint):
-            self._outside.check(httpx2.URL(str(place)))
+            self._outside.check_url(httpx2.URL(str(place)))
         return await super()._perform_authorization()
 
-    async def _send(self, url: str) -> None:
+    async def _send_browser(self, url: str) -> None:
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata else ""
         if metadata is not None:
             url = _with_own_query(url, str(metadata.authorization_endpoint))
         changed = self._before and not issuers_match(issuer, self._before)
-        self._redirect.expect(url)
+        self._redirect.expect_state(url)
         await self._person(Visit(url, issuer, self._before if changed else ""))
 
 

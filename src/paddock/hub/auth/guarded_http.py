@@ -37,58 +37,60 @@ class Outside:
         self._local = self._server.host in _LOCAL
         self._left = REQUESTS
 
-    def check(self, url: httpx2.URL) -> None:
+    def check_url(self, url: httpx2.URL) -> None:
         """Raise LoginFailed unless `url` is one that may be asked, or shown to a person."""
         odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _URL
         if odd or url.scheme not in ("https", "http"):
-            raise LoginFailed(f"the address {_shown(url)} for the login is none that can be asked")
+            raise LoginFailed(f"the address {_render_url(url)} for the login is none that can be asked")
         if url.scheme == "http" and not (self._local and url.host in _LOCAL):
-            raise LoginFailed(f"the address {_shown(url)} for the login is not https")
+            raise LoginFailed(f"the address {_render_url(url)} for the login is not https")
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
+    async def send_request(self, request: httpx2.Request) -> httpx2.Response:
         """Return the whole answer to a request. Raises LoginFailed; takes 15 seconds at most."""
-        self.check(request.url)
+        self.check_url(request.url)
         self._left -= 1
         if self._left < 0:
             raise LoginFailed(f"the login takes more than {REQUESTS} requests")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await self._send(request)
+                return await self._try_addresses(request)
         except TimeoutError:
-            raise LoginFailed(f"{_shown(request.url)} did not answer within {_TIMEOUT_S:g} seconds") from None
+            raise LoginFailed(
+                f"{_render_url(request.url)} did not answer within {_TIMEOUT_S:g} seconds"
+            ) from None
 
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        *others, last = await self._addresses(request.url)
+    async def _try_addresses(self, request: httpx2.Request) -> httpx2.Response:
+        *others, last = await self._resolve_allowed(request.url)
         for address in others:
             try:
-                return await _sent(request, address)
+                return await _send_to_address(request, address)
             except httpx2.ConnectError:
                 continue
             except httpx2.HTTPError as error:
-                raise _failed(request, error) from None
+                raise _make_failure(request, error) from None
         try:
-            return await _sent(request, last)
+            return await _send_to_address(request, last)
         except httpx2.HTTPError as error:
-            raise _failed(request, error) from None
+            raise _make_failure(request, error) from None
 
-    async def _addresses(self, url: httpx2.URL) -> list[Address]:
-        addresses = await _resolved(url)
+    async def _resolve_allowed(self, url: httpx2.URL) -> list[Address]:
+        addresses = await _resolve_host(url)
         if not all(map(is_public, addresses)):
-            home = await _resolved(self._server)
+            home = await _resolve_host(self._server)
             for address in addresses:
-                alike = any(_alike(address, own) for own in home) and (
+                alike = any(_is_as_local(address, own) for own in home) and (
                     self._local
                     or not really(address).is_loopback  # a name may mean this machine for a moment
                 )
                 if not is_public(address) and not alike:
                     raise LoginFailed(
-                        f"{_shown(url)} leads to {address}, which is no public address; "
+                        f"{_render_url(url)} leads to {address}, which is no public address; "
                         "a server may not send us there"
                     )
         return addresses
 
 
-def _alike(address: Address, own: Address) -> bool:
+def _is_as_local(address: Address, own: Address) -> bool:
     """Tell whether an address is no further within than our server's own: of this machine, or of a private network."""
     this, home = really(address), really(own)
     if this.is_loopback or home.is_loopback:
@@ -98,7 +100,7 @@ def _alike(address: Address, own: Address) -> bool:
     return this.is_private and home.is_private
 
 
-async def _resolved(url: httpx2.URL) -> list[Address]:
+async def _resolve_host(url: httpx2.URL) -> list[Address]:
     port = url.port or (443 if url.scheme == "https" else 80)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -106,13 +108,13 @@ async def _resolved(url: httpx2.URL) -> list[Address]:
         )
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "its host has no name that can be looked up"
-        raise LoginFailed(f"{_shown(url)} cannot be found: {why}") from None
+        raise LoginFailed(f"{_render_url(url)} cannot be found: {why}") from None
     if not found:
-        raise LoginFailed(f"{_shown(url)} has no address")
+        raise LoginFailed(f"{_render_url(url)} has no address")
     return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
 
 
-async def _sent(request: httpx2.Request, address: Address) -> httpx2.Response:
+async def _send_to_address(request: httpx2.Request, address: Address) -> httpx2.Response:
     url = request.url
     pinned = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address))
     headers = httpx2.Headers(request.headers)
@@ -130,16 +132,16 @@ async def _sent(request: httpx2.Request, address: Address) -> httpx2.Response:
         async for chunk in answer.aiter_raw():
             body += chunk
             if len(body) > ANSWER_BYTES:
-                raise LoginFailed(f"the answer of {_shown(url)} is larger than {ANSWER_BYTES} bytes")
+                raise LoginFailed(f"the answer of {_render_url(url)} is larger than {ANSWER_BYTES} bytes")
     told = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
     return httpx2.Response(answer.status_code, headers=told, content=bytes(body), request=request)
 
 
-def _failed(request: httpx2.Request, error: httpx2.HTTPError) -> LoginFailed:
-    return LoginFailed(f"{_shown(request.url)} cannot be asked: {type(error).__name__}")
+def _make_failure(request: httpx2.Request, error: httpx2.HTTPError) -> LoginFailed:
+    return LoginFailed(f"{_render_url(request.url)} cannot be asked: {type(error).__name__}")
 
 
-def _shown(url: httpx2.URL) -> str:
+def _render_url(url: httpx2.URL) -> str:
     """Return scheme, host and path of an address: what holds no secret, shortened."""
     port = f":{url.port}" if url.port else ""
     return f"{url.scheme}://{url.host}{port}{url.path}"[:200]

@@ -44,7 +44,9 @@ class Redirect:
     async def __aenter__(self) -> Self:
         """Begin. Raises LoginFailed when the port is taken."""
         try:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_HEAD)
+            self._server = await asyncio.start_server(
+                self._serve_connection, "127.0.0.1", self._port, limit=_HEAD
+            )
         except OSError as error:
             raise LoginFailed(f"port {self._port} of 127.0.0.1 cannot be used: {error.strerror}") from None
         self._port = int(self._server.sockets[0].getsockname()[1])
@@ -60,17 +62,17 @@ class Redirect:
             writer.transport.abort()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    def expect(self, url: str) -> None:
+    def expect_state(self, url: str) -> None:
         """Take the `state` of an address that a person is sent to: only an answer with it counts from now on."""
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         if self._answer.done():
             self._answer = asyncio.get_running_loop().create_future()
 
-    async def answer(self) -> AuthorizationCodeResult:
+    async def wait_for_answer(self) -> AuthorizationCodeResult:
         """Return the answer. Raises LoginFailed when it is a refusal."""
         return await self._answer
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         status, page = "400 Bad Request", _NOT
         task = asyncio.current_task()
         assert task is not None
@@ -79,7 +81,7 @@ class Redirect:
         try:
             async with asyncio.timeout(_HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-            if self._take(head.decode("latin-1")):
+            if self._take_request(head.decode("latin-1")):
                 status, page = "200 OK", _DONE
             body = page.encode()
             writer.write(
@@ -91,7 +93,7 @@ class Redirect:
         finally:
             writer.close()
 
-    def _take(self, head: str) -> bool:
+    def _take_request(self, head: str) -> bool:
         """Take the request as the answer if it is it."""
         method, _, rest = head.partition("\r\n")[0].partition(" ")
         target = rest.partition(" ")[0]
@@ -109,9 +111,9 @@ class Redirect:
             return False
         if url.path != PATH or self._answer.done() or any(len(values) > 1 for values in fields.values()):
             return False
-        return self._given({name: values[0] for name, values in fields.items()})
+        return self._accept_answer({name: values[0] for name, values in fields.items()})
 
-    def _given(self, fields: Mapping[str, str]) -> bool:
+    def _accept_answer(self, fields: Mapping[str, str]) -> bool:
         state = fields.get("state", "")
         if not self._state or not secrets.compare_digest(state.encode(), self._state.encode()):
             return False

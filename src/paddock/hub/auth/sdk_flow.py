@@ -24,7 +24,7 @@ from mcp.shared.auth import (
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, ValidationError
 
-from paddock.hub.auth.client_config import united
+from paddock.hub.auth.client_config import merge_scopes
 from paddock.hub.auth.guarded_http import Outside
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.config import HttpServer
@@ -60,7 +60,7 @@ class Memory:
         self.client = client_info
 
 
-def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
+def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
     """Return the library's flow for a client that logs in by itself."""
     from mcp.client.auth.extensions import client_credentials as of_machines  # takes 100 ms
 
@@ -90,7 +90,7 @@ def machine(server: HttpServer, secret: str) -> OAuthClientProvider:
     )
 
 
-async def drive(
+async def drive_flow(
     provider: OAuthClientProvider, refused: httpx2.Response, outside: Outside, scope: str = ""
 ) -> str:
     """Carry out the library's flow for an answer 401, asking for `scope`, too, and return the token.
@@ -100,34 +100,36 @@ async def drive(
     request = httpx2.Request("GET", refused.request.url)
     request.headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
     flow = provider.async_auth_flow(request)
-    with told():
+    with translate_errors():
         outgoing, answer = await anext(flow), _asking_for(refused, scope)
         try:
             while (outgoing := await flow.asend(answer)) is not request:
-                answer = await outside.send(outgoing)
+                answer = await outside.send_request(outgoing)
         except OAuthFlowError as error:
-            why = _reason(answer) or _invalid_field(error, answer) or _unreadable(answer)
-            raise LoginFailed(_plain(str(error)) + why) from None
+            why = (
+                _explain_refusal(answer) or _invalid_field(error, answer) or _find_unreadable_refusal(answer)
+            )
+            raise LoginFailed(_make_printable(str(error)) + why) from None
         except OverflowError:  # the library adds it to the time
             raise _no_valid_life(answer) from None
         finally:
             await flow.aclose()
     tokens = provider.context.current_tokens
-    return _checked(tokens, answer).access_token if tokens else ""
+    return _check_tokens(tokens, answer).access_token if tokens else ""
 
 
-async def refreshed(login: Login) -> Login:
+async def refresh_login(login: Login) -> Login:
     """Return a login with another token. Raises LoginFailed."""
-    with told():
+    with translate_errors():
         provider = _Refresh(login)
-        answer = await Outside(login.server).send(await provider.request())
+        answer = await Outside(login.server).send_request(await provider.make_request())
         try:
-            tokens = await provider.tokens(answer)
+            tokens = await provider.read_tokens(answer)
         except OverflowError:
             raise _no_valid_life(answer) from None
     if tokens is None:
-        raise LoginFailed(f"the login has ended: {_unreadable_token(answer) or refusal(answer)}")
-    return with_tokens(login, _checked(tokens, answer))
+        raise LoginFailed(f"the login has ended: {_unreadable_token(answer) or find_refusal_code(answer)}")
+    return with_tokens(login, _check_tokens(tokens, answer))
 
 
 def with_tokens(login: Login, tokens: OAuthToken) -> Login:
@@ -138,7 +140,7 @@ def with_tokens(login: Login, tokens: OAuthToken) -> Login:
     return login.model_copy(update={"tokens": told, "expires_at": ends})
 
 
-def _checked(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
+def _check_tokens(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
     """Return the tokens of an answer. Raises LoginFailed for one that no header can carry, or that ended before now."""
     if not all("!" <= character <= "~" for character in tokens.access_token):
         raise LoginFailed("the authorization server gave a token that is none")
@@ -148,7 +150,7 @@ def _checked(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
 
 
 def _no_valid_life(answer: httpx2.Response) -> LoginFailed:
-    return LoginFailed(f"Invalid token response: {_shown(answer)} gave no valid `expires_in`")
+    return LoginFailed(f"Invalid token response: {_render_origin(answer)} gave no valid `expires_in`")
 
 
 class _Refresh(OAuthClientProvider):
@@ -165,27 +167,27 @@ class _Refresh(OAuthClientProvider):
         context.current_tokens = OAuthToken.model_validate(login.tokens)
         context.protocol_version = LATEST_PROTOCOL_VERSION
 
-    async def request(self) -> httpx2.Request:
+    async def make_request(self) -> httpx2.Request:
         return await self._refresh_token()
 
-    async def tokens(self, answer: httpx2.Response) -> OAuthToken | None:
+    async def read_tokens(self, answer: httpx2.Response) -> OAuthToken | None:
         return self.context.current_tokens if await self._handle_refresh_response(answer) else None
 
 
 @contextmanager
-def told() -> Generator[None]:
+def translate_errors() -> Generator[None]:
     """Raise LoginFailed in the place of what the library raises; its texts repeat what servers say."""
     try:
         yield
     except OAuthFlowError as error:
-        raise LoginFailed(_plain(str(error))) from None
+        raise LoginFailed(_make_printable(str(error))) from None
     except (ValidationError, ValueError, OverflowError, RecursionError, StopAsyncIteration):
         raise LoginFailed("the authorization server does not keep to the protocol") from None
     except httpx2.InvalidURL:
         raise LoginFailed("an address that the server names for the login is none") from None
 
 
-def refusal(answer: httpx2.Response) -> str:
+def find_refusal_code(answer: httpx2.Response) -> str:
     """Return the code with which an authorization server refuses (RFC 6749, 5.2), or its status."""
     code: Any = None
     with suppress(ValueError, AttributeError, RecursionError):
@@ -193,9 +195,9 @@ def refusal(answer: httpx2.Response) -> str:
     return code if isinstance(code, str) and code in _CODES else f"HTTP {answer.status_code}"
 
 
-def _reason(answer: httpx2.Response) -> str:
+def _explain_refusal(answer: httpx2.Response) -> str:
     """Return why the last answer refuses what was asked; empty when it is no refusal with a code."""
-    return f": {code}" if answer.is_error and (code := refusal(answer)) in _CODES else ""
+    return f": {code}" if answer.is_error and (code := find_refusal_code(answer)) in _CODES else ""
 
 
 _CODES = (
@@ -208,7 +210,7 @@ _CODES = (
 def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
     """Return which server's answer the library could not read, and its first invalid field; "" for other errors."""
     cause = error.__cause__ or error.__context__
-    return f": {_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
+    return f": {_describe_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
 
 
 def _unreadable_token(answer: httpx2.Response) -> str:
@@ -218,28 +220,28 @@ def _unreadable_token(answer: httpx2.Response) -> str:
     try:
         OAuthToken.model_validate_json(answer.content)
     except ValidationError as error:
-        return _fault(error, answer)
+        return _describe_fault(error, answer)
     return ""
 
 
-def _fault(error: ValidationError, answer: httpx2.Response) -> str:
+def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
     [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-    field = f"no valid `{_plain(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
-    return f"{_shown(answer)} gave {field}"
+    field = f"no valid `{_make_printable(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
+    return f"{_render_origin(answer)} gave {field}"
 
 
-def _unreadable(answer: httpx2.Response) -> str:
+def _find_unreadable_refusal(answer: httpx2.Response) -> str:
     """Return which server refused without a code that can be read, "" for an answer that is no refusal."""
-    return f": {_shown(answer)} gave no valid `error`" if answer.is_error else ""
+    return f": {_render_origin(answer)} gave no valid `error`" if answer.is_error else ""
 
 
-def _shown(answer: httpx2.Response) -> str:
+def _render_origin(answer: httpx2.Response) -> str:
     """Return scheme, host and path of the address that gave an answer, as printable ASCII."""
     url = answer.request.url
-    return _plain(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
+    return _make_printable(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
 
 
-def _plain(text: str, *, ends: str = ": ") -> str:
+def _make_printable(text: str, *, ends: str = ": ") -> str:
     """Return a text up to `ends`, at most 400 characters, as printable ASCII: what a library adds repeats answers."""
     words = text.partition(ends)[0][:_SHOWN]
     return "".join(character if " " <= character <= "~" else "?" for character in words)
@@ -249,7 +251,7 @@ def _asking_for(refused: httpx2.Response, scope: str) -> httpx2.Response:
     """Return an answer 401 that asks for `scope`, too."""
     headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
     if scope:
-        parts = [f'scope="{united(extract_scope_from_www_auth(refused), scope)}"']
+        parts = [f'scope="{merge_scopes(extract_scope_from_www_auth(refused), scope)}"']
         if place := extract_field_from_www_auth(refused, "resource_metadata"):
             parts.append(f'resource_metadata="{place}"')
         headers["www-authenticate"] = f"Bearer {', '.join(parts)}"

@@ -57,7 +57,7 @@ class Login(Value):
         values = (self.access_token, self.refresh_token, str(self.client.get("client_secret") or ""))
         return tuple(value for value in values if value)
 
-    def ended(self, now: float) -> bool:
+    def has_ended(self, now: float) -> bool:
         """Tell whether the access token is of no more use at `now`."""
         return not self.access_token or (self.expires_at is not None and self.expires_at <= now)
 
@@ -65,15 +65,15 @@ class Login(Value):
 class Keeper(Protocol):
     """Where the login at one server is kept. What cannot be read or written raises PaddockError."""
 
-    def read(self) -> Login | None:
+    def read_login(self) -> Login | None:
         """Return the login, None when there is none."""
         ...
 
-    def write(self, login: Login) -> None:
+    def write_login(self, login: Login) -> None:
         """Keep a login in the place of an older one."""
         ...
 
-    def held(self) -> AbstractAsyncContextManager[None]:
+    def hold_lock(self) -> AbstractAsyncContextManager[None]:
         """Keep others, in this process and in others, from changing the login meanwhile."""
         ...
 
@@ -81,21 +81,21 @@ class Keeper(Protocol):
 class Logins(Protocol):
     """Where logins are kept."""
 
-    def keeper(self, server: HttpServer) -> Keeper:
+    def find_keeper(self, server: HttpServer) -> Keeper:
         """Return where the login at a server is kept."""
         ...
 
 
-def access(server: Server, logins: Logins | None) -> "Access | None":
+def make_auth(server: Server, logins: Logins | None) -> "Access | None":
     """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
     if logins is None or isinstance(server, StdioServer) or server.has_credentials:
         return None
-    from paddock.hub.auth.bearer import of  # needs the MCP library's OAuth client
+    from paddock.hub.auth.bearer import make_bearer_auth  # needs the MCP library's OAuth client
 
-    return of(server, logins.keeper(server))
+    return make_bearer_auth(server, logins.find_keeper(server))
 
 
-def parse(text: str) -> Login | None:
+def parse_login(text: str) -> Login | None:
     """Return the login that a text is; None when it is none that this version wrote."""
     try:
         return Login.model_validate_json(text)
@@ -103,7 +103,7 @@ def parse(text: str) -> Login | None:
         return None
 
 
-def remedy(name: str, scope: str = "") -> str:
+def suggest_remedy(name: str, scope: str = "") -> str:
     """Return what a person can do about a server that wants a login, or more than the login grants."""
     if scope:
         return (

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from paddock.catalog.provisioning import NOTHING
-from paddock.catalog.search import confidence, keyword_search
+from paddock.catalog.search import compute_confidence, keyword_search
 from paddock.mcp_server.forwarded_results import result_of
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
 from paddock.mcp_server.tools.discovery import PATIENCE_S
@@ -32,7 +32,7 @@ class SeedTools:
     async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
         """List the servers, or find tools by the compat score."""
         catalog = self._session.servers.catalog
-        listing = await catalog.listing(patience_s=PATIENCE_S)
+        listing = await catalog.list_tools(patience_s=PATIENCE_S)
         if not arguments.get("query"):
             status = self._session.servers.status()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
@@ -52,7 +52,7 @@ class SeedTools:
                     "server": hit.tool.server,
                     "description": spell_invisible(hit.tool.tool.description),
                     "score": hit.score,
-                    "confidence": round(confidence(hit.score, query), 2),
+                    "confidence": round(compute_confidence(hit.score, query), 2),
                 }
                 for hit in keyword_search(tools, query)
             ]
@@ -63,9 +63,9 @@ class SeedTools:
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _missing(["intent"])
-        tools = (await self._session.servers.catalog.listing(patience_s=PATIENCE_S)).tools
+        tools = (await self._session.servers.catalog.list_tools(patience_s=PATIENCE_S)).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
-        found = self._session.servers.provisioning.answer(intent, hits, context=context)
+        found = self._session.servers.provisioning.answer_intent(intent, hits, context=context)
         match found.source:
             case "local":
                 told = [

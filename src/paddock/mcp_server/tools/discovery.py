@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from paddock.catalog.queries import MAX_QUERIES, default_limit
-from paddock.hub.typescript import Described, signature
+from paddock.hub.typescript import Described, render_signature
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.replies import cut
 from paddock.mcp_server.toolbox import (
@@ -58,8 +58,8 @@ class _Discovery:
             return refusal(Status.INVALID, "InvalidArguments", told)
         asked = arguments.get("limit", default_limit(queries))
         limit = min(asked, _MOST)
-        hits, listing = await catalog.search(queries, server=server, limit=limit, patience_s=PATIENCE_S)
-        lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
+        hits, listing = await catalog.search_tools(queries, server=server, limit=limit, patience_s=PATIENCE_S)
+        lines = [render_signature(hit.tool, catalog.find_observed_type(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=True)
@@ -74,7 +74,7 @@ class _Discovery:
     async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
-        entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
+        entries, listing = await self._servers.catalog.describe_tools(names[:_MOST], patience_s=PATIENCE_S)
         config = self._servers.config
         texts = [write_declaration(entry, config) for entry in entries]
         found: list[Json] = [

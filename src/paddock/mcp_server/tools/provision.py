@@ -43,7 +43,7 @@ class Provision:
             return self._status(arguments.get("intent") or name)
         if name is None:
             return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
-        enabled = self._servers.provisioning.configured().get(name)
+        enabled = self._servers.provisioning.list_configured().get(name)
         if enabled is (action == "enable"):
             return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
         if enabled is None and (refused := self._unfit(action, name)):
@@ -59,7 +59,7 @@ class Provision:
     async def _asked(self, action: str, name: str, caller: Caller) -> Answer:
         """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
         provisioning = self._servers.provisioning
-        entry = provisioning.entry(name)
+        entry = provisioning.find_entry(name)
         shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
         for key in _PRIVATE & entry.keys():
             if isinstance(value := entry[key], dict):
@@ -75,21 +75,23 @@ class Provision:
         )
         if answer.verdict not in YES:
             return refusal(Status.DENIED, "ApprovalDenied", answer.told)
-        if provisioning.entry(name) != entry:
+        if provisioning.find_entry(name) != entry:
             return refusal(
                 Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
             )
-        change = (provisioning.enable if action == "enable" else provisioning.disable)(name, approved=True)
+        change = (provisioning.enable_server if action == "enable" else provisioning.disable_server)(
+            name, approved=True
+        )
         server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
         return _told({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
     def _status(self, intent: str | None) -> Answer:
         provisioning = self._servers.provisioning
-        configured = provisioning.configured().items()
+        configured = provisioning.list_configured().items()
         known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
         data: dict[str, Json] = {"status": "ok", "servers": known}
         if intent and intent.strip():
-            data["offers"] = [_offer(each) for each in provisioning.answer(intent).matches]
+            data["offers"] = [_offer(each) for each in provisioning.answer_intent(intent).matches]
             if not data["offers"]:
                 data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
         return _told(data, self._cap)
@@ -99,7 +101,7 @@ class Provision:
         if action == "disable":
             return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
         try:
-            found = self._servers.provisioning.find(name)
+            found = self._servers.provisioning.find_offer(name)
         except ConfigurationError as unknown:
             return refusal(Status.INVALID, "UnknownServer", str(unknown))
         if found.allowed:
