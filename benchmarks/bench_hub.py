@@ -67,7 +67,7 @@ async def _rounds(
             return getattr(result.content[0], "text", "") == f"Echo: {number}"
 
         async def through_hub(number: int) -> bool:
-            result = await hub.call("everything", "echo", {"message": str(number)}, limit_ms=60_000)
+            result = await hub.call_tool("everything", "echo", {"message": str(number)}, limit_ms=60_000)
             return result.raw["content"][0]["text"] == f"Echo: {number}"
 
         contenders: dict[str, Callable[[], Awaitable[int]]] = {

@@ -57,7 +57,7 @@ class LargeResult:
             f": {self.refusal}" if handle is None else f", or read it with: paddock output show {handle}"
         )
         count = 0 if self._recording is None else self._recording.redactions
-        return result.but(artifact=handle, error=result.error.but(hint=advice), redactions=count)
+        return result.replace(artifact=handle, error=result.error.replace(hint=advice), redactions=count)
 
     @property
     def refusal(self) -> str:

@@ -215,7 +215,7 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
-            grants = grants.but(environment=self._inherited(names) | environment)
+            grants = grants.replace(environment=self._inherited(names) | environment)
             streams = task.streams(place.scratch, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
@@ -281,10 +281,10 @@ class RuntimeEngine:
             job = task.job_in(place, compiling=True)
             inherited = self._inherited(task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
-            grants = grants.but(environment=inherited | environment)
+            grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
-            limits = limits.but(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
+            limits = limits.replace(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
             result = await task.sandbox.run(command, grants, limits, streams, place=place, stop=task.stop)
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""

@@ -68,7 +68,7 @@ class Toolchains:
             return []
         grants = job.first_grants
         user = spec.user(grants, job_user, tier)
-        usual = spec.user(grants.but(workspace=job.workspace, access="read-only"), job_user, tier)
+        usual = spec.user(grants.replace(workspace=job.workspace, access="read-only"), job_user, tier)
         recipe = recipes()[job.work.runtime]
         found = (
             environments.passed_over(self._settings, job, self._environ, tier),

@@ -70,11 +70,11 @@ class NoCommand:
 class Runtimes(Protocol):
     """What the engine needs to know about languages."""
 
-    def of(self, script: Path) -> str | None:
+    def runtime_of(self, script: Path) -> str | None:
         """Return the runtime that a file's suffix stands for; None when it stands for none."""
         ...
 
-    async def command(
+    async def make_command(
         self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
     ) -> Command | NoCommand:
         """Return how a runtime runs a script. Raises Unreadable."""
@@ -165,7 +165,7 @@ class ToolEngine:
         runtime = self._runtime(tool, script)
         grants = _grants(job, _working_directory(tool))
         try:
-            command = await self._runtimes.command(
+            command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
             )
         except Unreadable as problem:  # it may have gone while this run waited for its turn
@@ -195,7 +195,7 @@ class ToolEngine:
         """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell."""
         if tool.manifest.runtime != "auto":
             return tool.manifest.runtime
-        return self._runtimes.of(script) or "shell"
+        return self._runtimes.runtime_of(script) or "shell"
 
     def _variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
         """Return every variable; `base` is the toolchain's, whose PATH leads past the stand-ins of ours."""
