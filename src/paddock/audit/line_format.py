@@ -239,7 +239,9 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     why = error.strerror or str(error)
     if isinstance(error, NotOursError):
         why, cure = f"{error.filename}: it {error.why}", f"To go on, {error.remedy}."
-        return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+        return LedgerUnusable(
+            f"The audit ledger {directory} cannot be {what}: {why}. {_remedy_text(what)}{cure}"
+        )
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             cure = "Free space on its file system or raise the quota."
@@ -255,10 +257,10 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Close some, or raise the limit (ulimit -n)."
         case _:
             cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
-    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_remedy_text(what)}{cure}")
 
 
-def _stop(what: str) -> str:
+def _remedy_text(what: str) -> str:
     return "" if what == "read" else "Nothing runs without its record. "
 
 

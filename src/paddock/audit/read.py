@@ -41,13 +41,15 @@ def read(
     least = since_timestamp(since)
     found = (
         record
-        for record in _records(directory, least[:10], _needles(event, request), newest_first=newest_first)
+        for record in _read_records(
+            directory, least[:10], _list_needles(event, request), newest_first=newest_first
+        )
         if record.ts >= least and event in (None, record.event) and request in (None, record.request)
     )
     return islice(found, None if limit is None else min(limit, sys.maxsize))
 
 
-def _records(
+def _read_records(
     directory: Path, least_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
     try:
@@ -72,7 +74,7 @@ def _records(
             os.close(fd)
 
 
-def _needles(event: str | None, request: str | None) -> list[bytes]:
+def _list_needles(event: str | None, request: str | None) -> list[bytes]:
     """Return bytes that every wanted line holds, so that the others need not be parsed."""
     wanted = {"event": event, "request": request}
     return [f'"{name}":{json.dumps(value)}'.encode() for name, value in wanted.items() if value is not None]

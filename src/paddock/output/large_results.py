@@ -47,7 +47,7 @@ class LargeResult:
             return None
         for line in result.console:
             self._recording.stderr(f"{line.printed}\n".encode("utf-8", "replace"))
-        return await self._recording.finish(_facts(request, decision, result))
+        return await self._recording.finish(_run_facts(request, decision, result))
 
     async def finish(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> RawResult:
         """Store what came, and return `result` with its handle and with what to do."""
@@ -73,7 +73,7 @@ class LargeResult:
             await self._recording.discard()
 
 
-def _facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
+def _run_facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
     from paddock.model.artifact import RunFacts  # its models take 7 ms to build
 
     return RunFacts(
