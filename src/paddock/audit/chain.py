@@ -33,12 +33,12 @@ from paddock.audit.line_format import (
     DamagedError,
     Entry,
     Head,
-    dated_files,
     encode_record,
     file_name,
     hold,
     lines,
     lines_backwards,
+    list_dated_files,
     new_entry,
     parse_record,
     this_boot,
@@ -141,7 +141,7 @@ class Chain:
             self._load_head(raw)
         today = file_name(self.now)
         while self.head.file < today:
-            later = (name for name in dated_files(self._directory) if self.head.file < name < today)
+            later = (name for name in list_dated_files(self._directory) if self.head.file < name < today)
             self._switch_file(next(later, today), 0)
             self._find_true_end("")
 
@@ -171,7 +171,7 @@ class Chain:
 
     def _rebuild_head(self) -> Head:
         """Return the end of the chain as the files alone show it."""
-        for name in reversed(dated_files(self._directory)):
+        for name in reversed(list_dated_files(self._directory)):
             fd = self._open_file(name)
             try:
                 for line in lines_backwards(fd, os.fstat(fd).st_size):

@@ -20,7 +20,7 @@ import os
 import stat
 from pathlib import Path
 
-from paddock.audit.line_format import Head, dated_files, file_name, open_regular
+from paddock.audit.line_format import Head, file_name, list_dated_files, open_regular
 from paddock.audit.sink import CLAIM_SKEW_S, STARTED
 from paddock.model import ids
 from paddock.own_files import NotOursError, judge_file
@@ -117,7 +117,7 @@ class ClaimSearch:
 
         What stands behind it may be half a record, which its writer removes again.
         """
-        for name in dated_files(self._directory):
+        for name in list_dated_files(self._directory):
             if self._oldest <= name <= end.file and not self.found:
                 self._search_file(name, end.size if name == end.file else None)
 

@@ -4,7 +4,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from paddock.audit.line_format import DamagedError, dated_files, failed, lines, open_regular, parse_record
+from paddock.audit.line_format import (
+    DamagedError,
+    failed,
+    lines,
+    list_dated_files,
+    open_regular,
+    parse_record,
+)
 from paddock.audit.sink import AuditRecord
 
 
@@ -51,7 +58,7 @@ class Follower:
 
     def _list_files(self) -> list[str]:
         try:
-            return dated_files(self._directory)
+            return list_dated_files(self._directory)
         except FileNotFoundError:
             return []
         except OSError as error:

@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 
 import orjson
 
-from paddock.audit.line_format import dated_files, lines, open_regular
+from paddock.audit.line_format import lines, list_dated_files, open_regular
 from paddock.files import is_ours
 from paddock.model.ids import sort_key
 
@@ -191,7 +191,7 @@ class Index:
         }
         files: dict[int, str] = {}
         sizes: dict[int, int] = {}
-        for name in dated_files(self._directory):
+        for name in list_dated_files(self._directory):
             with suppress(ValueError):  # 2026-02-30
                 day = date.fromisoformat(name[:10]).toordinal()
                 facts = (self._directory / name).lstat()

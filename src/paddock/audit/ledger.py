@@ -32,7 +32,7 @@ from typing import Literal, Self, TypeVar
 
 from paddock.audit.chain import Chain
 from paddock.audit.claims import Claims, ClaimSearch
-from paddock.audit.line_format import Entry, failed, new_entry, published_head
+from paddock.audit.line_format import Entry, failed, new_entry, read_published_head
 from paddock.audit.read import read
 from paddock.audit.sink import (
     FIELD_CHARS,
@@ -44,7 +44,7 @@ from paddock.audit.sink import (
     check_event,
     check_fields,
     check_ids,
-    claimed_before,
+    duplicate_claim_error,
     minted_at,
 )
 from paddock.model import ids
@@ -231,7 +231,7 @@ class Ledger:
             search = search or ClaimSearch(self._directory, request, minted)
             search.go_on(self._chain.head)
             if search.found:
-                raise claimed_before(request)
+                raise duplicate_claim_error(request)
             self._claims.mark_brought()
         ids.spend_id(request)
         self._put_entries([entry])
@@ -268,7 +268,7 @@ class Ledger:
 
     def _search_ahead(self, search: ClaimSearch) -> None:
         try:
-            search.go_on(published_head(self._directory))
+            search.go_on(read_published_head(self._directory))
         except OSError as error:
             raise failed(error, self._directory, "read") from error
 

@@ -183,7 +183,7 @@ def _day_name(day: int) -> str:
     return f"{datetime.fromtimestamp(day * DAY_S, UTC):%Y-%m-%d}.ndjson"
 
 
-def dated_files(directory: Path) -> list[str]:
+def list_dated_files(directory: Path) -> list[str]:
     """Return the names of the ledger's files, oldest first."""
     return sorted(name for name in os.listdir(directory) if _DATED.fullmatch(name))
 
@@ -199,7 +199,7 @@ def open_regular(directory: Path, name: str) -> int | None:
         raise failed(error, directory, "read") from error
 
 
-def published_head(directory: Path) -> Head:
+def read_published_head(directory: Path) -> Head:
     """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
 
     The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.

@@ -14,7 +14,7 @@ from paddock.audit.sink import (
     check_event,
     check_fields,
     check_ids,
-    claimed_before,
+    duplicate_claim_error,
     minted_at,
     since_timestamp,
     timestamp,
@@ -75,7 +75,7 @@ class MemoryAudit:
             if self._closed:
                 raise LedgerError("The audit sink is closed. Open another one to write.")
             if event == STARTED and request in self._claimed:
-                raise claimed_before(request)
+                raise duplicate_claim_error(request)
             prev = self.records[-1].hash if self.records else GENESIS
             ts = timestamp(self._clock())
             record = new_entry(event, request, parent, fields)

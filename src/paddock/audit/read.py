@@ -10,10 +10,10 @@ from pathlib import Path
 
 from paddock.audit.line_format import (
     DamagedError,
-    dated_files,
     failed,
     lines,
     lines_backwards,
+    list_dated_files,
     open_regular,
     parse_record,
 )
@@ -53,7 +53,7 @@ def _read_records(
     directory: Path, least_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
     try:
-        names = dated_files(directory)
+        names = list_dated_files(directory)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -256,7 +256,7 @@ def minted_at(request: str, now: float) -> float:
     return minted
 
 
-def claimed_before(request: str) -> LedgerError:
+def duplicate_claim_error(request: str) -> LedgerError:
     """Return the error for a second claim."""
     return LedgerError(
         f"The request {request} was claimed before and runs at most once. "

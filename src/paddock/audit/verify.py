@@ -39,10 +39,10 @@ from paddock.audit.line_format import (
     DamagedError,
     Head,
     Line,
-    dated_files,
     failed,
     hold,
     lines,
+    list_dated_files,
     open_regular,
     parse_record,
 )
@@ -186,7 +186,7 @@ def _describe_non_head(directory: Path) -> str:
 
 
 def _file_sizes(directory: Path) -> dict[str, int]:
-    return {name: (directory / name).lstat().st_size for name in dated_files(directory)}
+    return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
 
 
 class _Walk:

@@ -49,7 +49,7 @@ def last_frame(line: str, terms: Sequence[str] = ()) -> str:
     return next((frame for frame in reversed(frames) if not _SHOWS_NOTHING.fullmatch(frame)), "")
 
 
-def unfinished_frame(line: str) -> str:
+def find_unfinished_frame(line: str) -> str:
     """Return the last frame of a line without its end, which further output continues."""
     return _NEXT_FRAME.sub("\r", line).rpartition("\r")[2]
 

@@ -78,7 +78,7 @@ def properties_of(document: Mapping[str, Json]) -> dict[str, Json]:
     return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
 
 
-def required_of(document: Mapping[str, Json]) -> list[str]:
+def list_required(document: Mapping[str, Json]) -> list[str]:
     """Return the required properties of a schema, in its order."""
     found = document.get("required")
     return (
@@ -90,7 +90,7 @@ def required_of(document: Mapping[str, Json]) -> list[str]:
 
 def _normalise_inputs(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
     """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out."""
-    properties, required = properties_of(document), {*required_of(document)}
+    properties, required = properties_of(document), {*list_required(document)}
     found: Inputs = {}
     for name, value in inputs.items():
         if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
@@ -136,7 +136,7 @@ def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, .
                 types.append((place, _type_message(error, facts["types"])))
             case _:
                 others.append(_format_message(error))
-    required = {name: place for place, name in reversed([*enumerate(required_of(schema.document))])}
+    required = {name: place for place, name in reversed([*enumerate(list_required(schema.document))])}
     missing.sort(key=lambda name: required.get(name, len(required)))
     told = [f"Missing required field: {name}" for name in missing]
     return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MAX_ERRORS]

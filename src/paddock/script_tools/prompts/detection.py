@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from paddock.model.base import Json
-from paddock.script_tools.inputs import Inputs, properties_of, required_of
+from paddock.script_tools.inputs import Inputs, list_required, properties_of
 from paddock.script_tools.manifest import Manifest
 
 Reason = Literal["name_match", "schema_match", "always_match"]
@@ -86,7 +86,7 @@ def _match_tool(
         return match(NAMED, "always_match")
     if rule.trigger == "explicit":
         return None
-    required = required_of(schema)
+    required = list_required(schema)
     present = [name for name in required if name in values]
     if not properties or not present or (rule.strict and len(present) < len(required)):
         return None
