@@ -63,7 +63,7 @@ class _Local:
         self.came: list[float] = []
         """When each call came, in seconds: from one to the next is a call's way back and forth."""
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
     ) -> ToolResult:
         del limit_ms
