@@ -61,7 +61,7 @@ class _Rows:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, limit_ms: int
     ) -> ToolResult:
         del limit_ms

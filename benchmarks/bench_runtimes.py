@@ -231,7 +231,7 @@ class _Paddock:
     def user(self, recipe: Recipe) -> int | None:
         """Return the user for whom Paddock looks, so that both use the same toolchain: compilers see no workspace."""
         compiles = any(way.compile for way in recipe.ways)
-        sandbox = self._until(self._session.processes.sandbox())
+        sandbox = self._until(self._session.processes.open_sandbox())
         return sandbox.user(ProcessGrants(access="none" if compiles else "read-only"))
 
     def run(self, runtime: str, code: str) -> None:
@@ -262,5 +262,5 @@ class _Paddock:
         return self._runner.get_loop().run_until_complete(work)
 
     async def _confined(self, command: list[str], grants: ProcessGrants) -> ProcessResult:
-        sandbox = await self._session.processes.sandbox()
+        sandbox = await self._session.processes.open_sandbox()
         return await sandbox.run(command, grants)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns; a cancellation of whoever waits, or several, goes on when it has ended.
 
     What it raises then is the cause of the cancellation.
@@ -24,7 +24,7 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled from None if task.cancelled() else task.exception()
 
 
-async def stopped_first(
+async def cancel_gracefully(
     work: Callable[[asyncio.Event], Coroutine[Any, Any, T]], stop: asyncio.Event | None = None
 ) -> T:
     """Return what `work` returns; a cancellation of whoever waits sets its event, and goes on when it has ended.
@@ -38,7 +38,7 @@ async def stopped_first(
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop.set()
-        await to_the_end(asyncio.wait({running}))
+        await shielded(asyncio.wait({running}))
         raise
 
 
@@ -53,5 +53,5 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event | Non
         stopping.cancel()
         if not running.done():
             running.cancel()
-            await to_the_end(asyncio.wait({running}))
+            await shielded(asyncio.wait({running}))
     return None if running.cancelled() else running.result()

@@ -70,8 +70,10 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
     It is on the disk when this returns. What writers that were killed have left beside it is removed.
     """
-    _bury(path.parent, f".{path.name}.", _NEW)
-    handle, made = _mine(lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW))
+    _remove_stale(path.parent, f".{path.name}.", _NEW)
+    handle, made = _make_locked(
+        lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW)
+    )
     try:
         with open(handle, "wb") as file:  # a descriptor
             os.fchmod(handle, mode)
@@ -114,8 +116,8 @@ def passing_directory(prefix: str) -> Generator[Path]:
     Raises OSError.
     """
     folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
-    _bury(folder, prefix, "")
-    handle, made = _mine(lambda: _opened(tempfile.mkdtemp(prefix=prefix, dir=folder)))
+    _remove_stale(folder, prefix, "")
+    handle, made = _make_locked(lambda: _open_directory(tempfile.mkdtemp(prefix=prefix, dir=folder)))
     try:
         yield Path(made)
     finally:
@@ -123,11 +125,11 @@ def passing_directory(prefix: str) -> Generator[Path]:
         os.close(handle)
 
 
-def _opened(directory: str) -> tuple[int, str]:
+def _open_directory(directory: str) -> tuple[int, str]:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), directory
 
 
-def _mine(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
     """Return what `make` makes, locked as long as it is open: who holds the lock lives."""
     while True:
         handle, made = make()
@@ -137,7 +139,7 @@ def _mine(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
         os.close(handle)  # between making and locking somebody took it for a dead one's
 
 
-def _bury(directory: Path, prefix: str, suffix: str) -> None:
+def _remove_stale(directory: Path, prefix: str, suffix: str) -> None:
     """Remove what carries a name that `tempfile` gives, belongs to us, and is locked by nobody any more."""
     name = re.compile(re.escape(prefix) + "[a-z0-9_]{8}" + re.escape(suffix))
     with os.scandir(directory) as entries:

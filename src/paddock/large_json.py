@@ -24,7 +24,7 @@ SLICED_VALUES = 20_000
 _SLICE_S = 0.000_5
 _IDLE_TURN_S = 0.000_08
 """A turn of the event loop in which nothing else was ready takes less."""
-_MOST_TURNS = 8
+_MAX_TURNS = 8
 _COLLECTED_EVERY = 100
 _BETWEEN_CHARS = 512
 _COUNTED_BYTES = 64 * 1024
@@ -49,9 +49,9 @@ async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - 
 
     The text must not nest deeper than `decode` can, which a `JsonMeter` knows.
     """
-    async with _turn():
+    async with _turn_lock():
         with _no_collection():
-            return await _run(sliced(text, decode))
+            return await _run_slices(sliced(text, decode))
 
 
 async def run_in_slices(slices: Generator[None, None, Value]) -> Value:
@@ -65,11 +65,11 @@ async def run_in_slices(slices: Generator[None, None, Value]) -> Value:
             next(slices)
     except StopIteration as end:
         return end.value
-    async with _turn():
-        return await _run(slices)
+    async with _turn_lock():
+        return await _run_slices(slices)
 
 
-async def _run(slices: Generator[None, None, Value]) -> Value:
+async def _run_slices(slices: Generator[None, None, Value]) -> Value:
     until = time.perf_counter() + _SLICE_S
     while True:
         try:
@@ -86,14 +86,14 @@ async def _let_others_run() -> None:
 
     A short request takes a dozen turns. If each of them were followed by a slice, it would take several times as long.
     """
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MAX_TURNS):
         left = time.perf_counter()
         await asyncio.sleep(0)
         if time.perf_counter() < left + _IDLE_TURN_S:
             return
 
 
-def _turn() -> asyncio.Lock:
+def _turn_lock() -> asyncio.Lock:
     return _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
@@ -188,7 +188,7 @@ class _Walk:
         if opener in _CLOSERS:
             return self._read_container(opener)
         value, self.at = self._decode(self._text, self.at)
-        return self._put(value)
+        return self._put_value(value)
 
     def _read_some(self, into: list[Any], opener: str) -> bool:
         """Read the next values of an array in one call, as far as they end where one like the first would."""
@@ -214,28 +214,28 @@ class _Walk:
         try:
             value, size = self._decode(self._text[self.at : self.at + self._reach], 0)
         except ValueError:
-            return self._enter(opener)
+            return self._enter_container(opener)
         self.at += size
         self._reach = min(self._reach + size, _MOST_REACH)
-        return self._put(value)
+        return self._put_value(value)
 
-    def _enter(self, opener: str) -> bool:
+    def _enter_container(self, opener: str) -> bool:
         if self._into is not None:
             self._around.append((self._into, self._name))
         self._into, self._reach = [] if opener == "[" else {}, _LEAST_REACH
-        self._skip(opener)
+        self._skip_space(opener)
         if self._text[self.at : self.at + 1] == _CLOSERS[opener]:
             self.at += 1
-            return self._put(self._leave())
+            return self._put_value(self._leave_container())
         self._read_name()
         return False
 
-    def _leave(self) -> Container | None:
+    def _leave_container(self) -> Container | None:
         left = self._into
         self._into, self._name = self._around.pop() if self._around else (None, "")
         return left
 
-    def _put(self, value: object) -> bool:
+    def _put_value(self, value: object) -> bool:
         while self._into is not None:
             if isinstance(self._into, dict):
                 self._into[self._name] = value
@@ -243,11 +243,11 @@ class _Walk:
                 self._into.append(value)
             self.at = _after_space(self._text, self.at)
             if self._text[self.at : self.at + 1] == ",":
-                self._skip(",")
+                self._skip_space(",")
                 self._read_name()
                 return False
-            self._skip("]" if isinstance(self._into, list) else "}")
-            value = self._leave()
+            self._skip_space("]" if isinstance(self._into, list) else "}")
+            value = self._leave_container()
         self.value, self.at = value, _after_space(self._text, self.at)
         if self.at != len(self._text):
             raise ValueError(self.at)
@@ -260,9 +260,9 @@ class _Walk:
             raise ValueError(self.at)
         self._name, at = self._decode(self._text, self.at)
         self.at = _after_space(self._text, at)
-        self._skip(":")
+        self._skip_space(":")
 
-    def _skip(self, mark: str) -> None:
+    def _skip_space(self, mark: str) -> None:
         if self._text[self.at : self.at + 1] != mark:
             raise ValueError(self.at)
         self.at = _after_space(self._text, self.at + 1)

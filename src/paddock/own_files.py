@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 StrPath = str | os.PathLike[str]
 
-_CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 _MAX_REPAIRS = 100
@@ -116,7 +116,7 @@ def check_directory(path: StrPath, *, private: bool = True) -> None:
     # For each program that runs: a good one costs one system call.
     finding = judge_directory(os.lstat(path), path, private=private)
     if finding is not None:
-        _settle(finding, path)
+        _repair_or_raise(finding, path)
 
 
 def check_file(path: StrPath) -> None:
@@ -126,7 +126,7 @@ def check_file(path: StrPath) -> None:
     """
     finding = judge_file(os.lstat(path), path)
     if finding is not None:
-        _settle(finding, path)
+        _repair_or_raise(finding, path)
 
 
 def open_own(
@@ -138,22 +138,22 @@ def open_own(
     others may write to, and OSError.
     """
     try:
-        file = os.open(path, flags | _CAREFUL, _FILE_MODE, dir_fd=within)
+        file = os.open(path, flags | _OPEN_FLAGS, _FILE_MODE, dir_fd=within)
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EACCES}:
             raise
         facts = os.stat(path, dir_fd=within, follow_symlinks=False)
-        finding = judge_file(facts, _named(path, within), strict=strict)
+        finding = judge_file(facts, _full_path(path, within), strict=strict)
         if finding is None:
             raise
-        _settle(finding, path, within)
-        file = os.open(path, flags | _CAREFUL, _FILE_MODE, dir_fd=within)
+        _repair_or_raise(finding, path, within)
+        file = os.open(path, flags | _OPEN_FLAGS, _FILE_MODE, dir_fd=within)
     try:
         facts = os.fstat(file)
         if judge_file(facts, path) is not None:
-            finding = judge_file(facts, _named(path, within), strict=strict)
+            finding = judge_file(facts, _full_path(path, within), strict=strict)
             assert finding is not None
-            _settle(finding, path, within, file=file)
+            _repair_or_raise(finding, path, within, file=file)
     except BaseException:
         os.close(file)
         raise
@@ -170,7 +170,7 @@ def read_own(path: StrPath, most: int, *, within: int | None = None) -> bytes:
     finally:
         os.close(file)
     if len(data) > most:
-        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move(path))
+        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move_remedy(path))
     return data
 
 
@@ -199,7 +199,7 @@ def read_trusted(path: StrPath, most: int) -> bytes:
     finally:
         os.close(file)
     if len(data) > most:
-        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move(path))
+        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move_remedy(path))
     return data
 
 
@@ -208,7 +208,7 @@ def _wrong_kind(facts: os.stat_result, path: StrPath, wanted: str) -> Finding:
     number = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(kind, errno.EINVAL)
     if wanted == "directory" and kind != stat.S_IFLNK:
         number = errno.ENOTDIR
-    return Finding(number, f"is {_KINDS.get(kind, 'something else')} and no {wanted}", _move(path))
+    return Finding(number, f"is {_KINDS.get(kind, 'something else')} and no {wanted}", _move_remedy(path))
 
 
 def _wrong_owner(facts: os.stat_result, path: StrPath) -> Finding | None:
@@ -218,7 +218,7 @@ def _wrong_owner(facts: os.stat_result, path: StrPath) -> Finding | None:
     return Finding(
         errno.EPERM,
         f"belongs to user {facts.st_uid}, and Paddock runs as user {own}",
-        f"{_move(path)}, or run: chown {own} {os.fspath(path)}",
+        f"{_move_remedy(path)}, or run: chown {own} {os.fspath(path)}",
     )
 
 
@@ -234,7 +234,7 @@ def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -
     return Finding(errno.EPERM, why, f"run: chmod {now:o} {os.fspath(path)}", now)
 
 
-def _named(path: StrPath, within: int | None) -> str:
+def _full_path(path: StrPath, within: int | None) -> str:
     """Return the path of what may be named below an open directory."""
     return (
         os.fspath(path)
@@ -243,13 +243,15 @@ def _named(path: StrPath, within: int | None) -> str:
     )
 
 
-def _move(path: StrPath) -> str:
+def _move_remedy(path: StrPath) -> str:
     return f"move {os.fspath(path)} away"
 
 
-def _settle(finding: Finding, path: StrPath, within: int | None = None, *, file: int | None = None) -> None:
+def _repair_or_raise(
+    finding: Finding, path: StrPath, within: int | None = None, *, file: int | None = None
+) -> None:
     """Repair what can be, raise NotOursError for the rest."""
-    name = _named(path, within)
+    name = _full_path(path, within)
     if finding.mode is None:
         raise NotOursError(finding.number, name, finding.why, finding.remedy)
     was = _set_mode(path, finding.mode, within) if file is None else _set_mode_of(file, finding.mode)

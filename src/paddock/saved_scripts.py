@@ -31,17 +31,17 @@ class Script(NamedTuple):
 
 def folders(workspace: Path) -> list[Path]:
     """Return the folders a name is looked for in, first match wins."""
-    return list(dict.fromkeys((*_folders(workspace), *_folders(Path.home()))))
+    return list(dict.fromkeys((*_list_folders(workspace), *_list_folders(Path.home()))))
 
 
-def _folders(home: Path) -> list[Path]:
+def _list_folders(home: Path) -> list[Path]:
     return [home / product / "scripts" for product in (".paddock", SEED_FOLDER)]
 
 
 def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
     """Yield every script by name and file, in search order: of two with one name, the first runs."""
     for folder in folders(workspace):
-        files = [path for path in _files(folder) if path.suffix in SUFFIXES]
+        files = [path for path in _list_files(folder) if path.suffix in SUFFIXES]
         for path in sorted(files, key=lambda path: (path.stem, SUFFIXES.index(path.suffix))):
             yield path.stem, path
 
@@ -60,7 +60,7 @@ def find(argument: str, workspace: Path) -> Path:
                 return folder / name
     from difflib import get_close_matches
 
-    searched = [f"    {folder / names[0]}{_others(names)}" for folder in folders(workspace)]
+    searched = [f"    {folder / names[0]}{_other_suffixes(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in listed(workspace)))
     if nearest := get_close_matches(argument.removesuffix(Path(argument).suffix), known):
@@ -95,7 +95,7 @@ def saved(name: str, path: Path, workspace: Path | None) -> bytes:
     """
     from paddock.files import read_bounded  # a program by its path starts without
 
-    within = None if workspace is None or path.parent in _folders(Path.home()) else workspace.resolve()
+    within = None if workspace is None or path.parent in _list_folders(Path.home()) else workspace.resolve()
     try:
         return read_bounded(path, MOST_BYTES, within=within)
     except OSError as problem:
@@ -131,14 +131,14 @@ def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
         raise ScriptNotFound(f"{path}: cannot read this script: {why}") from None
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     try:
         return [path for path in folder.iterdir() if os.path.isfile(path)]
     except OSError:
         return []
 
 
-def _others(names: list[str]) -> str:
+def _other_suffixes(names: list[str]) -> str:
     return f" ({', '.join(SUFFIXES[1:])})" if names[1:] else ""
 
 

@@ -14,7 +14,7 @@ import uvicorn
 from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.elicitation import Rounds
 from paddock.mcp_server.http.app import KnownHosts, application
 from paddock.mcp_server.http.hosts import HostNames
@@ -217,7 +217,7 @@ async def main(directory: Path) -> None:
         Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    rounds = Rounds(60_000, Held(Inbox(directory / "approvals"), FETCHING["native"]))
+    rounds = Rounds(60_000, Held(PendingApprovals(directory / "approvals"), FETCHING["native"]))
     offers = Offers(FixturePrompts(), FixtureResources())
     server = protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))

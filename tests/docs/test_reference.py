@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 import paddock
-from paddock.app.audit_facts import identity
+from paddock.app.audit_facts import identity_facts
 from paddock.audit.ledger import Ledger
 from paddock.audit.sink import RECOVERED, STARTED
 from paddock.cli.root import command as paddock_command
@@ -188,7 +188,7 @@ def test_every_ledger_event_is_described():
 
 def test_every_member_of_a_record_is_described(tmp_path):
     work = RuntimeRun(runtime="python", code="", file="main.py")
-    facts = identity(ExecutionRequest(workspace=tmp_path, work=work), Decision(allowed=True))
+    facts = identity_facts(ExecutionRequest(workspace=tmp_path, work=work), Decision(allowed=True))
     with Ledger(tmp_path) as ledger:
         ledger.append("decided", "", facts)
     [line] = [path.read_text() for path in tmp_path.glob("*.ndjson")]

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ODD_SERVER
 from tests.processes import running_workers
 
-from paddock.app.approvals import MOST_QUESTIONS, Asker
+from paddock.app.approvals import MAX_QUESTIONS_PER_RUN, Asker
 from paddock.app.session import Session, open_session
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.limits import LimitOverrides
@@ -201,9 +201,9 @@ def test_the_same_call_is_not_asked_about_again_after_a_no(open_desk: Open) -> N
 
 
 def test_nobody_is_asked_for_ever(open_desk: Open) -> None:
-    person = Person(*["denied"] * MOST_QUESTIONS)
+    person = Person(*["denied"] * MAX_QUESTIONS_PER_RUN)
     source = (
-        f"let last; for (let i = 0; i <= {MOST_QUESTIONS}; i++)"
+        f"let last; for (let i = 0; i <= {MAX_QUESTIONS_PER_RUN}; i++)"
         " try { await servers.odd.echo({text: String(i)}) } catch (e) { last = e.message } return last"
     )
     outcome = open_desk().run(source, person.ask)

@@ -183,7 +183,7 @@ def own(tmp_path):
 
 
 def test_where_nothing_is_kept_nothing_is_stored(own, tmp_path):
-    settings = own.but(artifacts=own.artifacts.but(enabled=False))
+    settings = own.replace(artifacts=own.artifacts.replace(enabled=False))
     outcome, handles = run(settings, tmp_path, GuestRun(source=ROWS), result_bytes=40)
     assert (outcome.status, outcome.artifact, handles) == ("output_limit", None, [])
     assert outcome.error.hint == "Return less of it: it is not stored, because artifacts.enabled is false"

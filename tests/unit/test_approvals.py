@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.app.approvals import MOST_WAITING, Approvals, Asker, Behind, ClientAsker
+from paddock.app.approvals import MAX_WAITING_RUNS, Approvals, Asker, CallContext, ClientAsker
 from paddock.hub.person import Form, Unanswerable
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.errors import LedgerError
@@ -70,7 +70,7 @@ def with_approvals(
     async def within() -> Any:
         outgoing = Outgoing(RedactionSettings(), KnownSecrets())
         approvals = Approvals(ApprovalSettings(**settings), ledger or Ledger(), outgoing, asker)  # pyright: ignore[reportArgumentType]
-        approvals.begin(ROOT, own)
+        approvals.begin_run(ROOT, own)
         return await work(approvals)
 
     return asyncio.run(within())
@@ -188,9 +188,9 @@ def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
             return await person(question)
 
         busy = ROOT.model_copy(update={"id": "busy"})
-        approvals.begin(busy, thinks)
+        approvals.begin_run(busy, thinks)
         first = await approvals.settle(call(root="busy"), ASKING)
-        approvals.end(busy)
+        approvals.end_run(busy)
         return [first, *within, *[await approvals.settle(call(tool), ASKING) for tool in "ab"]]
 
     found = with_approvals(work, person, max_waiting=1)
@@ -213,11 +213,11 @@ def test_each_client_has_questions_of_its_own_up_to_a_bound_for_all() -> None:
             return Answer(verdict="once", by="ada")
 
         async def one(run: str, client: str) -> Decision:
-            approvals.begin(ROOT.model_copy(update={"id": run}), ClientAsker(client, thinks))
+            approvals.begin_run(ROOT.model_copy(update={"id": run}), ClientAsker(client, thinks))
             return await approvals.settle(call(root=run), ASKING)
 
         waiting: list[asyncio.Task[Decision]] = []
-        for number in range(MOST_WAITING):
+        for number in range(MAX_WAITING_RUNS):
             waiting.append(asyncio.create_task(one(f"run {number}", f"client {number // 2}")))
             await asked.acquire()
             if number == 3:
@@ -231,7 +231,7 @@ def test_each_client_has_questions_of_its_own_up_to_a_bound_for_all() -> None:
 
     assert with_approvals(work, Person(), max_waiting=2) == [
         ("why: 2 others wait for an answer (approvals.max_waiting); try again later",),
-        (f"why: {MOST_WAITING} runs of all clients wait for an answer; try again later",),
+        (f"why: {MAX_WAITING_RUNS} runs of all clients wait for an answer; try again later",),
     ]
 
 
@@ -299,7 +299,7 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
     ledger, person = Ledger(), Person(verdict)
 
     async def work(approvals: Approvals) -> str:
-        return await approvals.pass_on(Behind.of(call()), "git", Form("Sure?", {"sure": True}))
+        return await approvals.pass_on(CallContext.from_request(call()), "git", Form("Sure?", {"sure": True}))
 
     if told is None:
         with pytest.raises(Unanswerable, match="the answer shown is all that is sent: nobody answered"):
@@ -343,7 +343,9 @@ def test_a_person_reads_one_question_at_a_time_whoever_asks() -> None:
 
     async def work(approvals: Approvals) -> list[object]:
         form = Form("Sure?", {"sure": True})
-        passed = (approvals.pass_on(Behind.of(call()), server, form) for server in ("git", "time"))
+        passed = (
+            approvals.pass_on(CallContext.from_request(call()), server, form) for server in ("git", "time")
+        )
         found = await asyncio.gather(*passed, approvals.settle(call(), ASKING))
         return [*found[:-1], found[-1].allowed]
 
@@ -369,7 +371,7 @@ def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
     ledger, person = Ledger(), Person("once")
 
     async def work(approvals: Approvals) -> str:
-        behind = Behind.of(call(actor="a\u202eda"))._replace(workspace=Path("/w\u202e"))
+        behind = CallContext.from_request(call(actor="a\u202eda"))._replace(workspace=Path("/w\u202e"))
         return await approvals.pass_on(behind, "git", Form("Sure?", {}))
 
     assert with_approvals(work, None, own=person, ledger=ledger) == "accept"

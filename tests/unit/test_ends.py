@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.cancellation import stopped_first, to_the_end, unless_stopped
+from paddock.cancellation import cancel_gracefully, shielded, unless_stopped
 from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk.events import Events
@@ -15,7 +15,7 @@ async def _beside(work, cancellations):
 
     async def wait():
         try:
-            return await to_the_end(work)
+            return await shielded(work)
         finally:
             asked.append(asyncio.current_task().cancelling())
 
@@ -45,9 +45,9 @@ def test_without_one_the_work_returns_or_raises():
     async def fails():
         raise LookupError("gone")
 
-    assert asyncio.run(to_the_end(asyncio.sleep(0, 7))) == 7
+    assert asyncio.run(shielded(asyncio.sleep(0, 7))) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
-        asyncio.run(to_the_end(fails()))
+        asyncio.run(shielded(fails()))
 
 
 def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():
@@ -59,7 +59,7 @@ def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():
     async def cause():
         try:
             asyncio.current_task().cancel()
-            await to_the_end(fails())
+            await shielded(fails())
         except asyncio.CancelledError as error:
             return repr(error.__cause__)
 
@@ -98,7 +98,7 @@ def test_a_cancellation_stops_the_work_and_waits_for_it():
         ended.append("in order")
 
     async def main():
-        task = asyncio.create_task(stopped_first(work))
+        task = asyncio.create_task(cancel_gracefully(work))
         for _ in range(3):
             await asyncio.sleep(0)
             task.cancel()
@@ -116,9 +116,9 @@ def test_work_that_nobody_stops_returns_or_raises():
     async def fails(stop):
         raise LookupError("gone")
 
-    assert asyncio.run(stopped_first(work)) == 7
+    assert asyncio.run(cancel_gracefully(work)) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
-        asyncio.run(stopped_first(fails))
+        asyncio.run(cancel_gracefully(fails))
 
 
 def test_a_stop_cuts_work_short_and_waits_for_its_end():

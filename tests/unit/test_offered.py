@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.app.visible_tools import NotOffered, meant
+from paddock.app.visible_tools import NotVisible, suggest_call
 from paddock.model.request import ExecutionRequest, ServerCall
 
 TOOLS = {"g": ["search_issues", "get-sum"], "my-hub": ["list", "a.b"], "tools": ["run"]}
@@ -20,19 +20,19 @@ class Offered:
         self._refused = refused
         self.asked = []
 
-    async def answer(self, method, server, request):
+    async def list_names(self, method, server, request):
         assert request is REQUEST
         if method == "servers.list":
             return [*self._tools]
         self.asked.append(server)
         if server in self._refused:
-            raise NotOffered("no")
+            raise NotVisible("no")
         return self._tools[server]
 
 
 def asked(names, tools=None):
     offered = Offered(TOOLS if tools is None else tools)
-    return asyncio.run(meant(offered, names, REQUEST)), offered.asked
+    return asyncio.run(suggest_call(offered, names, REQUEST)), offered.asked
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,6 @@ def test_a_tool_without_its_server_is_of_the_only_one():
 
 
 def test_what_policy_withholds_is_not_told():
-    with pytest.raises(NotOffered):
-        asyncio.run(meant(Offered(TOOLS, refused=("g",)), ["g", "search_issues"], REQUEST))
+    with pytest.raises(NotVisible):
+        asyncio.run(suggest_call(Offered(TOOLS, refused=("g",)), ["g", "search_issues"], REQUEST))
     assert asked(["g", "search_issues"], {"my-hub": ["list"]}) == ("", [])

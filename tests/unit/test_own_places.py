@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.app import state_check
-from paddock.app.state_check import look_at_places
+from paddock.app.state_check import check_places
 from paddock.own_files import take_repairs
 from paddock.settings.schema import Settings
 
@@ -22,11 +22,11 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def states(settings: Settings) -> dict[str, str]:
-    return {place.name: place.state for place in look_at_places(settings)}
+    return {place.name: place.state for place in check_places(settings)}
 
 
 def told(settings: Settings, name: str) -> tuple[str, str, str]:
-    [place] = [place for place in look_at_places(settings) if place.name == name]
+    [place] = [place for place in check_places(settings) if place.name == name]
     return place.state, place.detail, place.fix
 
 

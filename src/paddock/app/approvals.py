@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from paddock.app.audit_facts import identity
+from paddock.app.audit_facts import identity_facts
 from paddock.audit.sink import AuditSink, Field
 from paddock.hub.person import Form, Unanswerable
 from paddock.javascript.clock import Clock
@@ -25,7 +25,7 @@ from paddock.model.ids import new_id
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy import questions as asking
-from paddock.policy.decision import answered
+from paddock.policy.decision import apply_answer
 from paddock.redaction.outgoing import Outgoing
 from paddock.settings.rules import ApprovalSettings
 
@@ -44,9 +44,9 @@ class ClientAsker:
         return await self.ask(question)
 
 
-MOST_WAITING = 32
+MAX_WAITING_RUNS = 32
 """Runs that wait for an answer at a time, of all clients together: each keeps a stopped process."""
-MOST_QUESTIONS = 50
+MAX_QUESTIONS_PER_RUN = 50
 """Questions of one run. Who is asked for ever says yes in the end."""
 
 UNASKED = "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
@@ -68,7 +68,7 @@ _CUT_SHORT = Answer(verdict="denied", by="paddock")
 """The wait for an answer ended before there was one."""
 
 
-async def _unless(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answer:
+async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answer:
     """Return the answer, or a refusal as soon as `stop` is set."""
     if stop is None:
         return await asking
@@ -81,7 +81,7 @@ async def _unless(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answ
             task.cancel()
 
 
-async def nobody(_question: Question) -> Answer:
+async def refuse_unasked(_question: Question) -> Answer:
     """Answer for a person who cannot be asked."""
     return Answer(verdict="unasked", told=UNASKED)
 
@@ -106,7 +106,7 @@ class Run:
     questions: int = 0
 
 
-class Behind(NamedTuple):
+class CallContext(NamedTuple):
     """Who is behind a call, and where. Contexts of timers outlive calls, so that nothing that a call sends is in it."""
 
     request: str
@@ -117,7 +117,7 @@ class Behind(NamedTuple):
     workspace: Path
 
     @classmethod
-    def of(cls, request: ExecutionRequest) -> Self:
+    def from_request(cls, request: ExecutionRequest) -> Self:
         """Return what a question says of a request."""
         run = request.root or request.id
         return cls(request.id, request.parent, run, request.actor, request.surface, request.workspace)
@@ -133,22 +133,22 @@ class Approvals:
         self._settings = settings
         self._audit = audit
         self._outgoing = outgoing
-        self._asker = asker or nobody
+        self._asker = asker or refuse_unasked
         self._runs: dict[str, Run] = {}
         self._waiting: Counter[str] = Counter()
         """Runs that wait for an answer, by client."""
 
-    def begin(self, request: ExecutionRequest, asker: Asker | None) -> None:
+    def begin_run(self, request: ExecutionRequest, asker: Asker | None) -> None:
         """Know a request of a person or an agent, and whom to ask about it and its children, until it ends."""
         self._runs[request.id] = Run(asker or self._asker)
 
-    def end(self, request: ExecutionRequest) -> None:
+    def end_run(self, request: ExecutionRequest) -> None:
         """Forget a request that has begun."""
         del self._runs[request.id]
 
-    def clock(self, request: ExecutionRequest) -> Clock:
+    def clock_of(self, request: ExecutionRequest) -> Clock:
         """Return the clock of a request."""
-        return self._of(request).clock
+        return self._find_run(request).clock
 
     async def settle(
         self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None = None
@@ -157,22 +157,22 @@ class Approvals:
 
         Raises LedgerError: then nobody was asked.
         """
-        run = self._of(request)
-        name = asking.repeatable(request)
-        question = asking.question(request, decision, self._outgoing, wait_ms=self._settings.wait_ms)
+        run = self._find_run(request)
+        name = asking.repeatable_name(request)
+        question = asking.make_question(request, decision, self._outgoing, wait_ms=self._settings.wait_ms)
         async with run.turn:
             if name in run.allowed:
                 answer = Answer(verdict="run", told="allowed for the rest of this run")
-                return answered(request, decision, decision.rule, answer)
+                return apply_answer(request, decision, decision.rule, answer)
             answer = run.refused.get(question.sha256)
             if answer is None:
-                facts = self._outgoing.facts(identity(request, decision))
-                answer = await self._ask(question, run, facts, parent=request.parent, stop=stop)
+                facts = self._outgoing.facts(identity_facts(request, decision))
+                answer = await self._ask_and_record(question, run, facts, parent=request.parent, stop=stop)
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer
                 elif answer.verdict == "run" and name is not None:
                     run.allowed.add(name)
-        return answered(request, decision, decision.rule, answer)
+        return apply_answer(request, decision, decision.rule, answer)
 
     async def confirm(
         self,
@@ -190,21 +190,23 @@ class Approvals:
         Only an answer whose `verdict` is in `YES` allows it, and only this once. Raises LedgerError.
         """
         request = new_id()
-        question = asking.act(
+        question = asking.make_act_question(
             request, what, arguments, reason, self._outgoing, wait_ms=self._settings.wait_ms
-        ).model_copy(update={"actor": asking.plain(actor), "surface": surface, "workspace": workspace})
+        ).model_copy(
+            update={"actor": asking.make_printable(actor), "surface": surface, "workspace": workspace}
+        )
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        return await self._ask(question, Run(asker or self._asker), facts, parent=None)
+        return await self._ask_and_record(question, Run(asker or self._asker), facts, parent=None)
 
-    async def pass_on(self, call: Behind, server: str, form: Form) -> Literal["accept", "decline"]:
+    async def pass_on(self, call: CallContext, server: str, form: Form) -> Literal["accept", "decline"]:
         """Return what a person says to a question that a server asks in the midst of a call.
 
         Raises Unanswerable when nobody can be asked or answers, LedgerError when it cannot be recorded.
         """
         what = f"answer what server {server} asks in the midst of a call"
         shown = {"question": form.message, "answer": dict(form.values)}
-        question = asking.act(
+        question = asking.make_act_question(
             call.request,
             what,
             shown,
@@ -212,23 +214,25 @@ class Approvals:
             self._outgoing,
             wait_ms=self._settings.wait_ms,
         )
-        about = {"actor": asking.plain(call.actor), "surface": call.surface, "run": call.run}
-        question = question.model_copy(update={**about, "workspace": asking.plain(str(call.workspace))})
+        about = {"actor": asking.make_printable(call.actor), "surface": call.surface, "run": call.run}
+        question = question.model_copy(
+            update={**about, "workspace": asking.make_printable(str(call.workspace))}
+        )
         facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         run = self._runs.get(call.run) or Run(self._asker)
         async with run.turn:
-            answer = await self._ask(question, run, facts, parent=call.parent)
+            answer = await self._ask_and_record(question, run, facts, parent=call.parent)
         if answer.verdict in YES:
             return "accept"
         if answer.verdict == "denied":
             return "decline"
         raise Unanswerable(answer.told)
 
-    def _of(self, request: ExecutionRequest) -> Run:
+    def _find_run(self, request: ExecutionRequest) -> Run:
         return self._runs.get(request.root or request.id) or Run(self._asker)
 
-    async def _ask(
+    async def _ask_and_record(
         self,
         question: Question,
         run: Run,
@@ -243,31 +247,34 @@ class Approvals:
         started = time.perf_counter()
         answer = _CUT_SHORT
         try:
-            answer = await self._answer(question, run, stop)
+            answer = await self._ask_within_limits(question, run, stop)
         finally:
-            end: dict[str, Field] = {"answer": answer.verdict, "answered_by": asking.plain(answer.by)}
+            end: dict[str, Field] = {
+                "answer": answer.verdict,
+                "answered_by": asking.make_printable(answer.by),
+            }
             end["ms"] = round((time.perf_counter() - started) * 1000, 3)
             self._audit.append("answered", question.request, {**about, **end}, parent=parent)
         return answer
 
-    async def _answer(self, question: Question, run: Run, stop: asyncio.Event | None) -> Answer:
+    async def _ask_within_limits(self, question: Question, run: Run, stop: asyncio.Event | None) -> Answer:
         why = "; ".join(question.reasons)
         run.questions += 1
-        if run.questions > MOST_QUESTIONS:
-            told = f"{why}: this run has asked {MOST_QUESTIONS} times, and nobody is asked once more"
+        if run.questions > MAX_QUESTIONS_PER_RUN:
+            told = f"{why}: this run has asked {MAX_QUESTIONS_PER_RUN} times, and nobody is asked once more"
             return Answer(verdict="denied", by="paddock", told=told)
         client = run.asker.client if isinstance(run.asker, ClientAsker) else ""
         others, of_all = self._waiting[client], self._waiting.total()
         if others >= self._settings.max_waiting:
             told = f"{why}: {others} others wait for an answer (approvals.max_waiting); try again later"
             return Answer(verdict="unasked", by="paddock", told=told)
-        if of_all >= max(MOST_WAITING, self._settings.max_waiting):
+        if of_all >= max(MAX_WAITING_RUNS, self._settings.max_waiting):
             told = f"{why}: {of_all} runs of all clients wait for an answer; try again later"
             return Answer(verdict="unasked", by="paddock", told=told)
         self._waiting[client] += 1
         try:
             with run.clock.hold():
-                answer = await _heard(run.asker, question, why, stop)
+                answer = await _ask_person(run.asker, question, why, stop)
                 await run.clock.ready()
                 return answer
         finally:
@@ -276,11 +283,11 @@ class Approvals:
                 del self._waiting[client]
 
 
-async def _heard(asker: Asker, question: Question, why: str, stop: asyncio.Event | None) -> Answer:
+async def _ask_person(asker: Asker, question: Question, why: str, stop: asyncio.Event | None) -> Answer:
     """Return what a person answers in time; no answer, or a failure to ask, is no yes."""
     try:
         async with asyncio.timeout(question.wait_ms / 1000):
-            answer = await _unless(stop, asker(question))
+            answer = await answer_unless_stopped(stop, asker(question))
     except TimeoutError:
         told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
         return Answer(verdict="expired", told=told)
@@ -289,10 +296,10 @@ async def _heard(asker: Asker, question: Question, why: str, stop: asyncio.Event
         return Answer(verdict="unasked", by="paddock", told=told)
     if answer.verdict in YES and answer.verdict not in question.scopes:
         answer = answer.model_copy(update={"verdict": "once"})
-    return answer.model_copy(update={"told": _told(answer, why)})
+    return answer.model_copy(update={"told": _explain_answer(answer, why)})
 
 
-def _told(answer: Answer, why: str) -> str:
+def _explain_answer(answer: Answer, why: str) -> str:
     match answer.verdict:
         case "once" | "run":
             return f"{why}: allowed by {answer.by}"

@@ -14,49 +14,57 @@ CANCELLED = RawResult(status=Status.CANCELLED)
 _NAME = 200
 
 
-def identity(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
+def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
     """Return who asked for what: names, sizes and hashes, never a payload."""
     facts: dict[str, Field] = {
-        "actor": _short(request.actor),
-        "surface": _short(request.surface),
+        "actor": _shorten_name(request.actor),
+        "surface": _shorten_name(request.surface),
         "kind": request.work.kind,
         "audit_hash": decision.audit_hash,
-        "rule": _short(decision.rule),
+        "rule": _shorten_name(decision.rule),
     }
     match request.work:
         case GuestRun(source=source) as work:
             data = source.encode("utf-8", "surrogatepass")
-            facts |= {"name": _short(work.name), "profile": work.profile, "bytes_in": len(data)}
+            facts |= {"name": _shorten_name(work.name), "profile": work.profile, "bytes_in": len(data)}
             facts |= {"source_sha256": hashlib.sha256(data).hexdigest(), "jit": decision.grants.jit}
             if work.computes:
                 facts |= {"tool": computation.TOOL, "span": computation.SPAN}
         case ServerCall() as work:
             data = canonical(work.arguments)
-            facts |= {"name": _short(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
+            facts |= {"name": _shorten_name(f"{work.server}/{work.tool}"), "bytes_in": len(data)}
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
         case SdkCall() as work:
             data = canonical(work.arguments)
-            facts |= {"name": _short(work.method), "bytes_in": len(data)}
+            facts |= {"name": _shorten_name(work.method), "bytes_in": len(data)}
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
         case RuntimeRun() as work:
             size = len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b"")
-            facts |= {"name": work.runtime, "executable": _short(work.executable or ""), "bytes_in": size}
+            facts |= {
+                "name": work.runtime,
+                "executable": _shorten_name(work.executable or ""),
+                "bytes_in": size,
+            }
             facts |= {
                 "content_sha256": work.sha256,
                 "argument_count": len(work.args),
-                "cwd": _short(work.cwd),
+                "cwd": _shorten_name(work.cwd),
             }
             facts |= {"access": work.access, "network": work.network}
-            facts |= {"file": _short(work.file)} if work.file else {}
+            facts |= {"file": _shorten_name(work.file)} if work.file else {}
         case ToolRun() as work:
             data = canonical(work.inputs)
-            facts |= {"name": _short(work.tool), "prompt": _short(work.prompt), "bytes_in": len(data)}
+            facts |= {
+                "name": _shorten_name(work.tool),
+                "prompt": _shorten_name(work.prompt),
+                "bytes_in": len(data),
+            }
             facts |= {"arguments_sha256": hashlib.sha256(data).hexdigest()}
             facts |= {"script_sha256": work.script_sha256, "access": work.access, "network": work.network}
     return facts
 
 
-def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:
+def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:
     """Return what became of it; `size` is that of its value as JSON."""
     computes = isinstance(request.work, GuestRun) and request.work.computes
     facts: dict[str, Field] = {"status": result.status.value, "ms": ms}
@@ -88,6 +96,6 @@ def ending(request: ExecutionRequest, result: RawResult, ms: float, size: int) -
     return facts
 
 
-def _short(text: str) -> str:
+def _shorten_name(text: str) -> str:
     """Return a name fit for a record: no lone surrogates, bounded."""
     return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_NAME]

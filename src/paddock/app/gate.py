@@ -21,14 +21,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from paddock.app import visible_tools
-from paddock.app.approvals import Approvals, Asker, Behind, refusal_name
-from paddock.app.audit_facts import CANCELLED, ending, identity
+from paddock.app.approvals import Approvals, Asker, CallContext, refusal_name
+from paddock.app.audit_facts import CANCELLED, end_facts, identity_facts
 from paddock.app.host_calls import HostCalls, OnResult
 from paddock.app.runtime_service import Programs
 from paddock.app.script_tool_service import Scripts
 from paddock.audit.best_effort import Lenient
 from paddock.audit.sink import AuditSink
-from paddock.cancellation import to_the_end, unless_stopped
+from paddock.cancellation import shielded, unless_stopped
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, find_culprit, read_native
 from paddock.javascript.engine import GuestEngine
@@ -59,14 +59,14 @@ from paddock.model.outcome import (
 from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.output.large_results import Results
 from paddock.policy.decision import Policy
-from paddock.policy.rehearsal import planned_call, stub, would_ask
+from paddock.policy.rehearsal import make_planned_call, stub_result, would_ask
 from paddock.redaction.outgoing import OnCall, Outgoing
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
-_TOLD = 2000
+_MAX_ERROR_CHARS = 2000
 
 OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Hears of every request that has run."""
@@ -75,7 +75,7 @@ OnEnd = Callable[[ExecutionRequest, RawResult], None]
 class Servers(visible_tools.Servers, Protocol):
     """What the gate needs of the hub."""
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
         """Return the result of a tool, within the server's own time and `limit_ms`. Raises ServerError."""
@@ -152,14 +152,16 @@ class Gate:
     ) -> None:
         """Ask `asker` where a request brings nobody along."""
         self._policy = Policy(settings, engines.programs.executables)
-        self._offered = visible_tools.Offered.under(settings, self._policy, engines.servers, self._looked)
+        self._offered = visible_tools.VisibleTools.for_policy(
+            settings, self._policy, engines.servers, self._record_lookup
+        )
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
         self._engines = engines
         self._outgoing = outgoing
         self._commands = tuple(command.name for command in settings.sdk.commands)
         self.approvals = Approvals(settings.approvals, audit, outgoing, asker)
-        self.find_tool = engines.scripts.work
+        self.find_tool = engines.scripts.make_work
         self.on_end: OnEnd | None = None
         self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
         self._ended = False
@@ -185,16 +187,16 @@ class Gate:
         """
         beside = _Beside(on_console, on_output, stop, on_call)
         if request.parent is not None:
-            return await self._finish(request, beside)
+            return await self._make_outcome(request, beside)
         if self._ended:
             raise PaddockError("this session has ended; open another one")
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
-        self.approvals.begin(request, asker)
+        self.approvals.begin_run(request, asker)
         try:
-            return await self._finish(request, beside)
+            return await self._make_outcome(request, beside)
         finally:
-            self.approvals.end(request)
+            self.approvals.end_run(request)
             del self._under_way[task]
             over.set_result(None)
 
@@ -208,9 +210,9 @@ class Gate:
         for task in others:
             task.cancel("the session ends")
         if others:
-            await to_the_end(asyncio.wait(others.values()))
+            await shielded(asyncio.wait(others.values()))
 
-    async def _finish(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
+    async def _make_outcome(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
         end = await self._carry_out(request, beside)
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
         if end.written is None:
@@ -233,16 +235,16 @@ class Gate:
         made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
         names it.
         """
-        end = await self._attempt(self._resolve_alias(self._policy.meant(request)), beside)
+        end = await self._decide_and_run(self._resolve_alias(self._policy.with_defaults(request)), beside)
         if not self._is_renamed(end.request, end.result):
             return end
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
-        return await self._attempt(self._resolve_alias(end.request).model_copy(update=own), beside)
+        return await self._decide_and_run(self._resolve_alias(end.request).model_copy(update=own), beside)
 
-    async def _attempt(self, request: ExecutionRequest, beside: _Beside) -> "_End":
+    async def _decide_and_run(self, request: ExecutionRequest, beside: _Beside) -> "_End":
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
-            return self._rehearsed(request, decision)
+            return self._rehearse_request(request, decision)
         runs = decision.grants.calls == "run"
         if (
             isinstance(work := request.work, ServerCall)
@@ -253,7 +255,9 @@ class Gate:
             try:
                 hint = await self._engines.servers.is_read_only(work.server, work.tool)
             except ServerError as error:
-                return self._settled(request, decision, find_culprit(error), error=_server_error(error))
+                return self._end_without_run(
+                    request, decision, find_culprit(error), error=_server_error(error)
+                )
             request = self._resolve_alias(request)  # its server has told its tools by now
             if not runs:
                 marked = request.work.model_copy(update={"read_only": hint})
@@ -264,9 +268,9 @@ class Gate:
         if decision.allowed and isinstance(work := request.work, RuntimeRun):
             async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
                 if isinstance(admitted, RawResult):
-                    return self._settled(request, decision, admitted.status, error=admitted.error)
-                return await self._perform(request, admitted, beside)
-        return await self._perform(request, decision, beside)
+                    return self._end_without_run(request, decision, admitted.status, error=admitted.error)
+                return await self._run_decided(request, admitted, beside)
+        return await self._run_decided(request, decision, beside)
 
     def _resolve_alias(self, request: ExecutionRequest) -> ExecutionRequest:
         """Return a call of a tool by its own name: rules, questions and the record know no alias."""
@@ -281,21 +285,23 @@ class Gate:
         """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
         return result.status is Status.INVALID and self._resolve_alias(request) is not request
 
-    def _refusal(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
+    def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
         return ErrorInfo(name=refusal_name(decision), message=reasons, hint=hint, phase="decide")
 
-    async def _perform(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
+    async def _run_decided(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
         if not decision.allowed:
-            return self._settled(request, decision, Status.DENIED, error=self._refusal(request, decision))
+            return self._end_without_run(
+                request, decision, Status.DENIED, error=self._refusal_error(request, decision)
+            )
         if (
             decision.grants.calls == "dry_run"
             and isinstance(work := request.work, ServerCall)
             and not work.read_only
         ):
-            return self._rehearsed(request, decision)
-        facts = self._outgoing.facts(identity(request, decision))
-        book = self._book(request)
+            return self._rehearse_request(request, decision)
+        facts = self._outgoing.facts(identity_facts(request, decision))
+        book = self._audit_sink_of(request)
         if isinstance(request.work, GuestRun):
             self._engines.guest.expect(jit=decision.grants.jit)  # it gets ready beside the next line
         book.claim(request.id, facts, parent=request.parent)
@@ -303,7 +309,7 @@ class Gate:
         result = shown = CANCELLED
         written = b""
         try:
-            result = shown = await self._run(request, decision, beside)
+            result = shown = await self._run_safely(request, decision, beside)
             if beside.on_result is not None and not self._is_renamed(request, result):
                 beside.on_result(result)
             written = canonical(result.value) if result.has_value else b""
@@ -311,7 +317,7 @@ class Gate:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
         finally:
             ms = round((time.perf_counter() - started) * 1000, 3)
-            end = {**facts, **ending(request, result, ms, len(written))}
+            end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
@@ -319,48 +325,48 @@ class Gate:
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)
 
-    def _rehearsed(self, request: ExecutionRequest, decision: Decision) -> "_End":
+    def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
-        planned = (planned_call(request, decision),)
+        planned = (make_planned_call(request, decision),)
         if isinstance(work := request.work, ServerCall):
-            return self._settled(
-                request, decision, Status.OK, value=stub(work), has_value=True, planned=planned
+            return self._end_without_run(
+                request, decision, Status.OK, value=stub_result(work), has_value=True, planned=planned
             )
         text = f"{'; '.join(decision.asks)}: a rehearsal asks nobody"
         error = ErrorInfo(name="PolicyError", message=text, phase="decide")
-        return self._settled(request, decision, Status.DENIED, error=error, planned=planned)
+        return self._end_without_run(request, decision, Status.DENIED, error=error, planned=planned)
 
-    def _looked(self, request: ExecutionRequest, allowed: bool) -> None:
+    def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
         """Record that a program looks into a server, which may be started for it."""
-        facts = self._outgoing.facts(identity(request, self._policy.decide(request)))
+        facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
         status = Status.OK if allowed else Status.DENIED
         self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
-    def _book(self, request: ExecutionRequest) -> AuditSink | Lenient:
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | Lenient:
         """Return where a request is recorded."""
         computes = isinstance(request.work, GuestRun) and request.work.computes
         return self._audit_of_computations if computes else self._audit
 
-    def _settled(
+    def _end_without_run(
         self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
     ) -> "_End":
         """Record and return the end of a request of which nothing ran."""
         told = "planned" if status is Status.OK else status.value
-        facts = {**self._outgoing.facts(identity(request, decision)), "status": told}
-        audit = self._book(request).append("decided", request.id, facts, parent=request.parent)
+        facts = {**self._outgoing.facts(identity_facts(request, decision)), "status": told}
+        audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
         settled = RawResult.model_validate({**result, "status": status})
         return _End(request, settled, decision, audit, None)
 
-    async def _run(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
+    async def _run_safely(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         try:
-            return await self._work(request, decision, beside)
+            return await self._run_work(request, decision, beside)
         except EngineError as error:
-            return RawResult(status=Status.UNAVAILABLE, error=_fault(error))
+            return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))
         except PaddockError as error:
-            return RawResult(status=Status.ERROR, error=_fault(error))
+            return RawResult(status=Status.ERROR, error=_fault_error(error))
 
-    async def _work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
+    async def _run_work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
         match request.work:
             case GuestRun() as work:
                 sink = None if work.computes or work.raw_results else self._engines.results.sink()
@@ -371,7 +377,7 @@ class Gate:
                     request.workspace,
                     commands=self._commands,
                     depth=request.depth,
-                    clock=self.approvals.clock(request),
+                    clock=self.approvals.clock_of(request),
                     sink=sink,
                 )
                 heard = self._outgoing.calls(beside.on_call)
@@ -405,13 +411,15 @@ class Gate:
                     request, work, decision, beside.on_output, beside.stop
                 )
             case ToolRun() as work:
-                return await _unless_stopped(self._engines.scripts.run(request, work, decision), beside.stop)
+                return await _unless_stopped(
+                    self._engines.scripts.run_tool(request, work, decision), beside.stop
+                )
             case SdkCall() as work:
                 return await self._answer(request, work, decision.limits.timeout_ms)
 
     async def _answer(self, request: ExecutionRequest, work: SdkCall, limit_ms: int) -> RawResult:
         try:
-            async with self.approvals.clock(request).limit(limit_ms / 1000):
+            async with self.approvals.clock_of(request).limit(limit_ms / 1000):
                 value = await self._engines.sdk.call(request, work)
         except TimeoutError:
             text = f"paddock.{work.method} did not end within {limit_ms} ms"
@@ -430,26 +438,26 @@ class Gate:
         self, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
     ) -> RawResult:
         started = time.perf_counter()
-        person = PERSON.set(partial(self.approvals.pass_on, Behind.of(request), work.server))
+        person = PERSON.set(partial(self.approvals.pass_on, CallContext.from_request(request), work.server))
         try:
             if work.encoded:
                 await self._engines.servers.admit_bytes(work.server, work.tool, work.encoded)
-            result = await self._engines.servers.call(
+            result = await self._engines.servers.call_tool(
                 work.server, work.tool, work.arguments, limit_ms=limit_ms
             )
             value = result.raw if work.raw else await read_native(result)
         except (ServerError, ConfigurationError) as error:
-            usage = _waited(started) if counted else _NOTHING_USED
+            usage = _wall_usage(started) if counted else _NOTHING_USED
             # Files of ours are read and written before a call is sent: the pins, the logins.
             status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
             return RawResult(status=status, error=_server_error(error), usage=usage)
         finally:
             PERSON.reset(person)
-        usage = _waited(started) if counted else _NOTHING_USED
-        said = _unchecked(work, result) if result.unchecked else ()
+        usage = _wall_usage(started) if counted else _NOTHING_USED
+        said = _warn_unchecked(work, result) if result.unchecked else ()
         if result.is_error and not work.raw:
             told = result.said or value or "the tool failed and did not say why"
-            error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_TOLD])
+            error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_MAX_ERROR_CHARS])
             return RawResult(
                 status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=said
             )
@@ -471,15 +479,15 @@ async def _unless_stopped(work: Coroutine[Any, Any, RawResult], stop: asyncio.Ev
         return await work
     started = time.perf_counter()
     result = await unless_stopped(work, stop)
-    return result or RawResult(status=Status.CANCELLED, error=_CUT_SHORT, usage=_waited(started))
+    return result or RawResult(status=Status.CANCELLED, error=_CUT_SHORT, usage=_wall_usage(started))
 
 
-def _unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
+def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
     """Return the warning that arguments went to a tool unchecked."""
     return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
 
 
-def _waited(since: float) -> Usage:
+def _wall_usage(since: float) -> Usage:
     return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
 
 
@@ -491,13 +499,13 @@ async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> Raw
     if (
         error is None
         or work.computes
-        or not (call := await calls.meant(find_called_names(error, work.source)))
+        or not (call := await calls.suggest_call(find_called_names(error, work.source)))
     ):
         return result
-    return result.but(error=error.but(hint=f"tools are in `servers`: await {call}"))
+    return result.replace(error=error.replace(hint=f"tools are in `servers`: await {call}"))
 
 
-def _fault(error: Exception) -> ErrorInfo:
+def _fault_error(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from paddock.app.approvals import CODES
-from paddock.app.visible_tools import METHODS, NotOffered, Offered, meant
+from paddock.app.visible_tools import METHODS, NotVisible, VisibleTools, suggest_call
 from paddock.hub.result import find_culprit
 from paddock.javascript.job import HostReply, OnReply
 from paddock.model.base import Json
@@ -35,11 +35,11 @@ OnResult = Callable[[RawResult], None]
 """Hears the result of a request that has run, before the record of its end is made."""
 
 
-_ASKED_S = 5.0
+_HINT_TIMEOUT_S = 5.0
 """Maximum time to ask a server for its tools, for a hint."""
-_LISTED_CHARS = 300
+_MAX_SERVER_LIST_CHARS = 300
 """Maximum length of a list of servers in an error."""
-_NAME_LENGTH = 256
+_MAX_NAME_CHARS = 256
 """Who looks for a name like a longer one would take long."""
 
 
@@ -55,7 +55,7 @@ class HostCalls:
     on_call: OnCall | None = None
     """Hears of each call that has ended."""
     plan: Plan = field(default_factory=Plan)
-    offered: Offered | None = None
+    offered: VisibleTools | None = None
     """What it may call; None where nobody is to know."""
     resolve_alias: Callable[[str, str], str] = lambda _server, tool: tool
     """Returns the tool that a name means, as far as its server is known by then; calls are reported by it."""
@@ -73,7 +73,7 @@ class HostCalls:
         encoded: Places = (),
     ) -> None:
         """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
-        request = self._request(
+        request = self._child_request(
             ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
         )
         started = perf_counter()
@@ -84,20 +84,20 @@ class HostCalls:
             replied = True
             called = self.resolve_alias(server, tool)  # by now the server has listed its tools
             told = result if raw else self._with_servers(result, request)
-            answer = self._warning(result, _reply(told, server, called, raw=raw))
+            answer = self._add_warning(result, _reply_to_call(told, server, called, raw=raw))
             seconds = perf_counter() - started
             on_reply(answer)
-            self._report(server, called, answer.status, seconds)
+            self._report_call(server, called, answer.status, seconds)
 
         try:
             result = await self.carry_out(request, reply)
         except LedgerError:
             if not replied:
                 on_reply(_UNRECORDED)
-                self._report(server, tool, _UNRECORDED.status, perf_counter() - started)
+                self._report_call(server, tool, _UNRECORDED.status, perf_counter() - started)
             return
         for planned in result.planned:
-            self.plan.add(planned)
+            self.plan.add_call(planned)
         if not replied:  # nothing has run
             reply(result)
 
@@ -109,10 +109,14 @@ class HostCalls:
         error = result.error
         if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
             return result
-        names = ", ".join(self.offered.list_servers(request))[:_LISTED_CHARS]
-        return result.but(error=error.but(message=f"{error.message}; known: {names}.")) if names else result
+        names = ", ".join(self.offered.list_servers(request))[:_MAX_SERVER_LIST_CHARS]
+        return (
+            result.replace(error=error.replace(message=f"{error.message}; known: {names}."))
+            if names
+            else result
+        )
 
-    def _warning(self, result: RawResult, reply: HostReply) -> HostReply:
+    def _add_warning(self, result: RawResult, reply: HostReply) -> HostReply:
         """Return the reply with what is to be said of the tool, unless the program has heard it."""
         if not result.console:
             return reply
@@ -126,29 +130,29 @@ class HostCalls:
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
         """Call a method of the SDK. What is wrong with the call is told, never raised."""
         if self.offered is not None and name in METHODS:
-            on_reply(await self._names(self.offered, name, arguments))
+            on_reply(await self._list_names(self.offered, name, arguments))
             return
         started = perf_counter()
-        answer = await self._sdk(name, arguments)
+        answer = await self._run_sdk_call(name, arguments)
         seconds = perf_counter() - started
         on_reply(answer)
-        self._report("paddock", name, answer.status, seconds)
+        self._report_call("paddock", name, answer.status, seconds)
 
-    async def meant(self, names: list[str]) -> str:
+    async def suggest_call(self, names: list[str]) -> str:
         """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
 
         Empty where it may call no such tool. A server that is not running is started to be asked, for some seconds.
         """
         if self.offered is None or not names:
             return ""
-        request = self._request(ServerCall(server="", tool="*"))
+        request = self._child_request(ServerCall(server="", tool="*"))
         try:
-            async with asyncio.timeout(_ASKED_S):
-                return await meant(self.offered, names, request)
+            async with asyncio.timeout(_HINT_TIMEOUT_S):
+                return await suggest_call(self.offered, names, request)
         except (TimeoutError, SdkError, ServerError, ConfigurationError, LedgerError):
             return ""
 
-    def _request(self, work: ServerCall) -> ExecutionRequest:
+    def _child_request(self, work: ServerCall) -> ExecutionRequest:
         return ExecutionRequest(
             parent=self.parent.id,
             root=self.parent.root or self.parent.id,
@@ -159,16 +163,18 @@ class HostCalls:
             calls=self.calls,
         )
 
-    async def _names(self, offered: Offered, method: str, arguments: list[Json]) -> HostReply:
+    async def _list_names(self, offered: VisibleTools, method: str, arguments: list[Json]) -> HostReply:
         """Return what there is to call."""
         server = arguments[0] if arguments else ""
-        if not isinstance(server, str) or len(server) > _NAME_LENGTH:  # as of a call
-            return _misused(
-                f"The name of a server has at most {_NAME_LENGTH} characters; look into one that there is"
+        if not isinstance(server, str) or len(server) > _MAX_NAME_CHARS:  # as of a call
+            return _reply_misuse(
+                f"The name of a server has at most {_MAX_NAME_CHARS} characters; look into one that there is"
             )
         try:
-            names = await offered.answer(method, server, self._request(ServerCall(server=server, tool="*")))
-        except NotOffered as refusal:
+            names = await offered.list_names(
+                method, server, self._child_request(ServerCall(server=server, tool="*"))
+            )
+        except NotVisible as refusal:
             status, text = Status.DENIED, str(refusal)
         except ServerError as error:
             status, text = find_culprit(error), str(error)
@@ -181,31 +187,31 @@ class HostCalls:
         error = {"name": "ToolError", "message": text, "retryable": status is Status.UNAVAILABLE}
         return HostReply(status, error=error | {"server": server})
 
-    def _report(self, server: str, tool: str, status: Status, seconds: float) -> None:
+    def _report_call(self, server: str, tool: str, status: Status, seconds: float) -> None:
         """Report a call that has ended to `on_call`."""
         if self.on_call is not None:
             ms = round(seconds * 1000, 3)
             self.on_call(CallRecord(server=server, tool=tool, status=status, ms=ms))
 
-    async def _sdk(self, name: str, arguments: list[Json]) -> HostReply:
+    async def _run_sdk_call(self, name: str, arguments: list[Json]) -> HostReply:
         try:
             request = make_child_request(name, arguments, self.parent, self.calls, self.find_tool)
-            outcome = await self.carry_out(request, _ignore)
+            outcome = await self.carry_out(request, _ignore_result)
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
             # Where was searched is for people: it names directories of the host.
-            return _misused(str(problem).partition("\n")[0])
+            return _reply_misuse(str(problem).partition("\n")[0])
         except SdkError as problem:
-            return _misused(in_workspace(str(problem), self.parent.workspace))
+            return _reply_misuse(in_workspace(str(problem), self.parent.workspace))
         except ConfigurationError as problem:
-            return _misused(without_places(str(problem), self.parent.workspace))
+            return _reply_misuse(without_places(str(problem), self.parent.workspace))
         for planned in outcome.planned:
-            self.plan.add(planned)
+            self.plan.add_call(planned)
         if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
             return HostReply(Status.OK, value=render_ended(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
-        error = _told(outcome, name) | {"status": outcome.status.value}
+        error = _error_fields(outcome, name) | {"status": outcome.status.value}
         if outcome.has_value:  # what a computation has emitted
             error["partial"] = outcome.value
         if outcome.artifact is not None:
@@ -213,29 +219,29 @@ class HostCalls:
         return HostReply(outcome.status, error=error)
 
 
-def _reply(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply:
+def _reply_to_call(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply:
     """Return what a program hears of a call of a tool."""
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
-    error = _told(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
+    error = _error_fields(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
     if not raw:
-        error |= _answered(result.error)
+        error |= _server_error_fields(result.error)
     if result.has_value:
         error["content"] = result.value
     return HostReply(result.status, error=error)
 
 
-def _ignore(_: RawResult) -> None:
+def _ignore_result(_: RawResult) -> None:
     """Wait for the outcome."""
 
 
-def _misused(message: str) -> HostReply:
+def _reply_misuse(message: str) -> HostReply:
     status = Status.INVALID
     error = {"name": "TypeError", "message": message, "status": status.value, "retryable": False}
     return HostReply(status, error=error)
 
 
-def _told(outcome: RawResult, name: str) -> dict[str, Json]:
+def _error_fields(outcome: RawResult, name: str) -> dict[str, Json]:
     """Return the error that a program sees of a call that brought no result."""
     message = outcome.error.message if outcome.error else outcome.status.value
     told: dict[str, Json] = {
@@ -248,7 +254,7 @@ def _told(outcome: RawResult, name: str) -> dict[str, Json]:
     return told
 
 
-def _answered(error: ErrorInfo | None) -> dict[str, Json]:
+def _server_error_fields(error: ErrorInfo | None) -> dict[str, Json]:
     """Return code and data of the error that a server answered with."""
     if error is None or error.code is None:
         return {}

@@ -25,26 +25,26 @@ from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import minted_at
 from paddock.own_files import check_directory, open_own
-from paddock.policy.questions import plain
+from paddock.policy.questions import make_printable
 
-LONGEST = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 """Bytes of one file."""
-MOST = 1000
+MAX_LISTED = 1000
 """Questions that are listed."""
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _UNFINISHED_S = 60
 """Age from which a file that was not finished is one that nobody will finish."""
 _NAME = re.compile(r"([0-9A-Z]{26})\.(question|answer)", re.ASCII)
 
 
-class Waiting(Value):
+class WaitingQuestion(Value):
     """A question that waits, until a time in seconds since the epoch."""
 
     question: Question
     expires: float
 
 
-class Given(Value):
+class GivenAnswer(Value):
     """An answer to one question about one thing."""
 
     question: str
@@ -54,7 +54,7 @@ class Given(Value):
     expires: float
 
 
-class Inbox:
+class PendingApprovals:
     """The questions that wait below one directory. Safe between processes of one user."""
 
     def __init__(self, directory: Path) -> None:
@@ -62,98 +62,98 @@ class Inbox:
         self._directory = directory
 
     @contextmanager
-    def kept(self, question: Question) -> Generator[None]:
+    def keep_question(self, question: Question) -> Generator[None]:
         """Have a question wait as long as the context lasts. Raises ApprovalError."""
-        waiting = Waiting(question=question, expires=time.time() + question.wait_ms / 1000)
-        with self._opened(make=True) as directory:
-            lock = _place(directory, f"{question.id}.question", waiting)
+        waiting = WaitingQuestion(question=question, expires=time.time() + question.wait_ms / 1000)
+        with self._open_directory(make=True) as directory:
+            lock = _write_locked(directory, f"{question.id}.question", waiting)
             try:
                 yield
             finally:
-                _remove(directory, f"{question.id}.question")
-                _remove(directory, f"{question.id}.answer")
+                _remove_file(directory, f"{question.id}.question")
+                _remove_file(directory, f"{question.id}.answer")
                 os.close(lock)
 
-    async def answer(self, question: Question) -> Answer:
+    async def wait_for_answer(self, question: Question) -> Answer:
         """Wait for the answer to a question that is kept. Raises ApprovalError for one that is no answer to it."""
-        while (given := self._taken(question.id)) is None:  # noqa: ASYNC110 - another process gives it
-            await asyncio.sleep(_LOOK_S)
+        while (given := self._take_answer(question.id)) is None:  # noqa: ASYNC110 - another process gives it
+            await asyncio.sleep(_POLL_S)
         if (given.question, given.sha256) != (question.id, question.sha256) or given.expires < time.time():
             raise ApprovalError(f"what was given is no answer to {question.id}")
-        return Answer(verdict=given.verdict, by=plain(given.by))
+        return Answer(verdict=given.verdict, by=make_printable(given.by))
 
-    def waiting(self) -> list[Waiting]:
+    def list_waiting(self) -> list[WaitingQuestion]:
         """Return what waits, the oldest first; at most `MOST`. Raises ApprovalError."""
-        found: list[Waiting] = []
+        found: list[WaitingQuestion] = []
         try:
-            with self._opened() as directory:
-                for id_ in _ids(directory, "question"):
+            with self._open_directory() as directory:
+                for id_ in _list_ids(directory, "question"):
                     with suppress(ApprovalError):
-                        found.append(_found(directory, id_))
+                        found.append(_read_question(directory, id_))
         except FileNotFoundError:
             return []
-        return found[:MOST]
+        return found[:MAX_LISTED]
 
-    def find(self, id_: str) -> Waiting:
+    def find_question(self, id_: str) -> WaitingQuestion:
         """Return the one question of that id. Raises ApprovalError."""
         if minted_at(id_) is None:
             raise ApprovalError(f"{id_[:50]!r} is no id of a question; `paddock approve` lists what waits")
         try:
-            with self._opened() as directory:
-                return _found(directory, id_)
+            with self._open_directory() as directory:
+                return _read_question(directory, id_)
         except FileNotFoundError:
-            raise ApprovalError(_gone(id_)) from None
+            raise ApprovalError(_not_waiting_text(id_)) from None
 
-    def give(self, waiting: Waiting, verdict: Verdict, by: str) -> None:
+    def give_answer(self, waiting: WaitingQuestion, verdict: Verdict, by: str) -> None:
         """Answer a question that was found. Raises ApprovalError when somebody has, or it waits no longer."""
         question = waiting.question
-        given = Given(
+        given = GivenAnswer(
             question=question.id, sha256=question.sha256, verdict=verdict, by=by, expires=waiting.expires
         )
-        with self._opened() as directory:
+        with self._open_directory() as directory:
             try:
-                os.close(_place(directory, f"{question.id}.answer", given))
+                os.close(_write_locked(directory, f"{question.id}.answer", given))
             except FileExistsError:
                 raise ApprovalError(f"{question.id} is answered already; the first answer counts") from None
             try:
-                _found(directory, question.id)
+                _read_question(directory, question.id)
             except ApprovalError:
-                if _remove(directory, f"{question.id}.answer"):  # nobody has read it, or will
+                if _remove_file(directory, f"{question.id}.answer"):  # nobody has read it, or will
                     raise
 
-    def sweep(self) -> None:
+    def remove_abandoned(self) -> None:
         """Remove what processes that have ended left behind. Raises ApprovalError."""
-        with suppress(FileNotFoundError), self._opened() as directory:
-            for id_ in _ids(directory, "question"):
+        with suppress(FileNotFoundError), self._open_directory() as directory:
+            for id_ in _list_ids(directory, "question"):
                 try:
-                    _found(directory, id_)
+                    _read_question(directory, id_)
                 except ApprovalError:
-                    _remove(directory, f"{id_}.question")
-            asked = _ids(directory, "question")
-            for id_ in _ids(directory, "answer"):
+                    _remove_file(directory, f"{id_}.question")
+            asked = _list_ids(directory, "question")
+            for id_ in _list_ids(directory, "answer"):
                 if id_ not in asked:
-                    _remove(directory, f"{id_}.answer")
+                    _remove_file(directory, f"{id_}.answer")
             for name in os.listdir(directory):  # a descriptor
                 if name.startswith(".") and _NAME.match(name[1:]):
                     with suppress(FileNotFoundError):
                         made = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
                         if made + _UNFINISHED_S < time.time():
-                            _remove(directory, name)
+                            _remove_file(directory, name)
 
-    def _taken(self, id_: str) -> Given | None:
+    def _take_answer(self, id_: str) -> GivenAnswer | None:
         """Return the answer that was given, which is gone then; None when there is none yet."""
         name = f"{id_}.answer"
-        with self._opened() as directory:
-            if (data := _read(directory, name)) is None:
+        with self._open_directory() as directory:
+            if (data := _read_file(directory, name)) is None:
                 return None
-            _remove(directory, name)
+            _remove_file(directory, name)
         try:
-            return Given.model_validate_json(data)
+            return GivenAnswer.model_validate_json(data)
         except ValidationError:
             raise ApprovalError(f"{name} holds no answer") from None
 
     @contextmanager
-    def _opened(self, *, make: bool = False) -> Generator[int]:
+    def _open_directory(self, *, make: bool = False) -> Generator[int]:
         """Open the directory. Raises ApprovalError when it is not its owner's alone; FileNotFoundError."""
         where = self._directory
         try:
@@ -172,32 +172,34 @@ class Inbox:
             os.close(directory)
 
 
-def _ids(directory: int, kind: str) -> list[str]:
+def _list_ids(directory: int, kind: str) -> list[str]:
     """Return the ids of the questions or answers, the oldest first."""
     names = map(_NAME.fullmatch, os.listdir(directory))
     return sorted(name[1] for name in names if name is not None and name[2] == kind)
 
 
-def _found(directory: int, id_: str) -> Waiting:
+def _read_question(directory: int, id_: str) -> WaitingQuestion:
     """Return a question that still waits. Raises ApprovalError."""
     name = f"{id_}.question"
-    if (data := _read(directory, name, locked=True)) is None:
-        raise ApprovalError(_gone(id_))
+    if (data := _read_file(directory, name, locked=True)) is None:
+        raise ApprovalError(_not_waiting_text(id_))
     try:
-        waiting = Waiting.model_validate_json(data)
+        waiting = WaitingQuestion.model_validate_json(data)
     except ValidationError:
         raise ApprovalError(f"{name} holds no question") from None
     question = waiting.question
     if question.id != id_ or waiting.expires < time.time():
-        raise ApprovalError(_gone(id_))
-    spelled = {field: plain(text, LONGEST) for field, text in question if isinstance(text, str)}
-    reasons = tuple(plain(reason, LONGEST) for reason in question.reasons)
+        raise ApprovalError(_not_waiting_text(id_))
+    spelled = {
+        field: make_printable(text, MAX_FILE_BYTES) for field, text in question if isinstance(text, str)
+    }
+    reasons = tuple(make_printable(reason, MAX_FILE_BYTES) for reason in question.reasons)
     return waiting.model_copy(
         update={"question": question.model_copy(update={**spelled, "reasons": reasons})}
     )
 
 
-def _gone(id_: str) -> str:
+def _not_waiting_text(id_: str) -> str:
     return f"{id_} does not wait for an answer, or not any longer; `paddock approve` lists what waits"
 
 
@@ -210,14 +212,14 @@ def _is_free(handle: int) -> bool:
     return True
 
 
-def _place(directory: int, name: str, value: Value) -> int:
+def _write_locked(directory: int, name: str, value: Value) -> int:
     """Write a file that is seen whole or not at all; return a descriptor that holds its lock.
 
     Raises FileExistsError when there is one, ApprovalError when it cannot be written.
     """
     data = value.model_dump_json().encode()
-    if len(data) > LONGEST:
-        raise ApprovalError(f"{name} would be larger than {LONGEST} bytes")
+    if len(data) > MAX_FILE_BYTES:
+        raise ApprovalError(f"{name} would be larger than {MAX_FILE_BYTES} bytes")
     made = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -231,7 +233,7 @@ def _place(directory: int, name: str, value: Value) -> int:
             os.close(handle)
             raise
         finally:
-            _remove(directory, made)
+            _remove_file(directory, made)
     except FileExistsError:
         raise
     except OSError as error:
@@ -239,7 +241,7 @@ def _place(directory: int, name: str, value: Value) -> int:
     return handle
 
 
-def _read(directory: int, name: str, *, locked: bool = False) -> bytes | None:
+def _read_file(directory: int, name: str, *, locked: bool = False) -> bytes | None:
     """Return what a file of ours holds; None when there is none, or none that is `locked`.
 
     Raises ApprovalError for anything else of that name.
@@ -251,14 +253,14 @@ def _read(directory: int, name: str, *, locked: bool = False) -> bytes | None:
     except OSError as error:
         raise ApprovalError(f"{name} cannot be read: {error.strerror}") from None
     try:
-        if os.fstat(handle).st_size > LONGEST:
-            raise ApprovalError(f"{name} cannot be read: it is larger than {LONGEST} bytes; remove it")
-        return None if locked and _is_free(handle) else os.read(handle, LONGEST)
+        if os.fstat(handle).st_size > MAX_FILE_BYTES:
+            raise ApprovalError(f"{name} cannot be read: it is larger than {MAX_FILE_BYTES} bytes; remove it")
+        return None if locked and _is_free(handle) else os.read(handle, MAX_FILE_BYTES)
     finally:
         os.close(handle)
 
 
-def _remove(directory: int, name: str) -> bool:
+def _remove_file(directory: int, name: str) -> bool:
     """Remove a file; tell whether it was there."""
     try:
         os.unlink(name, dir_fd=directory)

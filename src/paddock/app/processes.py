@@ -32,7 +32,7 @@ def own_directories(settings: Settings) -> list[Path]:
     ]
 
 
-def installation() -> list[Path]:
+def installation_paths() -> list[Path]:
     """Return where Paddock itself is, and what it imports: whoever changes that runs as the user, and not confined."""
     package = Path(__file__).parents[1]
     beside = package.parent
@@ -78,7 +78,7 @@ class Processes:
         self._sandbox: Sandbox | None = None
         self._choosing = asyncio.Lock()
 
-    async def sandbox(self) -> "Sandbox":
+    async def open_sandbox(self) -> "Sandbox":
         """Return the one sandbox of the session.
 
         Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
@@ -95,14 +95,14 @@ class Processes:
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     own=state_paths.list_own_directories(self._own),
-                    installed=state_paths.list_own_directories(installation()),
+                    installed=state_paths.list_own_directories(installation_paths()),
                     files=self._files(),
                 )
         return self._sandbox
 
-    async def tier(self) -> str:
+    async def prove_tier(self) -> str:
         """Return the proved tier of the session. Raises what `sandbox` raises."""
-        return (await self.sandbox()).tier
+        return (await self.open_sandbox()).tier
 
     async def close(self) -> None:
         """End every process that was started."""

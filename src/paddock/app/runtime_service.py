@@ -15,8 +15,8 @@ from paddock.model.canonical import in_order
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.policy.decision import refuse
-from paddock.policy.workdir import JailError, resolve
+from paddock.policy.decision import refuse_allowed
+from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import QueueFullError, Turns
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.settings.schema import RuntimeSettings
@@ -100,7 +100,7 @@ class Programs:
         terms = decision.program
         assert terms is not None
         try:
-            job = ProgramTask(work, terms, request.workspace, resolve(request.workspace, work.cwd))
+            job = ProgramTask(work, terms, request.workspace, resolve_cwd(request.workspace, work.cwd))
         except JailError as error:  # it has gone since the program was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)
@@ -116,14 +116,14 @@ class Programs:
             result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
             if (program := result.program) is None:
                 return result
-            handle = await recording.finish(self._facts(request, work, decision, result, program))
+            handle = await recording.finish(self._make_run_facts(request, work, decision, result, program))
         finally:
             await recording.discard()
         streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
-        return result.but(program=program.but(**streams, **kept), redactions=recording.redactions)
+        return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
-    def _facts(
+    def _make_run_facts(
         self,
         request: ExecutionRequest,
         work: RuntimeRun,
@@ -177,11 +177,13 @@ class Admission:
         Return the result instead when the program did not get its turn, or was stopped while it waited.
         """
         try:
-            resolve(self._request.workspace, self._work.cwd)
+            resolve_cwd(self._request.workspace, self._work.cwd)
         except JailError as error:
-            return refuse(self._request, self._decision, "runtimes.cwd", str(error))
+            return refuse_allowed(self._request, self._decision, "runtimes.cwd", str(error))
         try:
-            self._is_in = await self._turns.enter(self._request.actor, self._stop, size=_size(self._work))
+            self._is_in = await self._turns.enter(
+                self._request.actor, self._stop, size=_held_bytes(self._work)
+            )
         except QueueFullError as error:
             fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
             return RawResult(status=Status.UNAVAILABLE, error=fault)
@@ -192,7 +194,7 @@ class Admission:
             self._turns.leave()
 
 
-def _size(work: RuntimeRun) -> int:
+def _held_bytes(work: RuntimeRun) -> int:
     """Return the bytes that a program holds in memory while it waits, at most."""
     texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
     return texts + len(work.stdin or b"")

@@ -40,10 +40,10 @@ def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
     """
     from paddock.script_tools.library import ToolLibrary
 
-    return ToolLibrary(workspace, [workspace / _placed(folder) for folder in settings.folders])
+    return ToolLibrary(workspace, [workspace / _resolve_folder(folder) for folder in settings.folders])
 
 
-def _placed(folder: str) -> Path:
+def _resolve_folder(folder: str) -> Path:
     if "\0" in folder:
         raise ConfigurationError("tools.folders: a path holds a NUL character")
     try:
@@ -68,7 +68,7 @@ def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
     return found
 
 
-def tool_run(
+def make_tool_run(
     library: "ToolLibrary",
     name: str,
     inputs: Mapping[str, Json],
@@ -117,17 +117,17 @@ class Scripts:
             most=self._settings.max_jobs,
         )
 
-    def work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
+    def make_work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
         """Return the work of running a tool. Raises what `find_tool` raises."""
-        return tool_run(self.library, name, inputs)
+        return make_tool_run(self.library, name, inputs)
 
-    def prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
+    def make_prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
         """Return what answers calls of prompts; `run` runs a tool through the gate."""
         from paddock.script_tools.prompts.service import Prompting
 
         return Prompting(self.library, run, clock)
 
-    async def run(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
+    async def run_tool(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
         """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
         from paddock.script_tools.engine import ToolJob
 
@@ -161,7 +161,7 @@ class Languages:
 
         return Toolchains(self._environ)
 
-    def of(self, script: Path) -> str | None:
+    def runtime_of(self, script: Path) -> str | None:
         """Return the runtime that a file's suffix stands for; None when it stands for none."""
         from paddock.runtimes.recipe import recipes
 
@@ -172,7 +172,7 @@ class Languages:
             (name for name, recipe in recipes().items() if suffix in map(str.lower, recipe.extensions)), None
         )
 
-    async def command(
+    async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
     ) -> "Command | NoCommand":
         """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it.
@@ -194,13 +194,13 @@ class Languages:
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
         try:
-            source = await asyncio.to_thread(_source, script)
+            source = await asyncio.to_thread(_read_source, script)
         except OSError as problem:
             raise Unreadable(problem.strerror) from None
         planned = steps(found, source)
 
         def start(scratch: Path) -> tuple[list[str], dict[str, str]]:
-            return _start(planned, script, scratch, memory_bytes)
+            return _start_arguments(planned, script, scratch, memory_bytes)
 
         copied = planned.source != source or planned.compile is not None
         files = {planned.file_name: planned.source, **planned.files} if copied else {}
@@ -208,7 +208,7 @@ class Languages:
         return Command(start=start, sha256=sha256, files=files, readable=found.prefixes)
 
 
-def _start(
+def _start_arguments(
     planned: "Steps", script: Path, scratch: Path, memory_bytes: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
@@ -230,5 +230,5 @@ def _start(
     return ["/bin/sh", "-c", both], variables | environment
 
 
-def _source(script: Path) -> str:
+def _read_source(script: Path) -> str:
     return read_bounded(script, SCRIPT_BYTES, within=script).decode("utf-8", "surrogateescape")

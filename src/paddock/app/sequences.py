@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from paddock.sequences.engine import Execute, Flows
 
 
-class Flowing:
+class SequenceServices:
     """Sequences and schedules of a session, each made at the first use."""
 
     execute: "Execute"
@@ -30,7 +30,7 @@ class Flowing:
         """What runs sequences."""
         from paddock.sequences import engine
 
-        return engine.Flows(self.execute, self._scripts.work, self._outgoing, self._results)
+        return engine.Flows(self.execute, self._scripts.make_work, self._outgoing, self._results)
 
     @cached_property
     def temporals(self) -> "Temporals":

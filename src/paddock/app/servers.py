@@ -60,12 +60,12 @@ class Servers:
         self.used = True
         base = None if self._settings.config else self._workspace
         found = [
-            load_servers(file, os.environ, self._settings.questions, read=self._read, base=base)
+            load_servers(file, os.environ, self._settings.questions, read=self._read_file, base=base)
             for file in self._files
         ]
         return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
-    def hold(self) -> None:
+    def keep_config(self) -> None:
         """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""
         if not self._held and "config" not in vars(self):
             for file in self._files:
@@ -74,21 +74,21 @@ class Servers:
                 except OSError as error:
                     self._held[file] = error
 
-    def _read(self, file: Path, most: int) -> bytes:
+    def _read_file(self, file: Path, most: int) -> bytes:
         held = self._held.get(file)
         if isinstance(held, OSError):
             raise held
         return read_bounded(file, most) if held is None else held
 
-    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+    def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
         return tuple(self.config.servers), self.config.warnings
 
-    async def call(
+    async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
         """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
-        hub = self._live()
+        hub = self._open_hub()
         own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.find_definition(server, tool)) is not None:
@@ -97,13 +97,13 @@ class Servers:
                 return result._replace(unchecked=unchecked)
         return result
 
-    def unchecked(self, server: str, tool: str) -> str:
+    def explain_unchecked(self, server: str, tool: str) -> str:
         """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
         return self.admission.list_unchecked_arguments(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
-        await self._live().ensure_listed(server)
+        await self._open_hub().ensure_listed(server)
         return self.admission.reads_only(server, self.resolve_alias(server, tool))
 
     def resolve_alias(self, server: str, tool: str) -> str:
@@ -116,21 +116,21 @@ class Servers:
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
         """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
-        await self._live().ensure_listed(server)
+        await self._open_hub().ensure_listed(server)
         self.admission.admit_bytes(server, tool, places)
 
-    async def offered(self, server: str) -> Mapping[str, bool]:
+    async def list_tool_names(self, server: str) -> Mapping[str, bool]:
         """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.
 
         Those that are not what was pinned are left out: a call of them is refused.
         """
-        await self._live().ensure_listed(server)
+        await self._open_hub().ensure_listed(server)
         names = [shown.tool.name for shown in self.admission.list_pinned_tools(server) if not shown.changed]
         return {name: self.admission.reads_only(server, name) for name in names}
 
-    async def tools(self, server: str) -> list[ToolInfo]:
+    async def list_tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools, as they are now. Raises ServerError."""
-        return await self._live().list_tools(server)
+        return await self._open_hub().list_tools(server)
 
     @cached_property
     def pins(self) -> "Pins":
@@ -165,7 +165,7 @@ class Servers:
         """All tools of all servers, to be searched and described; servers start when it is first asked."""
         from paddock.catalog.catalog import Catalog
 
-        hub = self._live()
+        hub = self._open_hub()
 
         async def ask(server: str) -> "Sequence[CatalogTool]":
             await hub.list_tools(server)
@@ -195,26 +195,26 @@ class Servers:
 
         return Provisioning(self._files, self._settings.registry, self._settings.trust)
 
-    async def refresh(self) -> int:
+    async def refresh_registry(self) -> int:
         """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
         from paddock.catalog.registry import refresh_list  # its HTTP client takes a while to load
 
         return await refresh_list(self._settings.registry_source, self._settings.registry)
 
-    def told(self, server: str, tool: str) -> tuple[str, str]:
+    def tellable_names(self, server: str, tool: str) -> tuple[str, str]:
         """Return the names of a call that may be told; empty where no file and no listing has them."""
         if "config" not in vars(self) or server not in self.config.servers:
             return "", ""
         return server, tool if self.admission.find_definition(server, tool) is not None else ""
 
     @property
-    def live(self) -> int:
+    def running_count(self) -> int:
         """How many servers run."""
         return sum(each.live for each in self._hub.list_status().values()) if self._hub is not None else 0
 
-    def status(self) -> dict[str, "ServerStatus"]:
+    def server_statuses(self) -> dict[str, "ServerStatus"]:
         """Return the facts of every configured server; starts nothing."""
-        return self._live().list_status()
+        return self._open_hub().list_status()
 
     async def close(self) -> None:
         """End every server that was started, and what is still computed of their tools."""
@@ -223,7 +223,7 @@ class Servers:
         if self._hub is not None:
             await self._hub.close()
 
-    def _live(self) -> "Hub":
+    def _open_hub(self) -> "Hub":
         if self._hub is None:
             from paddock.hub.pool import Hub
 

@@ -15,12 +15,12 @@ from paddock.app.gate import Engines, Gate
 from paddock.app.processes import Processes, own_directories, own_files
 from paddock.app.runtime_service import Programs
 from paddock.app.script_tool_service import Scripts
-from paddock.app.sequences import Flowing
+from paddock.app.sequences import SequenceServices
 from paddock.app.servers import Servers
 from paddock.app.stored_output import Output
 from paddock.audit.best_effort import Unopened
 from paddock.audit.ledger import Ledger
-from paddock.cancellation import to_the_end
+from paddock.cancellation import shielded
 from paddock.forced_exit import do_before
 from paddock.javascript import parse_cache
 from paddock.javascript.engine import GuestEngine
@@ -57,7 +57,7 @@ class Session:
         *,
         events: Events,
         outgoing: Outgoing,
-        flowing: Flowing,
+        flowing: SequenceServices,
         metrics: "Metrics | None" = None,
     ) -> None:
         self.gate = gate
@@ -78,21 +78,23 @@ class Session:
         return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
 
-def _engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
+def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     from paddock.runtimes.cache import Cache
     from paddock.runtimes.engine import RuntimeEngine
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
-    return RuntimeEngine(processes.sandbox, os.environ, compiled, settings.runtimes)
+    return RuntimeEngine(processes.open_sandbox, os.environ, compiled, settings.runtimes)
 
 
-def _commands(settings: Settings, processes: Processes, secret: "Callable[[str], str | None]") -> "Commands":
+def _make_commands(
+    settings: Settings, processes: Processes, secret: "Callable[[str], str | None]"
+) -> "Commands":
     from paddock.sdk.commands import Commands
 
-    return Commands(settings.sdk.commands, os.environ, processes.sandbox, secret)
+    return Commands(settings.sdk.commands, os.environ, processes.open_sandbox, secret)
 
 
-def _watch(
+def _watch_session(
     settings: Settings,
     servers: Servers,
     guest: GuestEngine,
@@ -110,7 +112,13 @@ def _watch(
     def waiting() -> int:
         return guest.waiting + programs.waiting
 
-    sources = Sources(servers.told, waiting, lambda: guest.workers, lambda: servers.live, output.artifacts)
+    sources = Sources(
+        servers.tellable_names,
+        waiting,
+        lambda: guest.workers,
+        lambda: servers.running_count,
+        output.artifacts,
+    )
     return Watch(settings, sources, metrics)
 
 
@@ -131,7 +139,7 @@ def _check_name(workspace: Path) -> None:
         raise ConfigurationError(told) from None
 
 
-async def _close(
+async def _close_all(
     processes: Processes, servers: Servers, pool: Pool, intake: Parser, watch: "Watch | None"
 ) -> None:
     await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
@@ -164,28 +172,28 @@ async def open_session(
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)
-        processes = Processes(settings.sandbox, own, files, servers.hold)
+        processes = Processes(settings.sandbox, own, files, servers.keep_config)
         outgoing = Outgoing(settings.redaction, secrets, compatible=compatible)
         watch: Watch | None = None
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, outgoing.output)
-            engine = partial(_engine, settings, processes)
+            engine = partial(_make_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
-            scripts = Scripts(settings.tools, workspace, processes.sandbox)
-            flowing = Flowing(settings, scripts, outgoing, output.results)
+            scripts = Scripts(settings.tools, workspace, processes.open_sandbox)
+            flowing = SequenceServices(settings, scripts, outgoing, output.results)
             facts = Facts(
                 output.artifacts,
-                servers.configured,
-                processes.tier,
+                servers.list_configured,
+                processes.prove_tier,
                 lambda: flowing.flows,
                 lambda: flowing.temporals,
-                partial(_commands, settings, processes),
+                partial(_make_commands, settings, processes),
                 outgoing.json,
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
-            watch = _watch(settings, servers, guest, programs, output, metrics=metrics)
+            watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
@@ -199,4 +207,4 @@ async def open_session(
                     metrics=watch.metrics if watch else None,
                 )
         finally:
-            await to_the_end(_close(processes, servers, pool, intake, watch))
+            await shielded(_close_all(processes, servers, pool, intake, watch))

@@ -37,7 +37,7 @@ class _Directory(NamedTuple):
     """How far down its files are looked at; 0 for the directory alone."""
 
 
-def look_at_places(settings: Settings) -> list[PlaceReport]:
+def check_places(settings: Settings) -> list[PlaceReport]:
     """Return a report for each place of the settings, and for the caches."""
     directories = (
         _Directory("ledger", settings.audit.directory, 1),
@@ -49,15 +49,17 @@ def look_at_places(settings: Settings) -> list[PlaceReport]:
         _Directory("parsed programs", parse_cache.find_directory(), 1),
         _Directory("vectors of tools", user_cache_path("paddock") / "vectors", 1),
     )
-    found = [_report(each.name, each.path, _findings(each)) for each in directories]
-    found.append(_report("pins and logins", settings.servers.state, _memories(settings.servers.state)))
+    found = [_report_place(each.name, each.path, _find_faults(each)) for each in directories]
+    found.append(
+        _report_place("pins and logins", settings.servers.state, _find_memory_faults(settings.servers.state))
+    )
     for name, path in (("signals", settings.sdk.signals), ("webhooks", settings.sdk.webhooks)):
-        found.append(_report(name, path, _of_file(path)))
-    found.append(_obeyed("trusted servers", settings.servers.trust))
-    return [*found, _obeyed("registry", settings.servers.registry)]
+        found.append(_report_place(name, path, _find_file_faults(path)))
+    found.append(_report_trusted_file("trusted servers", settings.servers.trust))
+    return [*found, _report_trusted_file("registry", settings.servers.registry)]
 
 
-def _report(name: str, path: Path, findings: Iterator[tuple[str, Finding]]) -> PlaceReport:
+def _report_place(name: str, path: Path, findings: Iterator[tuple[str, Finding]]) -> PlaceReport:
     try:
         worst = sorted(islice(findings, _MAX_ENTRIES), key=lambda each: each[1].mode is not None)
     except FileNotFoundError:
@@ -77,7 +79,7 @@ def _report(name: str, path: Path, findings: Iterator[tuple[str, Finding]]) -> P
     )
 
 
-def _findings(place: _Directory) -> Iterator[tuple[str, Finding]]:
+def _find_faults(place: _Directory) -> Iterator[tuple[str, Finding]]:
     """Yield what is wrong with a directory, and with what is in it. Raises OSError."""
     path = str(place.path)
     if (finding := judge_directory(os.lstat(path), path)) is not None:
@@ -88,12 +90,12 @@ def _findings(place: _Directory) -> Iterator[tuple[str, Finding]]:
     with os.scandir(path) as entries:
         for entry in islice(entries, _MAX_ENTRIES):
             if place.depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _findings(_Directory(place.name, Path(entry.path), place.depth - 1))
+                yield from _find_faults(_Directory(place.name, Path(entry.path), place.depth - 1))
             elif (finding := judge_file(entry.stat(follow_symlinks=False), entry.path)) is not None:
                 yield entry.path, finding
 
 
-def _memories(path: Path) -> Iterator[tuple[str, Finding]]:
+def _find_memory_faults(path: Path) -> Iterator[tuple[str, Finding]]:
     """Yield what is wrong with what is known of servers: a directory that others may read, and private ones in it."""
     if (finding := judge_directory(os.lstat(path), path, private=False)) is not None:
         yield str(path), finding
@@ -101,15 +103,15 @@ def _memories(path: Path) -> Iterator[tuple[str, Finding]]:
     with os.scandir(path) as entries:
         for entry in islice(entries, _MAX_ENTRIES):
             if entry.is_dir(follow_symlinks=False):
-                yield from _findings(_Directory("", Path(entry.path), 1))
+                yield from _find_faults(_Directory("", Path(entry.path), 1))
 
 
-def _of_file(path: Path) -> Iterator[tuple[str, Finding]]:
+def _find_file_faults(path: Path) -> Iterator[tuple[str, Finding]]:
     if (finding := judge_file(os.lstat(path), path)) is not None:
         yield str(path), finding
 
 
-def _obeyed(name: str, path: Path) -> PlaceReport:
+def _report_trusted_file(name: str, path: Path) -> PlaceReport:
     """Report on a file that a person may write, and link, and that Paddock obeys."""
     try:
         read_trusted(path, LONGEST)

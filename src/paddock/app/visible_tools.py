@@ -23,21 +23,21 @@ METHODS = frozenset({"servers.list", "servers.tools"})
 class Servers(Protocol):
     """What is asked of the hub."""
 
-    def configured(self) -> tuple[Sequence[str], Sequence[str]]:
+    def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
         ...
 
-    async def offered(self, server: str) -> Mapping[str, bool]:
+    async def list_tool_names(self, server: str) -> Mapping[str, bool]:
         """Return the tools of a server by name, and which of them only read. Raises ServerError."""
         ...
 
 
-class NotOffered(SdkError):
+class NotVisible(SdkError):
     """Policy lets the program call nothing of the server that it looks into."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class VisibleTools:
     """What policy lets requests call."""
 
     policy: Policy
@@ -48,7 +48,7 @@ class Offered:
     """Tools in the rules of policy: what may be called where not every tool may."""
 
     @classmethod
-    def under(
+    def for_policy(
         cls,
         settings: Settings,
         policy: Policy,
@@ -59,30 +59,34 @@ class Offered:
         named = (rule.tool.rpartition("/")[2] for rule in settings.policy.rule if rule.tool)
         return cls(policy, servers, note, tuple(dict.fromkeys(named)))
 
-    async def answer(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
+    async def list_names(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
         """Return the names of servers, or of the tools of `server`, for a program that makes calls like `request`.
 
-        Raises NotOffered, ServerError, ConfigurationError and LedgerError.
+        Raises NotVisible, ServerError, ConfigurationError and LedgerError.
         """
         if method == "servers.list":
             return [*self.list_servers(request)]
-        refusal = self._refusal(request, server)
+        refusal = self._refuse_server(request, server)
         self.note(request, not refusal)
         if refusal:
-            raise NotOffered(refusal)
-        tools = await self.servers.offered(server)
-        return [tool for tool, reads in tools.items() if not self._why(request, server, tool, reads=reads)]
+            raise NotVisible(refusal)
+        tools = await self.servers.list_tool_names(server)
+        return [
+            tool for tool, reads in tools.items() if not self._refuse_tool(request, server, tool, reads=reads)
+        ]
 
     def list_servers(self, request: ExecutionRequest) -> list[str]:
         """Return the names of the servers of which a request may call a tool. Raises ConfigurationError."""
-        return [name for name in self.servers.configured()[0] if not self._refusal(request, name)]
+        return [name for name in self.servers.list_configured()[0] if not self._refuse_server(request, name)]
 
-    def _refusal(self, request: ExecutionRequest, server: str) -> str:
+    def _refuse_server(self, request: ExecutionRequest, server: str) -> str:
         """Return why no tool of a server may be called; empty where one may. A glob stands for what it matches."""
-        reasons = [self._why(request, server, tool) for tool in ("*", *self.globs)]
+        reasons = [self._refuse_tool(request, server, tool) for tool in ("*", *self.globs)]
         return "" if "" in reasons else reasons[0]
 
-    def _why(self, request: ExecutionRequest, server: str, tool: str, *, reads: bool | None = None) -> str:
+    def _refuse_tool(
+        self, request: ExecutionRequest, server: str, tool: str, *, reads: bool | None = None
+    ) -> str:
         """Return why a tool may not be called; empty where it may, be it after a person was asked."""
         work = ServerCall(server=server, tool=tool, read_only=reads)
         decision = self.policy.decide(request.model_copy(update={"work": work}))
@@ -95,27 +99,27 @@ _PREFIX = re.compile(r"^mcp__?")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 
 
-async def meant(offered: Offered, names: Sequence[str], request: ExecutionRequest) -> str:
+async def suggest_call(offered: VisibleTools, names: Sequence[str], request: ExecutionRequest) -> str:
     """Return how a program calls the tool that it reached for as `g.search`, `tools.g.search` or `mcp__g__search`.
 
-    Empty where there is no such tool for it. Raises as `Offered.answer`.
+    Empty where there is no such tool for it. Raises as `VisibleTools.list_names`.
     """
-    servers = [str(each) for each in await offered.answer("servers.list", "", request)]
+    servers = [str(each) for each in await offered.list_names("servers.list", "", request)]
     paths = [(names, False), *([(names[1:], True)] if names[0] in _ROOTS else [])]
     for path, bare in paths:
-        for server, tool in _readings(path, servers, bare=bare):
-            for name in await offered.answer("servers.tools", server, request):
-                if _plain(str(name)) == _plain(tool):
-                    return f"servers{_member(server)}{_member(str(name))}(...)"
+        for server, tool in _list_readings(path, servers, bare=bare):
+            for name in await offered.list_names("servers.tools", server, request):
+                if _normalise_name(str(name)) == _normalise_name(tool):
+                    return f"servers{_member_access(server)}{_member_access(str(name))}(...)"
     return ""
 
 
-def _readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
+def _list_readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
     """Yield the servers and tools that names may stand for: two names, one that joins both, or a tool's (`bare`)."""
     for server in servers if path else ():
-        if len(path) > 1 and _plain(path[0]) == _plain(server):
+        if len(path) > 1 and _normalise_name(path[0]) == _normalise_name(server):
             yield server, path[1]
-        joined, own = _plain(_PREFIX.sub("", path[0])), _plain(server)
+        joined, own = _normalise_name(_PREFIX.sub("", path[0])), _normalise_name(server)
         for mark in ("__", "_"):
             if joined.startswith(own + mark):
                 yield server, joined.removeprefix(own + mark)
@@ -123,10 +127,10 @@ def _readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Ite
         yield servers[0], path[0]
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Return a name as one compares it with what a program could write."""
     return re.sub(r"\W", "_", name).lower()
 
 
-def _member(name: str) -> str:
+def _member_access(name: str) -> str:
     return f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

@@ -63,17 +63,17 @@ class Lenient:
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Write the `started` record of a request, if possible; see `AuditSink.claim`."""
-        return self._tried(lambda: self._sink.claim(request, fields, parent=parent))
+        return self._write_if_possible(lambda: self._sink.claim(request, fields, parent=parent))
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
         """Write one record, if possible; see `AuditSink.append`."""
-        return self._tried(lambda: self._sink.append(event, request, fields, parent=parent))
+        return self._write_if_possible(lambda: self._sink.append(event, request, fields, parent=parent))
 
     append_soon = append
 
-    def _tried(self, write: Callable[[], str]) -> str:
+    def _write_if_possible(self, write: Callable[[], str]) -> str:
         try:
             return write()
         except LedgerUnusable as why:

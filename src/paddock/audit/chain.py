@@ -33,12 +33,12 @@ from paddock.audit.line_format import (
     DamagedError,
     Entry,
     Head,
-    dated_files,
     encode_record,
     file_name,
     hold,
     lines,
     lines_backwards,
+    list_dated_files,
     new_entry,
     parse_record,
     this_boot,
@@ -68,7 +68,7 @@ class Chain:
 
     def lock(self) -> None:
         """Take the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
-        self._lock()
+        self._acquire_lock()
         known = self.head
         try:
             self._catch_up()
@@ -95,7 +95,7 @@ class Chain:
         if written < len(data):
             os.ftruncate(self._data_fd, head.size)
             raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit")
-        self._move(Head(seq, digest, head.file, head.size + written, head.synced, this_boot()))
+        self._move_head(Head(seq, digest, head.file, head.size + written, head.synced, this_boot()))
 
     def to_sync(self) -> tuple[int, list[int]]:
         """Return up to which record the returned descriptors cover; the caller syncs and closes them."""
@@ -107,7 +107,7 @@ class Chain:
     def mark_synced(self, seq: int) -> None:
         """Note in the head that everything up to record `seq` is on the disk. Needs the lock."""
         if self.head.synced < seq <= self.head.seq:
-            self._move(self.head._replace(synced=seq, boot=this_boot()))
+            self._move_head(self.head._replace(synced=seq, boot=this_boot()))
 
     def close(self) -> None:
         """Close every file."""
@@ -118,12 +118,12 @@ class Chain:
         self._data_name = ""
         self._unsynced = []
 
-    def _lock(self) -> None:
+    def _acquire_lock(self) -> None:
         while True:
             if self._head_fd < 0:
                 make_private(self._directory)
                 check_directory(self._directory)
-                self._head_fd = self._open(HEAD)
+                self._head_fd = self._open_file(HEAD)
             hold(self._head_fd, fcntl.LOCK_EX, self._directory)
             if os.fstat(self._head_fd).st_nlink:
                 return
@@ -131,27 +131,27 @@ class Chain:
             os.close(self._head_fd)
             self._head_fd = -1
 
-    def _open(self, name: str, flags: int = 0) -> int:
+    def _open_file(self, name: str, flags: int = 0) -> int:
         return open_own(self._directory / name, os.O_RDWR | os.O_CREAT | flags)
 
     def _catch_up(self) -> None:
         self.now = self._clock()
         raw = os.pread(self._head_fd, HEAD_BYTES + 1, 0)
-        if raw != self._raw or not self._as_left():
-            self._load(raw)
+        if raw != self._raw or not self._is_unchanged():
+            self._load_head(raw)
         today = file_name(self.now)
         while self.head.file < today:
-            later = (name for name in dated_files(self._directory) if self.head.file < name < today)
-            self._turn_to(next(later, today), 0)
-            self._examine("")
+            later = (name for name in list_dated_files(self._directory) if self.head.file < name < today)
+            self._switch_file(next(later, today), 0)
+            self._find_true_end("")
 
-    def _as_left(self) -> bool:
+    def _is_unchanged(self) -> bool:
         if self._data_fd < 0:
             return False
         facts = os.fstat(self._data_fd)
         return facts.st_size == self.head.size and facts.st_nlink > 0
 
-    def _load(self, raw: bytes) -> None:
+    def _load_head(self, raw: bytes) -> None:
         self.loads += 1
         reason = ""
         on_disk = Head.parse(raw)
@@ -160,19 +160,19 @@ class Chain:
         if on_disk is not None and on_disk.seq >= self.head.seq:
             self.head, self._raw = on_disk, raw
         elif self.head.seq == 0:
-            self._move(self._rebuilt()._replace(boot=this_boot()))
+            self._move_head(self._rebuild_head()._replace(boot=this_boot()))
             os.fsync(self._head_fd)
             reason = "head" if self.head.seq else ""
         elif on_disk is None:
             reason = "head"
         if self.head.file:
-            self._turn_to(self.head.file, self.head.size)
-            self._examine(reason)
+            self._switch_file(self.head.file, self.head.size)
+            self._find_true_end(reason)
 
-    def _rebuilt(self) -> Head:
+    def _rebuild_head(self) -> Head:
         """Return the end of the chain as the files alone show it."""
-        for name in reversed(dated_files(self._directory)):
-            fd = self._open(name)
+        for name in reversed(list_dated_files(self._directory)):
+            fd = self._open_file(name)
             try:
                 for line in lines_backwards(fd, os.fstat(fd).st_size):
                     try:
@@ -184,24 +184,24 @@ class Chain:
                 os.close(fd)
         return Head()
 
-    def _turn_to(self, name: str, size: int) -> None:
+    def _switch_file(self, name: str, size: int) -> None:
         self.head = self.head._replace(file=name, size=size)
         if name == self._data_name and os.fstat(self._data_fd).st_nlink:
             return
-        fd = self._open(name, os.O_APPEND)
+        fd = self._open_file(name, os.O_APPEND)
         if self._data_fd >= 0:
             self._unsynced.append(self._data_fd)
         self._data_fd, self._data_name = fd, name
         if os.fstat(fd).st_size == 0:
             self._unsynced.append(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
 
-    def _examine(self, reason: str) -> None:
+    def _find_true_end(self, reason: str) -> None:
         """Find the end of the chain in the current file, and account for whatever does not belong there."""
         size = os.fstat(self._data_fd).st_size
         mark = f'{self.head.hash}"}}\n'.encode()
         before = max(0, self.head.size - len(mark))
         whole = not self.head.size or os.pread(self._data_fd, len(mark), before) == mark
-        reason = (self._take_in(size) if whole else "missing") or reason
+        reason = (self._adopt_records(size) if whole else "missing") or reason
         torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
         if _is_record(torn):
             size += os.write(self._data_fd, b"\n")
@@ -216,7 +216,7 @@ class Chain:
                 fields["synced"] = excuse
             self.put([new_entry(RECOVERED, "", None, fields)], lead=b"\n" if torn else b"")
 
-    def _take_in(self, size: int) -> str:
+    def _adopt_records(self, size: int) -> str:
         """Continue the chain over whole records behind the head; return `foreign` if others stand there."""
         for line in lines(self._data_fd, self.head.size, size):
             try:
@@ -228,7 +228,7 @@ class Chain:
             self.head = self.head._replace(seq=record.seq, hash=record.hash, size=line.end)
         return ""
 
-    def _move(self, head: Head) -> None:
+    def _move_head(self, head: Head) -> None:
         self.head = head
         raw = head.encode()
         os.pwrite(self._head_fd, raw, 0)

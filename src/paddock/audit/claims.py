@@ -20,7 +20,7 @@ import os
 import stat
 from pathlib import Path
 
-from paddock.audit.line_format import Head, dated_files, file_name, open_regular
+from paddock.audit.line_format import Head, file_name, list_dated_files, open_regular
 from paddock.audit.sink import CLAIM_SKEW_S, STARTED
 from paddock.model import ids
 from paddock.own_files import NotOursError, judge_file
@@ -49,7 +49,7 @@ class Claims:
         `others` changes whenever other processes have written to the chain.
         """
         if others != self._others:
-            facts = self._brought()
+            facts = self._brought_state()
             if facts != self._facts:
                 self._trusted_since = ids.next_serial()
             self._facts, self._others = facts, others
@@ -58,10 +58,10 @@ class Claims:
     def mark_brought(self) -> None:
         """Note that an id is claimed that a caller brought; other processes learn of it. Raises OSError."""
         try:
-            _lengthen(self._mark)
+            _append_byte(self._mark)
         except OSError:
             self._make_anew()
-        self._facts = self._brought()
+        self._facts = self._brought_state()
 
     def _make_anew(self) -> None:
         """Put a file of ours in the place of a link or a pipe, say. Raises NotOursError for a directory."""
@@ -69,22 +69,22 @@ class Claims:
         if finding is not None and finding.number == errno.EISDIR:
             raise NotOursError(finding.number, self._mark, finding.why, finding.remedy)
         self._mark.unlink()
-        _lengthen(self._mark)
+        _append_byte(self._mark)
         wrong = finding if finding is not None and finding.mode is None else None
         why = wrong.why if wrong is not None else "has another name beside it, or cannot grow"
         logging.getLogger("paddock.files").warning("%s: it %s; it was removed and made anew", self._mark, why)
 
-    def _brought(self) -> tuple[int, int, int]:
+    def _brought_state(self) -> tuple[int, int, int]:
         """Return what tells the file from how it was before; one that was removed is made anew, and is another one."""
         try:
             facts = self._mark.lstat()
         except FileNotFoundError:
-            _lengthen(self._mark)
+            _append_byte(self._mark)
             facts = self._mark.lstat()
         return facts.st_ino, facts.st_size, facts.st_ctime_ns
 
 
-def _lengthen(path: Path) -> None:
+def _append_byte(path: Path) -> None:
     """Add a byte to a file, which takes no space on the disk. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
@@ -117,11 +117,11 @@ class ClaimSearch:
 
         What stands behind it may be half a record, which its writer removes again.
         """
-        for name in dated_files(self._directory):
+        for name in list_dated_files(self._directory):
             if self._oldest <= name <= end.file and not self.found:
-                self._search(name, end.size if name == end.file else None)
+                self._search_file(name, end.size if name == end.file else None)
 
-    def _search(self, name: str, end: int | None) -> None:
+    def _search_file(self, name: str, end: int | None) -> None:
         fd = open_regular(self._directory, name)
         if fd is None:
             return

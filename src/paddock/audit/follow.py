@@ -4,7 +4,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from paddock.audit.line_format import DamagedError, dated_files, failed, lines, open_regular, parse_record
+from paddock.audit.line_format import (
+    DamagedError,
+    failed,
+    lines,
+    list_dated_files,
+    open_regular,
+    parse_record,
+)
 from paddock.audit.sink import AuditRecord
 
 
@@ -15,23 +22,23 @@ class Follower:
         """Begin at the present end of the ledger, which need not be there yet. Raises LedgerError."""
         self._directory = directory
         self._file, self._offset = "", 0
-        for name in self._names():
-            self._file, self._offset = name, self._size(name)
+        for name in self._list_files():
+            self._file, self._offset = name, self._size_of(name)
 
     def new_records(self) -> Iterator[AuditRecord]:
         """Yield the intact records that were written since the last call. Raises LedgerError.
 
         A line that is not finished yet is read again by the next call.
         """
-        later = [name for name in self._names() if name > self._file]
+        later = [name for name in self._list_files() if name > self._file]
         # Nothing is written to a file any more once there is a later one.
-        yield from self._rest()
+        yield from self._read_rest()
         for name in later:
             self._file, self._offset = name, 0
-            yield from self._rest()
+            yield from self._read_rest()
 
-    def _rest(self) -> Iterator[AuditRecord]:
-        size = self._size(self._file) if self._file else 0
+    def _read_rest(self) -> Iterator[AuditRecord]:
+        size = self._size_of(self._file) if self._file else 0
         self._offset = min(self._offset, size)  # a write that did not fit was taken back
         if size == self._offset or (fd := open_regular(self._directory, self._file)) is None:
             return
@@ -49,15 +56,15 @@ class Follower:
         finally:
             os.close(fd)
 
-    def _names(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         try:
-            return dated_files(self._directory)
+            return list_dated_files(self._directory)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise failed(error, self._directory, "read") from error
 
-    def _size(self, name: str) -> int:
+    def _size_of(self, name: str) -> int:
         try:
             return (self._directory / name).lstat().st_size
         except FileNotFoundError:

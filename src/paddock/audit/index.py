@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 
 import orjson
 
-from paddock.audit.line_format import dated_files, lines, open_regular
+from paddock.audit.line_format import lines, list_dated_files, open_regular
 from paddock.files import is_ours
 from paddock.model.ids import sort_key
 
@@ -47,7 +47,7 @@ VERSION = 1
 _PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF")
 """One process at a time: no file is shared. After a power failure the index is an older one."""
 _SCHEMA = (
-    # `last` is the end of the last line that was read, up to `_TAIL` bytes of it; `read` is where it ends.
+    # `last` is the end of the last line that was read, up to `_HASH_TAIL_BYTES` bytes of it; `read` is where it ends.
     "CREATE TABLE file (day INTEGER PRIMARY KEY, inode INT, size INT, changed INT, read INT, last BLOB) STRICT",
     """CREATE TABLE facts (
         id INTEGER PRIMARY KEY, event TEXT, actor TEXT, status TEXT, server TEXT, tool TEXT,
@@ -68,7 +68,7 @@ _MATCHING = """
 _NAMED = f"""
     SELECT place FROM record NOT INDEXED WHERE place IN (SELECT place FROM name WHERE key = :key) AND {_MATCHING}
 """  # noqa: S608 - of constants, as are those below
-_NEAR = f"""
+_AMONG_NEXT = f"""
     SELECT place FROM (
         SELECT * FROM record NOT INDEXED WHERE place > :above AND place < :below ORDER BY place DESC LIMIT 50000
     ) WHERE {_MATCHING}
@@ -76,14 +76,14 @@ _NEAR = f"""
 """Among the next records; what is frequent is found there, and would be much to sort out of all."""
 _ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"  # noqa: S608
 _FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm", f"{NAME}-journal")
-_TAIL = 80
+_HASH_TAIL_BYTES = 80
 """Bytes that tell a line from others: its hash."""
 _OFFSET_BITS = 40
 _BATCH = 16 * 1024 * 1024
 """Bytes of the ledger that are read within one transaction."""
 _CACHED_FACTS = 10_000
 _LOCK_WAIT_S = 5.0
-_ALWAYS = 2**53
+_LATEST_MS = 2**53
 """Milliseconds of a record whose time cannot be read: it is later than whatever is asked for."""
 
 FACTS = ("event", "actor", "status", "server", "tool")
@@ -113,14 +113,14 @@ class _Read(NamedTuple):
 
 def facts_of(members: dict[str, object]) -> Facts:
     """Return what can be asked for of a record, out of its event and fields; empty where there is none."""
-    name = _text(members.get("name"))
+    name = _short_text(members.get("name"))
     kind = members.get("kind")
     server, _, tool = name.partition("/") if kind == "server" else ("", "", name if kind == "tool" else "")
-    event, actor, status = (_text(members.get(key)) for key in ("event", "actor", "status"))
+    event, actor, status = (_short_text(members.get(key)) for key in ("event", "actor", "status"))
     return event, actor, status, server, tool
 
 
-def _text(value: object) -> str:
+def _short_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -133,14 +133,14 @@ def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgre
     directory = Path(os.path.realpath(directory))
     if not is_ours(directory):
         raise NoIndexError
-    with _locked(directory):
+    with _hold_lock(directory):
         try:
-            return _asked(directory, question, on_progress)
-        except _BROKEN:
-            _remove(directory)
+            return _ask_locked(directory, question, on_progress)
+        except _DATABASE_ERRORS:
+            _remove_files(directory)
         try:
-            return _asked(directory, question, on_progress)
-        except _BROKEN as error:
+            return _ask_locked(directory, question, on_progress)
+        except _DATABASE_ERRORS as error:
             raise NoIndexError from error
 
 
@@ -170,14 +170,14 @@ class Index:
         values = {
             **dict.fromkeys(FACTS),
             **wanted,
-            "key": _key(name),
-            "since": _milliseconds(since) if since else -_ALWAYS,
+            "key": _hash_name(name),
+            "since": _parse_milliseconds(since) if since else -_LATEST_MS,
             "above": -1 if after is None or newest_first else after,
             "below": after if after is not None and newest_first else 2**63 - 1,
             "count": count,
         }
         found: list[int] = []
-        for query in (_NAMED,) if name else (_NEAR, _ANYWHERE):
+        for query in (_NAMED,) if name else (_AMONG_NEXT, _ANYWHERE):
             rows = self._database.execute(query if newest_first else query.replace(" DESC", " ASC"), values)
             found = [place for (place,) in rows]
             if len(found) == count:
@@ -191,7 +191,7 @@ class Index:
         }
         files: dict[int, str] = {}
         sizes: dict[int, int] = {}
-        for name in dated_files(self._directory):
+        for name in list_dated_files(self._directory):
             with suppress(ValueError):  # 2026-02-30
                 day = date.fromisoformat(name[:10]).toordinal()
                 facts = (self._directory / name).lstat()
@@ -230,7 +230,7 @@ class Index:
             end = min(size, read + batch)
             with self._database:
                 reached = self._read_lines(day, fd, read, end)
-                last = os.pread(fd, min(_TAIL, reached), max(0, reached - _TAIL))
+                last = os.pread(fd, min(_HASH_TAIL_BYTES, reached), max(0, reached - _HASH_TAIL_BYTES))
                 whole = end == size
                 seen = (facts.st_size, facts.st_mtime_ns) if whole else (reached, 0)
                 row = (day, facts.st_ino, *seen, reached, last)
@@ -262,8 +262,8 @@ class Index:
                 start = line.end  # it is no record
                 continue
             place, start = base + start, line.end
-            records.append((place, self._facts_id(facts), _milliseconds(ts)))
-            names.update((_key(each), place) for each in (id_, request, parent) if each)
+            records.append((place, self._facts_id(facts), _parse_milliseconds(ts)))
+            names.update((_hash_name(each), place) for each in (id_, request, parent) if each)
         self._database.executemany("INSERT INTO record VALUES (?, ?, ?)", records)
         self._database.executemany("INSERT INTO name VALUES (?, ?)", sorted(names))
         return start
@@ -295,19 +295,19 @@ class _OutdatedError(Exception):
     """The index is not one of this ledger."""
 
 
-_BROKEN = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
+_DATABASE_ERRORS = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
 """What a damaged database raises: a text may be none, a number a text."""
 _UNREAD = _Read(0, -1, 0, 0, b"")
 
 
-def _asked(directory: Path, question: Callable[[Index], T], on_progress: OnProgress | None) -> T:
-    with closing(_connected(directory)) as database:
+def _ask_locked(directory: Path, question: Callable[[Index], T], on_progress: OnProgress | None) -> T:
+    with closing(_open_database(directory)) as database:
         index = Index(directory, database)
         index.catch_up(on_progress)
         return question(index)
 
 
-def _connected(directory: Path) -> sqlite3.Connection:
+def _open_database(directory: Path) -> sqlite3.Connection:
     """Open the database, with the tables in it. Raises _OutdatedError for another one, NoIndexError."""
     for name in _FILES:
         try:
@@ -347,7 +347,7 @@ def _make_tables(database: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Generator[None]:
+def _hold_lock(directory: Path) -> Generator[None]:
     """Hold the lock of the index. Raises NoIndexError when another process holds it for too long."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -365,7 +365,7 @@ def _locked(directory: Path) -> Generator[None]:
         os.close(fd)
 
 
-def _remove(directory: Path) -> None:
+def _remove_files(directory: Path) -> None:
     """Remove whatever has the index's names. Raises NoIndexError."""
     for name in _FILES:
         try:
@@ -374,15 +374,15 @@ def _remove(directory: Path) -> None:
             raise NoIndexError from error
 
 
-def _key(name: str) -> int:
+def _hash_name(name: str) -> int:
     """Return the number for which a name is looked up; several may share it."""
     key = sort_key(name)
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) if key is None else key
 
 
-def _milliseconds(ts: str) -> int:
+def _parse_milliseconds(ts: str) -> int:
     """Return the time of a record, in milliseconds since the epoch."""
     try:
         return round(datetime.fromisoformat(ts).timestamp() * 1000)
     except (ValueError, TypeError, OverflowError):
-        return _ALWAYS
+        return _LATEST_MS

@@ -32,7 +32,7 @@ from typing import Literal, Self, TypeVar
 
 from paddock.audit.chain import Chain
 from paddock.audit.claims import Claims, ClaimSearch
-from paddock.audit.line_format import Entry, failed, new_entry, published_head
+from paddock.audit.line_format import Entry, failed, new_entry, read_published_head
 from paddock.audit.read import read
 from paddock.audit.sink import (
     FIELD_CHARS,
@@ -44,7 +44,7 @@ from paddock.audit.sink import (
     check_event,
     check_fields,
     check_ids,
-    claimed_before,
+    duplicate_claim_error,
     minted_at,
 )
 from paddock.model import ids
@@ -53,7 +53,7 @@ from paddock.model.outcome import Status
 from paddock.own_files import Repair, has_repairs, take_repairs
 
 SYNC_INTERVAL_S = 0.2
-_QUIET = 10
+_QUIET_INTERVALS = 10
 """After so many intervals without a record the thread that syncs sleeps. To wake it costs the next record as much as
 writing itself."""
 
@@ -88,12 +88,12 @@ class Ledger:
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         try:
-            self._alone(self._begin)
+            self._run_alone(self._load_claims)
         except BaseException:
             self._chain.close()
             raise
 
-    def _begin(self) -> None:
+    def _load_claims(self) -> None:
         self._claims.is_own("", self._chain.loads)
         self._put_pending()
 
@@ -105,33 +105,33 @@ class Ledger:
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Write the `started` record of a request, at most once; see `AuditSink.claim`."""
-        entry = _checked(STARTED, request, parent, fields)
+        entry = _check_entry(STARTED, request, parent, fields)
         search: ClaimSearch | None = None
         if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
             search = ClaimSearch(self._directory, request, minted_at(request, self._clock()))
-            self._read_most(search)
+            self._search_ahead(search)
 
         def put() -> None:
             self._put_claim(entry, request, search)
             self._under_way[request] = fields, parent
 
-        self._alone(put)
-        return self._written(entry)
+        self._run_alone(put)
+        return self._write_entry(entry)
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
         """Write one record; see `AuditSink.append`."""
         check_event(event)
-        entry = _checked(event, request, parent, fields)
+        entry = _check_entry(event, request, parent, fields)
 
         def put() -> None:
-            self._put([entry])
+            self._put_entries([entry])
             if event == FINISHED:
                 self._under_way.pop(request, None)
 
-        self._alone(put)
-        return self._written(entry)
+        self._run_alone(put)
+        return self._write_entry(entry)
 
     def append_soon(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
@@ -140,7 +140,7 @@ class Ledger:
         if self._always:
             return self.append(event, request, fields, parent=parent)
         check_event(event)
-        entry = _checked(event, request, parent, fields, at=self._clock())
+        entry = _check_entry(event, request, parent, fields, at=self._clock())
         with self._mutex:
             self._check_usable()
             self._pending.append(entry)
@@ -160,7 +160,7 @@ class Ledger:
     ) -> Iterator[AuditRecord]:
         """Yield matching records; see `read`."""
         if self._pending and not self._closed:
-            self._alone(self._put_pending)
+            self._run_alone(self._put_pending)
         return read(
             self._directory, event=event, request=request, since=since, limit=limit, newest_first=newest_first
         )
@@ -169,20 +169,20 @@ class Ledger:
         """Return when every record taken so far is on the disk."""
         try:
             if self._pending:
-                self._alone(self._put_pending)
+                self._run_alone(self._put_pending)
         finally:
-            self._sync()
+            self._sync_files()
 
-    def _sync(self) -> None:
+    def _sync_files(self) -> None:
         try:
-            seq, fds = self._alone(self._chain.to_sync)
+            seq, fds = self._run_alone(self._chain.to_sync)
             try:
                 for fd in fds:
                     os.fsync(fd)
             finally:
                 for fd in fds:
                     os.close(fd)
-            self._alone(lambda: self._chain.mark_synced(seq))
+            self._run_alone(lambda: self._chain.mark_synced(seq))
         except OSError as error:
             # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
             # success.
@@ -213,12 +213,12 @@ class Ledger:
         self._mutex.acquire()
         ended = {"status": Status.CANCELLED.value}
         entries = [
-            _checked(FINISHED, request, parent, {**fields, **ended})
+            _check_entry(FINISHED, request, parent, {**fields, **ended})
             for request, (fields, parent) in reversed(self._under_way.items())  # calls before their programs
         ]
-        self._locked(lambda: self._put(entries))
+        self._run_locked(lambda: self._put_entries(entries))
 
-    def _written(self, entry: Entry) -> str:
+    def _write_entry(self, entry: Entry) -> str:
         if self._always:
             self.flush()
         else:
@@ -231,31 +231,31 @@ class Ledger:
             search = search or ClaimSearch(self._directory, request, minted)
             search.go_on(self._chain.head)
             if search.found:
-                raise claimed_before(request)
+                raise duplicate_claim_error(request)
             self._claims.mark_brought()
         ids.spend_id(request)
-        self._put([entry])
+        self._put_entries([entry])
 
-    def _put(self, entries: list[Entry]) -> None:
-        self._chain.put([*self._due(), *entries])
+    def _put_entries(self, entries: list[Entry]) -> None:
+        self._chain.put([*self._list_due(), *entries])
         self._pending.clear()
 
-    def _due(self) -> list[Entry]:
+    def _list_due(self) -> list[Entry]:
         """Return what is to be written before the next record, repairs of this process included."""
         if has_repairs():
-            self._pending += map(_repaired, take_repairs())
+            self._pending += map(_repair_entry, take_repairs())
         return self._pending
 
     def _put_pending(self) -> None:
-        if self._due():
-            self._put([])
+        if self._list_due():
+            self._put_entries([])
 
-    def _alone(self, work: Callable[[], _T]) -> _T:
+    def _run_alone(self, work: Callable[[], _T]) -> _T:
         """Return what `work` does while no other thread and no other process writes."""
         with self._mutex:
-            return self._locked(work)
+            return self._run_locked(work)
 
-    def _locked(self, work: Callable[[], _T]) -> _T:
+    def _run_locked(self, work: Callable[[], _T]) -> _T:
         self._check_usable()
         try:
             self._chain.lock()
@@ -266,9 +266,9 @@ class Ledger:
         except OSError as error:
             raise failed(error, self._directory, "written") from error
 
-    def _read_most(self, search: ClaimSearch) -> None:
+    def _search_ahead(self, search: ClaimSearch) -> None:
         try:
-            search.go_on(published_head(self._directory))
+            search.go_on(read_published_head(self._directory))
         except OSError as error:
             raise failed(error, self._directory, "read") from error
 
@@ -316,11 +316,11 @@ class Ledger:
                     # There is nobody here to tell. A failed sync is raised by every later call; anything else
                     # is retried.
                     self._unsynced = True
-            elif (quiet := quiet + 1) >= _QUIET:
+            elif (quiet := quiet + 1) >= _QUIET_INTERVALS:
                 quiet = 0
-                self._sleep()
+                self._sleep_until_woken()
 
-    def _sleep(self) -> None:
+    def _sleep_until_woken(self) -> None:
         self._awake.clear()
         # Who writes, or closes, says so before he looks whether this thread is awake.
         if not self._unsynced and not self._closing.is_set():
@@ -328,17 +328,17 @@ class Ledger:
         self._awake.set()
 
 
-def _repaired(repair: Repair) -> Entry:
+def _repair_entry(repair: Repair) -> Entry:
     path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
     modes: dict[str, Field] = {
         "path": path,
         "mode_before": f"{repair.was:04o}",
         "mode_after": f"{repair.now:04o}",
     }
-    return _checked(REPAIRED, "", None, modes, at=time.time())
+    return _check_entry(REPAIRED, "", None, modes, at=time.time())
 
 
-def _checked(
+def _check_entry(
     event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
 ) -> Entry:
     check_ids(request, parent)

@@ -183,7 +183,7 @@ def _day_name(day: int) -> str:
     return f"{datetime.fromtimestamp(day * DAY_S, UTC):%Y-%m-%d}.ndjson"
 
 
-def dated_files(directory: Path) -> list[str]:
+def list_dated_files(directory: Path) -> list[str]:
     """Return the names of the ledger's files, oldest first."""
     return sorted(name for name in os.listdir(directory) if _DATED.fullmatch(name))
 
@@ -199,7 +199,7 @@ def open_regular(directory: Path, name: str) -> int | None:
         raise failed(error, directory, "read") from error
 
 
-def published_head(directory: Path) -> Head:
+def read_published_head(directory: Path) -> Head:
     """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
 
     The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.
@@ -239,7 +239,9 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     why = error.strerror or str(error)
     if isinstance(error, NotOursError):
         why, cure = f"{error.filename}: it {error.why}", f"To go on, {error.remedy}."
-        return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+        return LedgerUnusable(
+            f"The audit ledger {directory} cannot be {what}: {why}. {_remedy_text(what)}{cure}"
+        )
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             cure = "Free space on its file system or raise the quota."
@@ -255,10 +257,10 @@ def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
             cure = "Close some, or raise the limit (ulimit -n)."
         case _:
             cure = "Repair its file system, or choose another state directory: set XDG_STATE_HOME."
-    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_stop(what)}{cure}")
+    return LedgerUnusable(f"The audit ledger {directory} cannot be {what}: {why}. {_remedy_text(what)}{cure}")
 
 
-def _stop(what: str) -> str:
+def _remedy_text(what: str) -> str:
     return "" if what == "read" else "Nothing runs without its record. "
 
 

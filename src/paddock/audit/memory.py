@@ -14,7 +14,7 @@ from paddock.audit.sink import (
     check_event,
     check_fields,
     check_ids,
-    claimed_before,
+    duplicate_claim_error,
     minted_at,
     since_timestamp,
     timestamp,
@@ -35,14 +35,14 @@ class MemoryAudit:
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Keep the `started` record of a request, at most once; see `AuditSink.claim`."""
         minted_at(request, self._clock())
-        return self._keep(STARTED, request, parent, fields)
+        return self._keep_record(STARTED, request, parent, fields)
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
         """Keep one record; see `AuditSink.append`."""
         check_event(event)
-        return self._keep(event, request, parent, fields)
+        return self._keep_record(event, request, parent, fields)
 
     append_soon = append
 
@@ -68,14 +68,14 @@ class MemoryAudit:
         """Take no more records; those kept stay readable."""
         self._closed = True
 
-    def _keep(self, event: str, request: str, parent: str | None, fields: Mapping[str, Field]) -> str:
+    def _keep_record(self, event: str, request: str, parent: str | None, fields: Mapping[str, Field]) -> str:
         check_ids(request, parent)
         check_fields(fields)
         with self._mutex:
             if self._closed:
                 raise LedgerError("The audit sink is closed. Open another one to write.")
             if event == STARTED and request in self._claimed:
-                raise claimed_before(request)
+                raise duplicate_claim_error(request)
             prev = self.records[-1].hash if self.records else GENESIS
             ts = timestamp(self._clock())
             record = new_entry(event, request, parent, fields)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from paddock.audit.line_format import (
     DamagedError,
-    dated_files,
     failed,
     lines,
     lines_backwards,
+    list_dated_files,
     open_regular,
     parse_record,
 )
@@ -41,17 +41,19 @@ def read(
     least = since_timestamp(since)
     found = (
         record
-        for record in _records(directory, least[:10], _needles(event, request), newest_first=newest_first)
+        for record in _read_records(
+            directory, least[:10], _list_needles(event, request), newest_first=newest_first
+        )
         if record.ts >= least and event in (None, record.event) and request in (None, record.request)
     )
     return islice(found, None if limit is None else min(limit, sys.maxsize))
 
 
-def _records(
+def _read_records(
     directory: Path, least_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
     try:
-        names = dated_files(directory)
+        names = list_dated_files(directory)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -72,7 +74,7 @@ def _records(
             os.close(fd)
 
 
-def _needles(event: str | None, request: str | None) -> list[bytes]:
+def _list_needles(event: str | None, request: str | None) -> list[bytes]:
     """Return bytes that every wanted line holds, so that the others need not be parsed."""
     wanted = {"event": event, "request": request}
     return [f'"{name}":{json.dumps(value)}'.encode() for name, value in wanted.items() if value is not None]

@@ -23,9 +23,9 @@ from paddock.model.outcome import Status
 
 STATUSES = (*(status.value for status in Status), "planned")
 """Every status that a record has: how a request ended, or that it was a rehearsal."""
-_SHORT = 4096
+_USUAL_LINE_BYTES = 4096
 """Bytes that most lines have fewer of."""
-_LEAST, _MOST = 20, 50_000
+_MIN_PLACES, _MAX_PLACES = 20, 50_000
 """Places that the index is asked for at once."""
 
 
@@ -86,7 +86,7 @@ def find(
     since_timestamp(wanted.since)
     if not directory.is_dir() or wanted == Wanted():
         return read(directory, limit=limit, newest_first=newest_first)
-    count = _MOST if limit is None else max(_LEAST, min(limit, _MOST))
+    count = _MAX_PLACES if limit is None else max(_MIN_PLACES, min(limit, _MAX_PLACES))
     indexed = _Indexed(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
     return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
 
@@ -114,7 +114,7 @@ class _Indexed:
         """Yield what is wanted."""
         last: AuditRecord | None = None
         try:
-            while places := ask(self._directory, self._places, self._on_progress):
+            while places := ask(self._directory, self._find_places, self._on_progress):
                 for record in _records_at(self._directory, places):
                     if self._wanted.admits(record):
                         last = record
@@ -125,7 +125,7 @@ class _Indexed:
         except OSError as error:
             raise failed(error, self._directory, "read") from error
 
-    def _places(self, index: Index) -> list[int]:
+    def _find_places(self, index: Index) -> list[int]:
         wanted = self._wanted
         return index.places(
             wanted.facts(),
@@ -170,7 +170,7 @@ def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]
 
 def _record_at(fd: int, offset: int) -> AuditRecord | None:
     start = max(0, offset - 1)
-    for size in (_SHORT, LINE_BYTES + 2):
+    for size in (_USUAL_LINE_BYTES, LINE_BYTES + 2):
         data = os.pread(fd, size, start)
         if offset and data[:1] != b"\n":
             return None  # no line begins there

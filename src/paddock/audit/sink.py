@@ -120,11 +120,11 @@ class AuditSink(Protocol):
 def timestamp(seconds: float) -> str:
     """Return a record's `ts` for seconds since the epoch."""
     second, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
-    return f"{_second(second)}.{microseconds // 1000:03d}Z"
+    return f"{_format_second(second)}.{microseconds // 1000:03d}Z"
 
 
 @lru_cache(maxsize=4)
-def _second(second: int) -> str:
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
@@ -151,7 +151,7 @@ def check_event(event: str) -> None:
 def check_ids(request: str, parent: str | None) -> None:
     """Raise LedgerError unless both ids are strings that fit a record."""
     for text in (request, parent or ""):
-        if not (text.isascii() and len(text) <= FIELD_CHARS) and (fault := _fault(text)):
+        if not (text.isascii() and len(text) <= FIELD_CHARS) and (fault := _explain_fault(text)):
             raise LedgerError(f"An audit record's request or parent id {fault}. Use a ULID.")
 
 
@@ -169,7 +169,7 @@ def check_fields(fields: Mapping[str, Field]) -> None:
                 f"The audit field {name[:64]!r} has a reserved or malformed name. Use 1 to 64 of "
                 f"a-z, 0-9 and _, and none of {', '.join(sorted(_RESERVED))}."
             )
-        if fault := _fault(value):
+        if fault := _explain_fault(value):
             raise LedgerError(f"The audit field `{name}` {fault}. The ledger keeps facts, never payloads.")
 
 
@@ -182,7 +182,7 @@ def _may_name(name: str) -> bool:
     return name not in _RESERVED and _NAME.fullmatch(name) is not None
 
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 
 
 def _are_plain(values: Iterable[Field]) -> bool:
@@ -192,12 +192,12 @@ def _are_plain(values: Iterable[Field]) -> bool:
             if len(value) > FIELD_CHARS or not value.isascii():
                 return False
         elif type(value) is int or type(value) is float:
-            if not _LEAST <= value <= _MOST:
+            if not _MIN_INTEGER <= value <= _MAX_INTEGER:
                 return False
         elif type(value) is list or type(value) is tuple:
             if not _are_short(value):
                 return False
-        elif value is not None and _fault(value):
+        elif value is not None and _explain_fault(value):
             return False
     return True
 
@@ -210,7 +210,7 @@ def _are_short(items: Sequence[str]) -> bool:
     return ascii_only and len(items) <= LIST_ITEMS and max(map(len, items), default=0) <= ITEM_CHARS
 
 
-def _fault(value: object) -> str:  # noqa: PLR0911 (a table)
+def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
     """Return what is wrong with a value and what to do, or nothing."""
     match value:
         case None | bool():
@@ -256,7 +256,7 @@ def minted_at(request: str, now: float) -> float:
     return minted
 
 
-def claimed_before(request: str) -> LedgerError:
+def duplicate_claim_error(request: str) -> LedgerError:
     """Return the error for a second claim."""
     return LedgerError(
         f"The request {request} was claimed before and runs at most once. "

@@ -39,10 +39,10 @@ from paddock.audit.line_format import (
     DamagedError,
     Head,
     Line,
-    dated_files,
     failed,
     hold,
     lines,
+    list_dated_files,
     open_regular,
     parse_record,
 )
@@ -94,7 +94,7 @@ class Report(Value):
 
 
 @dataclass(frozen=True)
-class _Bad:
+class _BadLine:
     """A line that is no record, until the line after it has had its say."""
 
     finding: Finding
@@ -135,9 +135,9 @@ def verify(directory: Path) -> Report:
     finding.
     """
     try:
-        raw, sizes = _snapshot(directory)
+        raw, sizes = _take_snapshot(directory)
         newest = max((name for name, size in sizes.items() if size), default="")
-        walk = _Walk(raw, newest, instead=_instead_of_head(directory) if raw is None else "")
+        walk = _Walk(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
         for name, size in sizes.items():
             if (fd := open_regular(directory, name)) is None:
                 walk.problem(name, None, None, "is not a regular file")
@@ -159,22 +159,22 @@ def verify(directory: Path) -> Report:
     )
 
 
-def _snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
+def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
     """Return the head's bytes, None when it is no file, and the files' sizes at one moment between writes."""
     if not directory.is_dir():
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
         )
     if not (directory / HEAD).exists() or (fd := open_regular(directory, HEAD)) is None:
-        return None, _sizes(directory)
+        return None, _file_sizes(directory)
     try:
         hold(fd, fcntl.LOCK_SH, directory)
-        return os.pread(fd, HEAD_BYTES + 1, 0), _sizes(directory)
+        return os.pread(fd, HEAD_BYTES + 1, 0), _file_sizes(directory)
     finally:
         os.close(fd)
 
 
-def _instead_of_head(directory: Path) -> str:
+def _describe_non_head(directory: Path) -> str:
     """Return what is where the head should be, such as "is a pipe and no regular file"."""
     path = directory / HEAD
     try:
@@ -185,8 +185,8 @@ def _instead_of_head(directory: Path) -> str:
     return wrong.why if wrong else "is missing"
 
 
-def _sizes(directory: Path) -> dict[str, int]:
-    return {name: (directory / name).lstat().st_size for name in dated_files(directory)}
+def _file_sizes(directory: Path) -> dict[str, int]:
+    return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
 
 
 class _Walk:
@@ -202,14 +202,14 @@ class _Walk:
         self._instead = instead
         self._head = None if raw is None else Head.parse(raw)
         self._newest = newest
-        self._bad: _Bad | None = None
+        self._bad: _BadLine | None = None
         self._bad_lines = 0
 
     def problem(self, file: str, line: int | None, seq: int | None, message: str) -> None:
-        _add(self.problems, Finding(file=file, line=line, seq=seq, message=message))
+        _add_finding(self.problems, Finding(file=file, line=line, seq=seq, message=message))
 
     def note(self, file: str, line: int | None, seq: int | None, message: str) -> None:
-        _add(self.notes, Finding(file=file, line=line, seq=seq, message=message))
+        _add_finding(self.notes, Finding(file=file, line=line, seq=seq, message=message))
 
     def file(self, name: str, fd: int, size: int) -> None:
         day = _Day(name)
@@ -217,11 +217,13 @@ class _Walk:
             try:
                 record = parse_record(line.data, whole=line.whole)
             except DamagedError as damage:
-                self._settle()
-                self._bad = _Bad(Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line)
+                self._report_pending()
+                self._bad = _BadLine(
+                    Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line
+                )
             else:
                 self.records += 1
-                self._record(name, number, record)
+                self._check_record(name, number, record)
                 if day.is_first_after(record):
                     self.problem(
                         name, number, record.seq, f"is of {record.ts[:10]}, after the day of its file"
@@ -234,7 +236,7 @@ class _Walk:
                 "is torn: its writer died; the next one will account for it",
             )
             self._bad = None
-        self._settle()
+        self._report_pending()
         if day.records and not day.has_own:
             self.problem(name, None, None, "holds no record of its day: it was renamed")
 
@@ -248,7 +250,7 @@ class _Walk:
             if self._raw or self._newest:
                 self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")
         elif self._head.seq > self.seq:
-            self._gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
+            self._report_gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
         elif self._head.seq == 0 and self._head.hash != GENESIS:
             self.problem(HEAD, None, None, "names another hash than a chain starts with")
         elif self._head.seq < self.seq:
@@ -256,33 +258,33 @@ class _Walk:
                 HEAD,
                 None,
                 self._head.seq,
-                f"stops before {_records(self._head.seq + 1, self.seq)}: a writer died",
+                f"stops before {_format_range(self._head.seq + 1, self.seq)}: a writer died",
             )
 
-    def _settle(self) -> None:
+    def _report_pending(self) -> None:
         """Report the pending bad line: nothing accounted for it."""
         if self._bad is not None:
-            _add(self.problems, self._bad.finding)
+            _add_finding(self.problems, self._bad.finding)
             self._bad_lines += 1
             self._bad = None
 
-    def _record(self, name: str, number: int, record: AuditRecord) -> None:
+    def _check_record(self, name: str, number: int, record: AuditRecord) -> None:
         recovery = record.fields if record.event == RECOVERED else {}
         if recovery:
-            self._repair(name, number, record)
-        self._settle()
+            self._check_repair(name, number, record)
+        self._report_pending()
         if record.seq <= self.seq:
             self.problem(
                 name, number, record.seq, f"is a copy or out of order: it stands after record {self.seq}"
             )
             return
         if record.seq > self.seq + 1:
-            self._gap(name, number, record.seq - 1, "before this one", synced=recovery.get("synced"))
+            self._report_gap(name, number, record.seq - 1, "before this one", synced=recovery.get("synced"))
         elif record.prev != self.hash:
             self.problem(
                 name, number, record.seq, f"does not continue the record before it, number {self.seq}"
             )
-        elif recovery.get("reason") == "missing" and not self._excused(recovery.get("synced")):
+        elif recovery.get("reason") == "missing" and not self._is_excused(recovery.get("synced")):
             self.problem(
                 name, number, record.seq, "found the records before it cut or changed when it was written"
             )
@@ -290,7 +292,7 @@ class _Walk:
             self.problem(HEAD, None, record.seq, f"names another hash than record {record.seq} has")
         self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
 
-    def _repair(self, name: str, number: int, record: AuditRecord) -> None:
+    def _check_repair(self, name: str, number: int, record: AuditRecord) -> None:
         """Weigh what a writer says it found."""
         if "torn_bytes" in record.fields:
             torn = b"" if self._bad is None else self._bad.line.data
@@ -317,29 +319,29 @@ class _Walk:
             case _:
                 pass
 
-    def _excused(self, synced: object) -> bool:
+    def _is_excused(self, synced: object) -> bool:
         """Return whether a power failure explains that records behind the last one here are missing."""
         return isinstance(synced, int) and self.seq >= synced
 
-    def _gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
+    def _report_gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
         """Report that the records up to `last` are missing, unless bad lines stand for them."""
         first = self.seq + 1
-        if self._excused(synced):
+        if self._is_excused(synced):
             self.note(
                 name,
                 line,
                 first,
-                f"lost {_records(first, last)} {where} in a crash: they had not been synced",
+                f"lost {_format_range(first, last)} {where} in a crash: they had not been synced",
             )
         elif last - self.seq > self._bad_lines:
-            self.problem(name, line, first, f"lacks {_records(first, last)} {where}")
+            self.problem(name, line, first, f"lacks {_format_range(first, last)} {where}")
 
 
-def _records(first: int, last: int) -> str:
+def _format_range(first: int, last: int) -> str:
     return f"record {first}" if first == last else f"records {first} to {last}"
 
 
-def _add(findings: list[Finding], finding: Finding) -> None:
+def _add_finding(findings: list[Finding], finding: Finding) -> None:
     if len(findings) < FINDINGS - 1:
         findings.append(finding)
     elif len(findings) == FINDINGS - 1:

@@ -13,11 +13,11 @@ from paddock.cli.session import actor
 from paddock.cli.signals import heeding_signals
 from paddock.cli.table import print_json, print_table
 from paddock.cli.terminal import Terminal
-from paddock.policy.questions import plain
+from paddock.policy.questions import make_printable
 from paddock.settings.loader import load
 
 if TYPE_CHECKING:
-    from paddock.app.pending_approvals import Waiting
+    from paddock.app.pending_approvals import WaitingQuestion
     from paddock.model.approval import Question, Verdict
 
 NO_TERMINAL = "a yes is for a person to give: run this on a terminal; `--deny` needs none"
@@ -58,7 +58,7 @@ def command(
     Agents wait whose client cannot ask. With an ID the question is shown and asked on this terminal; a yes that comes
     from anywhere else is none.
     """
-    from paddock.app.pending_approvals import Inbox
+    from paddock.app.pending_approvals import PendingApprovals
 
     if whole_run and deny:
         raise click.UsageError("--run goes with a yes, --deny is a no.")
@@ -66,16 +66,16 @@ def command(
         raise click.UsageError("--all and --limit go with the list, not with an ID.")
     if id_ is None and (whole_run or deny):
         raise click.UsageError("Say which: an ID out of the list that `paddock approve` prints.")
-    inbox = Inbox(load(workspace, flags=flags).settings.approvals.directory)
+    inbox = PendingApprovals(load(workspace, flags=flags).settings.approvals.directory)
     if id_ is None:
-        found = inbox.waiting()
+        found = inbox.list_waiting()
         newest = found[-(options.count(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
         _list(newest, as_json=as_json)
         return
-    waiting = inbox.find(id_)
+    waiting = inbox.find_question(id_)
     verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
-    inbox.give(waiting, verdict, actor())
+    inbox.give_answer(waiting, verdict, actor())
     if as_json:
         print_json({"id": id_, "verdict": verdict, "by": actor()})
     else:
@@ -93,7 +93,7 @@ async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
     return answer.verdict
 
 
-def _list(found: "list[Waiting]", *, as_json: bool) -> None:
+def _list(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
     now = time.time()
     if as_json:
         print_json(
@@ -107,7 +107,7 @@ def _list(found: "list[Waiting]", *, as_json: bool) -> None:
         (
             each.question.id,
             each.question.what,
-            plain(each.question.details, _SHOWN),
+            make_printable(each.question.details, _SHOWN),
             each.question.actor,
             f"{each.expires - now:.0f} s",
         )

@@ -32,7 +32,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
-    from paddock.app.state_check import look_at_places
+    from paddock.app.state_check import check_places
     from paddock.sandbox.spec import configured_user
     from paddock.sandbox.tiers import examine  # the help page needs no sandbox
 
@@ -41,7 +41,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     job_user = configured_user(sandbox.job_user)
     found = heeding_signals(examine(sandbox.minimum_tier, job_user))
     python = heeding_signals(_python(settings, workspace, found, job_user))
-    places = look_at_places(settings)
+    places = check_places(settings)
     if as_json:
         state, executable, _ = _of_python(python)
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}

@@ -17,8 +17,8 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
-from paddock.policy.decision import decide, meant
-from paddock.policy.programs import stages
+from paddock.policy.decision import decide, with_defaults
+from paddock.policy.programs import list_stages
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
 from paddock.settings.merge import RULES
@@ -106,7 +106,7 @@ def check(
     The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
     """
     settings = load(workspace, flags=flags).settings
-    request = meant(_request(workspace, **asked), settings)
+    request = with_defaults(_request(workspace, **asked), settings)
     decision = decide(request, settings, _executables)
     if as_json:
         print_json(_verdict(decision))
@@ -129,7 +129,7 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     The first objection decides; where there is none, a person may have to be asked.
     """
     settings = load(workspace, flags=flags).settings
-    request = meant(_request(workspace, **asked), settings)
+    request = with_defaults(_request(workspace, **asked), settings)
     decision = decide(request, settings, _executables)
     steps = _steps(request, settings)
     if as_json:
@@ -146,7 +146,7 @@ def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, lis
     """Return what is asked about a request until somebody objects."""
     found: list[tuple[str, list[str]]] = []
     if isinstance(request.work, RuntimeRun):
-        for asks, objections in stages(request.work, request.limits, settings, _executables):
+        for asks, objections in list_stages(request.work, request.limits, settings, _executables):
             found.append((asks, [reason for _, reason in objections]))
             if objections:
                 return found

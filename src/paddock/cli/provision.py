@@ -107,7 +107,7 @@ async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change"
 
 async def _refresh(settings: "Settings", workspace: Path) -> int:
     async with session(settings, workspace) as opened:
-        return await opened.servers.refresh()
+        return await opened.servers.refresh_registry()
 
 
 def _tell(change: "Change", done: str, *, as_json: bool) -> None:

@@ -159,7 +159,7 @@ async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> 
 
     made: dict[str, str] = {}
     async with session(settings, workspace) as opened:
-        sandbox = await opened.processes.sandbox()
+        sandbox = await opened.processes.open_sandbox()
     toolchains = Toolchains(os.environ, settings.runtimes)
     for job in usual_jobs(settings, workspace):
         name = job.work.runtime
@@ -180,8 +180,8 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
     jobs: list[ProgramTask] = []
     for name in RUNTIMES:
-        work = programs.meant(RuntimeRun(runtime=name, code=" "), settings)
-        terms, _, _ = programs.judge(work, LimitOverrides(), settings, executables)
+        work = programs.with_defaults(RuntimeRun(runtime=name, code=" "), settings)
+        terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, executables)
         jobs.append(ProgramTask(work, terms, workspace, workspace.resolve()))
     return jobs
 
@@ -189,7 +189,7 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
 async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
 
     async with session(settings, workspace) as opened:
-        sandbox = await opened.processes.sandbox()
+        sandbox = await opened.processes.open_sandbox()
         jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
         rows: list[_Row] = []
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):

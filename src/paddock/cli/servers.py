@@ -170,7 +170,7 @@ async def _tools(
         servers = opened.servers
         _warn_about(servers.config)
         names = [only] if only is not None else list(servers.config.servers)
-        answers = await asyncio.gather(*(servers.tools(name) for name in names), return_exceptions=True)
+        answers = await asyncio.gather(*(servers.list_tools(name) for name in names), return_exceptions=True)
     found: list[tuple[str, ToolInfo, list[str]]] = []
     failures: list[str] = []
     for name, answer in zip(names, answers, strict=True):
@@ -190,7 +190,7 @@ async def _tools(
 def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
     """Return what is to be known of a tool before it is called."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
-    unchecked = servers.unchecked(server, tool.name)
+    unchecked = servers.explain_unchecked(server, tool.name)
     return hidden + ([unchecked] if unchecked else [])
 
 

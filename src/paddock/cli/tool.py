@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from paddock.app.script_tool_service import find_tool, open_library, tool_run
+from paddock.app.script_tool_service import find_tool, make_tool_run, open_library
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, examples
@@ -210,7 +210,7 @@ def run(
         surface="cli",
         workspace=workspace,
         limits=LimitOverrides(timeout_ms=timeout),
-        work=tool_run(library, name, values, env=variables),
+        work=make_tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))
     (_print_json if as_json else _print)(outcome)
@@ -280,7 +280,7 @@ async def _filled(
 
     async def run_one(name: str, given: dict[str, Any]) -> ToolEnd | None:
         try:
-            work = tool_run(library, name, given, prompt=prompt)
+            work = make_tool_run(library, name, given, prompt=prompt)
         except ToolNotFound:
             return None
         request = ExecutionRequest(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from paddock.app.script_tool_service import tool_run
+from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Session, open_session
 from paddock.client.arguments import read_object, read_value
 from paddock.client.askers import on_a_loop
@@ -237,7 +237,7 @@ class Paddock:
 
         Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
         """
-        work = self._opened().scripts.work(name, read_object(inputs, "inputs"))
+        work = self._opened().scripts.make_work(name, read_object(inputs, "inputs"))
         return await self._ask(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
@@ -247,7 +247,7 @@ class Paddock:
         """
         scripts = self._opened().scripts
         if self._prompting is None:
-            self._prompting = scripts.prompting(self._end_of, time.monotonic)
+            self._prompting = scripts.make_prompting(self._end_of, time.monotonic)
         return await self._prompting.call(name, read_object(arguments, "arguments"))
 
     async def compute(
@@ -363,7 +363,7 @@ class Paddock:
         return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
-        work = tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
+        work = make_tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
         return tool_end(await self._ask(work, None))
 
     def _opened(self) -> Session:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from paddock.app.approvals import ClientAsker
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.javascript.job import OnConsole
 from paddock.mcp_server.toolbox import Answer, Caller, refusal, text_block
 from paddock.model import approval
@@ -43,7 +43,7 @@ _KEPT = 16
 class Errand(Generic[T]):
     """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
 
-    def __init__(self, actor: str, client: str, work: Work[T], inbox: Inbox) -> None:
+    def __init__(self, actor: str, client: str, work: Work[T], inbox: PendingApprovals) -> None:
         self.actor = actor
         self.client = client
         self.question: Question | None = None
@@ -81,11 +81,11 @@ class Errand(Generic[T]):
 
     async def _ask(self, question: Question) -> approval.Answer:
         try:
-            with self._inbox.kept(question):
+            with self._inbox.keep_question(question):
                 self.question = question
                 self.answered.clear()
                 self.asking.set()
-                answer = await self._inbox.answer(question)
+                answer = await self._inbox.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
             _log.warning("nobody can be asked: %s", error)
             return approval.Answer(verdict="unasked", by="paddock", told=UNUSABLE)
@@ -99,7 +99,9 @@ class Errand(Generic[T]):
 class Held:
     """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
 
-    def __init__(self, inbox: Inbox, fetching: tuple[str, str], patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self, inbox: PendingApprovals, fetching: tuple[str, str], patience_s: float = _PATIENCE_S
+    ) -> None:
         """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with, and its argument.
 
         Who comes back while a person thinks waits with them for `patience_s`.

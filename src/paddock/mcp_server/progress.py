@@ -8,7 +8,7 @@ from functools import partial
 from paddock.javascript.job import OnConsole
 from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
-from paddock.output.redraw import last_frame, unfinished_frame
+from paddock.output.redraw import find_unfinished_frame, last_frame
 from paddock.rendering import render
 from paddock.rendering.terminal import encodable
 from paddock.sandbox.io import decode_stream
@@ -94,4 +94,4 @@ class OutputLines:
         for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
             level = "log" if stream == "stdout" else "error"
             self._listen(ConsoleLine(level=level, text=last_frame(line)))
-        self._begun[stream] = begun if len(begun) <= LONGEST else unfinished_frame(begun)[:LONGEST]
+        self._begun[stream] = begun if len(begun) <= LONGEST else find_unfinished_frame(begun)[:LONGEST]

@@ -14,7 +14,7 @@ from paddock.mcp_server.toolbox import Inquire
 from paddock.mcp_server.tools.discovery import PATIENCE_S
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
-from paddock.policy.questions import plain
+from paddock.policy.questions import make_printable
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers
@@ -101,7 +101,7 @@ class Prompts:
         names = beginning(self._scripts.files(), "")
         if not names or inquire is None:
             return ""
-        choices = [{"const": name, "title": plain(name)} for name in names]
+        choices = [{"const": name, "title": make_printable(name)} for name in names]
         schema = {
             "type": "object",
             "properties": {_CHOICE: {"type": "string", "oneOf": choices}},

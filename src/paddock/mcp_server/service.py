@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.session import Session, open_session
 from paddock.mcp_server.compat.programs import seed_program_tools
 from paddock.mcp_server.compat.tools import seed_tools
@@ -91,7 +91,7 @@ class Service:
         self._changes = names == "native"
         self._requests = Requests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
-        self._inbox = Inbox(settings.approvals.directory)
+        self._inbox = PendingApprovals(settings.approvals.directory)
         self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
 
     async def stdio(self, stop: asyncio.Event) -> None:
@@ -136,7 +136,7 @@ class Service:
         watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
-            self._inbox.sweep()
+            self._inbox.remove_abandoned()
         except ApprovalError as error:
             _log.warning("no question can wait for `paddock approve`: %s", error)
         try:

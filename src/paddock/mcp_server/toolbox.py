@@ -14,7 +14,7 @@ import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.app.approvals import Asker
-from paddock.cancellation import stopped_first
+from paddock.cancellation import cancel_gracefully
 from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
@@ -81,7 +81,7 @@ class Caller:
 
         A cancelled call ends its request in order before the cancellation goes on.
         """
-        return await stopped_first(
+        return await cancel_gracefully(
             lambda stop: gate.execute(
                 request, on_console=on_console, on_output=on_output, asker=self.asker, stop=stop
             ),

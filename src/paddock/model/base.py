@@ -18,7 +18,7 @@ class Value(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
 
-    def but(self, **changes: object) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return this value with other fields, which are validated as those of a new one."""
         return type(self)(**{**vars(self), **changes})
 

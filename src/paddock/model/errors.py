@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from paddock.model.outcome import Outcome, Status
 
 
-_SHOWN_CHARS = 500
+_MAX_QUOTED_CHARS = 500
 NO_MORE_PROCESSES = (
     "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
@@ -141,7 +141,7 @@ class UnknownServer(ServerError):
         spelled = {each.lower(): each for each in known}
         near = get_close_matches(name[:200].lower(), spelled, n=1)
         if not near:
-            self.hint = f"those there are: {', '.join(spelled.values())[:_SHOWN_CHARS] or 'none'}"
+            self.hint = f"those there are: {', '.join(spelled.values())[:_MAX_QUOTED_CHARS] or 'none'}"
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""
         super().__init__(f"Unknown server: {name}{hint}")
 

@@ -26,13 +26,13 @@ def has_invisible(text: str) -> bool:
 
 def spell_invisible(text: str) -> str:
     r"""Return a text in which characters that are not seen are spelled out, as `\u{200b}`."""
-    return text if text.isascii() else _HIDDEN.sub(_spelled, text)
+    return text if text.isascii() else _HIDDEN.sub(_escape_match, text)
 
 
 def spell_invisible_in_json(text: str) -> str:
     r"""Return a JSON text whose strings and names spell out what is not seen: `\u{200b}` once they are read."""
-    return text if text.isascii() else _HIDDEN.sub(lambda found: "\\" + _spelled(found), text)
+    return text if text.isascii() else _HIDDEN.sub(lambda found: "\\" + _escape_match(found), text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return f"\\u{{{ord(found[0]):x}}}"

@@ -15,11 +15,11 @@ MOST_CHECKED_VALUES = 1_000_000
 """Maximum number of values that are checked against a schema: 50 ms, where the schema looks once at each."""
 COUNTED_BYTES = 16 * 1024
 """Messages up to this size are not counted: N bytes hold at most N / 2 values."""
-_PIECE = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 _SPACE = b" \t\r\n"
 _SIGNS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 255, ord("}"): 255}.get(byte, 0) for byte in range(256))
 _PAIR = b"\x01\xff"
-_ROUNDS = 8
+_MAX_ROUNDS = 8
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
@@ -45,14 +45,14 @@ class JsonMeter:
 
     def feed(self, data: bytes) -> None:
         """Count the next piece of the text."""
-        for start in range(0, len(data), _PIECE):
-            self._count(data[start : start + _PIECE])
+        for start in range(0, len(data), _PIECE_BYTES):
+            self._count_piece(data[start : start + _PIECE_BYTES])
 
     def end_line(self) -> None:
         """Go on outside of strings, where the text is one in which no string has a line break."""
         self._in_string, self._escaped = 0, False
 
-    def _count(self, piece: bytes) -> None:
+    def _count_piece(self, piece: bytes) -> None:
         if self._escaped:
             piece, self._escaped = piece[1:], False
         if b"\\" in piece:
@@ -66,16 +66,16 @@ class JsonMeter:
         # An array of k values has k - 1 commas. Whether the last opener has any, the next byte tells.
         empty = compact.count(b"[]") + compact.count(b"{}")
         self.values += compact.count(b",") + compact.count(b"[") + compact.count(b"{") - empty
-        self._follow(compact[len(self._open) :].translate(_SIGNS, _NO_BRACKETS))
+        self._follow_levels(compact[len(self._open) :].translate(_SIGNS, _NO_BRACKETS))
         self._open = compact[-1:] if compact[-1:] in (b"[", b"{") else b""
         self.values -= len(self._open)
 
-    def _follow(self, brackets: bytes) -> None:
+    def _follow_levels(self, brackets: bytes) -> None:
         """Note where the level goes. Pairs are removed from the inside out, which is quick where nothing is deep."""
         if not brackets or self.too_deep:
             return
         rest, rounds = brackets, 0
-        while rounds < _ROUNDS and len(rest) > len(rest := rest.replace(_PAIR, b"")):
+        while rounds < _MAX_ROUNDS and len(rest) > len(rest := rest.replace(_PAIR, b"")):
             rounds += 1
         if self._level + rounds + rest.count(1) > self._most_depth:
             self.too_deep = max(accumulate(array("b", brackets), initial=self._level)) > self._most_depth

@@ -67,7 +67,7 @@ def read_float(digits: str) -> float:
     number = float(digits)
     if len(digits) <= _SAFE_CHARS and number and math.isfinite(number) and math.frexp(number)[1] in _USUAL:
         return number
-    return number if _equals(number, digits) else ExactFloat(digits)
+    return number if _is_exact(number, digits) else ExactFloat(digits)
 
 
 def read_int(digits: str) -> int:
@@ -77,7 +77,7 @@ def read_int(digits: str) -> int:
     return int(digits)
 
 
-def _equals(number: float, digits: str) -> bool:
+def _is_exact(number: float, digits: str) -> bool:
     """Return whether a double, as it is written, equals the number it was read from."""
     if not number:
         return not re.search("[1-9]", digits.lower().partition("e")[0])

@@ -10,7 +10,7 @@ from paddock.model.numbers import dumps
 if TYPE_CHECKING:
     from paddock.model.outcome import Outcome
 
-_MOST = 10_000
+_MAX_SHOWN_CHARS = 10_000
 """Characters shown of each part."""
 
 
@@ -19,24 +19,24 @@ def html(outcome: "Outcome") -> str:
     facts = (
         f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
     )
-    return f"<div>{facts}</div>{''.join(_parts(outcome))}"
+    return f"<div>{facts}</div>{''.join(_list_parts(outcome))}"
 
 
-def _parts(outcome: "Outcome") -> Iterator[str]:
+def _list_parts(outcome: "Outcome") -> Iterator[str]:
     if outcome.error is not None:
-        yield _block(f"{outcome.error.name}: {outcome.error.message}")
+        yield _render_block(f"{outcome.error.name}: {outcome.error.message}")
     if outcome.has_value:
-        yield _block(_text(outcome.value))
+        yield _render_block(_escape_text(outcome.value))
     if outcome.program is not None:
         for stream in (outcome.program.stdout, outcome.program.stderr):
             if stream.head:
-                yield _block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
+                yield _render_block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
     if outcome.console:
         lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
-        yield f"<details><summary>console</summary>{_block(lines)}</details>"
+        yield f"<details><summary>console</summary>{_render_block(lines)}</details>"
 
 
-def _text(value: Json) -> str:
+def _escape_text(value: Json) -> str:
     if isinstance(value, str):
         return value
     try:
@@ -45,6 +45,6 @@ def _text(value: Json) -> str:
         return "(nested too deeply to be shown)"
 
 
-def _block(text: str) -> str:
-    shown = text if len(text) <= _MOST else f"{text[:_MOST]} […]"
+def _render_block(text: str) -> str:
+    shown = text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]} […]"
     return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

@@ -119,7 +119,7 @@ class Captured(Value):
 
 
 @cache
-def _nothing() -> Captured:
+def _nothing_captured() -> Captured:
     return Captured()
 
 
@@ -138,9 +138,9 @@ class ProgramEnd(Value):
     """Number of the signal that ended it; None when none did."""
     limit: str | None = None
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
-    stdout: Captured = Field(default_factory=_nothing)
+    stdout: Captured = Field(default_factory=_nothing_captured)
     """Standard output."""
-    stderr: Captured = Field(default_factory=_nothing)
+    stderr: Captured = Field(default_factory=_nothing_captured)
     """Standard error."""
     combined: bool = False
     """Whether `stdout` is both streams in the order of writing, and `stderr` empty. The order between two separate

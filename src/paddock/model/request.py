@@ -103,7 +103,7 @@ class ServerCall(Value):
 
 
 @cache
-def _usual() -> OutputWishes:
+def _usual_wishes() -> OutputWishes:
     return OutputWishes()
 
 
@@ -133,7 +133,7 @@ class RuntimeRun(Value):
     access: Access = "read-only"
     """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
     network: Network = "none"
-    output: OutputWishes = Field(default_factory=_usual)
+    output: OutputWishes = Field(default_factory=_usual_wishes)
 
     @property
     def sha256(self) -> str:

@@ -28,15 +28,15 @@ from paddock.settings.schema import ArtifactSettings
 _MANIFEST = "manifest.json"
 _NAMES = (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS))
 """The manifest first: without it, what is half deleted is gone."""
-_KEPT = 256 * KIB
+_KEPT_BYTES = 256 * KIB
 _CHUNK = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
-_SMALL = 64 * KIB
-_ORPHANS = timedelta(days=1)
+_SMALL_BYTES = 64 * KIB
+_ORPHAN_AGE = timedelta(days=1)
 _SWEEP_EVERY = timedelta(minutes=5)
 
 
-def _now() -> datetime:
+def _current_time() -> datetime:
     return datetime.now(UTC)
 
 
@@ -60,7 +60,7 @@ class Artifacts:
     """The artifacts of one place. Nothing is created before something is stored."""
 
     def __init__(
-        self, settings: ArtifactSettings, scanner: Scanner, *, clock: Callable[[], datetime] = _now
+        self, settings: ArtifactSettings, scanner: Scanner, *, clock: Callable[[], datetime] = _current_time
     ) -> None:
         self.settings = settings
         self._scanner = scanner
@@ -75,7 +75,7 @@ class Artifacts:
         self,
         *,
         persist: bool = True,
-        kept_bytes: int = _KEPT,
+        kept_bytes: int = _KEPT_BYTES,
         kept_stderr_bytes: int | None = None,
         on_output: OnOutput | None = None,
     ) -> Recording:
@@ -108,12 +108,12 @@ class Artifacts:
             self._objects.begin(str(handle), _NAMES[1:], whole=_MANIFEST)
         except OSError as error:
             self.drop(handle)
-            raise _failure("write the artifact", error) from error
+            raise _store_error("write the artifact", error) from error
         return handle
 
     def is_quick(self, size: int) -> bool:
         """Tell whether output of that size is written in less time than another thread takes to begin."""
-        return self._objects.is_near and size <= _SMALL
+        return self._objects.is_near and size <= _SMALL_BYTES
 
     def put(self, handle: Handle, tracks: Mapping[Stream, Track]) -> None:
         """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
@@ -121,7 +121,7 @@ class Artifacts:
             for stream in STREAMS:
                 self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
         except BaseException as error:
-            raise self._unwritten(handle, error) from error
+            raise self._drop_unwritten(handle, error) from error
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
         """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
@@ -129,13 +129,13 @@ class Artifacts:
             text = self._manifest_of(handle, facts, tracks)
             self._objects.put(str(handle), _MANIFEST, BytesIO(text), whole=True)
         except BaseException as error:
-            raise self._unwritten(handle, error) from error
+            raise self._drop_unwritten(handle, error) from error
 
-    def _unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
+    def _drop_unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
         """Leave nothing of an artifact that could not be written, and return what is told of it."""
         with contextlib.suppress(ArtifactError):
-            self._delete(handle)
-        return _failure("write the artifact", error)
+            self._delete_artifact(handle)
+        return _store_error("write the artifact", error)
 
     def drop(self, handle: Handle) -> None:
         """Leave nothing of an artifact that was begun and not published."""
@@ -147,7 +147,7 @@ class Artifacts:
         Raises InvalidHandle, or UnknownArtifact, whether it never was, has expired, or belongs to others.
         """
         parsed = Handle.parse(handle)
-        data = self._manifest(parsed)
+        data = self._read_manifest(parsed)
         manifest = None if data is None else Manifest.parse(data)
         ends = manifest.expires_at if manifest else expiry(parsed, self.settings.ttl_hours)
         if data is None or ends <= self._clock():
@@ -167,14 +167,14 @@ class Artifacts:
 
     def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
         """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
-        return self._object(handle, f"{stream}.gz", _CHUNK)
+        return self._read_object(handle, f"{stream}.gz", _CHUNK)
 
     def list(self) -> Iterator[Handle]:
         """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
         try:
             groups = self._objects.groups()
         except Exception as error:
-            raise _failure("list artifacts", error) from error
+            raise _store_error("list artifacts", error) from error
         for group in groups:
             try:
                 handle = Handle.parse(group)
@@ -205,7 +205,7 @@ class Artifacts:
         try:
             return self._objects.size()
         except Exception as error:
-            raise _failure("measure the artifacts", error) from error
+            raise _store_error("measure the artifacts", error) from error
 
     def sweep(self, *, thorough: bool = True) -> Swept:
         """Delete what has expired; what is younger than the time to live is looked at only when `thorough`.
@@ -217,12 +217,12 @@ class Artifacts:
             if not thorough and expiry(handle, self.settings.ttl_hours) > now:
                 continue
             try:
-                data = self._manifest(handle)
+                data = self._read_manifest(handle)
                 manifest = Manifest.parse(data) if data is not None else None
-                grace = _ORPHANS if data is None else timedelta()
+                grace = _ORPHAN_AGE if data is None else timedelta()
                 ends = manifest.expires_at if manifest else expiry(handle, self.settings.ttl_hours) + grace
                 if ends <= now:
-                    self._delete(handle)
+                    self._delete_artifact(handle)
                     deleted += 1
                 elif data is not None and manifest is None:
                     errors += 1
@@ -268,11 +268,11 @@ class Artifacts:
             return False
         return not _is_recent(now, self._last_sweep)
 
-    def _manifest(self, handle: Handle) -> bytes | None:
+    def _read_manifest(self, handle: Handle) -> bytes | None:
         """Return the manifest's bytes, far too many if there are; None when there is none."""
         data = None
         try:
-            for piece in self._object(handle, _MANIFEST, _MANIFEST_BYTES):
+            for piece in self._read_object(handle, _MANIFEST, _MANIFEST_BYTES):
                 data = (data or b"") + piece
                 if len(data) > _MANIFEST_BYTES:
                     break
@@ -285,24 +285,24 @@ class Artifacts:
             data = b""
         return data
 
-    def _object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:
+    def _read_object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:
         try:
             yield from self._objects.read(str(handle), name, chunk)
         except Exception as error:
-            raise _failure("read the artifact", error) from error
+            raise _store_error("read the artifact", error) from error
 
-    def _delete(self, handle: Handle) -> None:
+    def _delete_artifact(self, handle: Handle) -> None:
         try:
             self._objects.delete(str(handle), _NAMES)
         except Exception as error:
-            raise _failure("delete the artifact", error) from error
+            raise _store_error("delete the artifact", error) from error
 
 
 def _is_recent(now: datetime, sweep: datetime) -> bool:
     return abs(now - sweep) < _SWEEP_EVERY  # a clock may have been set back
 
 
-def _failure(what: str, error: BaseException) -> ArtifactError:
+def _store_error(what: str, error: BaseException) -> ArtifactError:
     """Return an error of ours for one of the store; its texts run over many lines."""
     why = str(error).partition(chr(10))[0]
     if isinstance(error, NotOursError):

@@ -47,7 +47,7 @@ class LargeResult:
             return None
         for line in result.console:
             self._recording.stderr(f"{line.printed}\n".encode("utf-8", "replace"))
-        return await self._recording.finish(_facts(request, decision, result))
+        return await self._recording.finish(_run_facts(request, decision, result))
 
     async def finish(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> RawResult:
         """Store what came, and return `result` with its handle and with what to do."""
@@ -57,7 +57,7 @@ class LargeResult:
             f": {self.refusal}" if handle is None else f", or read it with: paddock output show {handle}"
         )
         count = 0 if self._recording is None else self._recording.redactions
-        return result.but(artifact=handle, error=result.error.but(hint=advice), redactions=count)
+        return result.replace(artifact=handle, error=result.error.replace(hint=advice), redactions=count)
 
     @property
     def refusal(self) -> str:
@@ -73,7 +73,7 @@ class LargeResult:
             await self._recording.discard()
 
 
-def _facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
+def _run_facts(request: ExecutionRequest, decision: Decision, result: RawResult) -> "RunFacts":
     from paddock.model.artifact import RunFacts  # its models take 7 ms to build
 
     return RunFacts(

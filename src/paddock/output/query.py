@@ -53,7 +53,7 @@ class Reading:
                 try:
                     piece = unpacker.decompress(rest, _PIECE)
                 except zlib.error as error:
-                    raise self._damaged(stream, str(error)) from None
+                    raise self._damaged_error(stream, str(error)) from None
                 rest = unpacker.unconsumed_tail
                 if not piece and not rest:
                     break
@@ -66,12 +66,12 @@ class Reading:
                 digest.update(piece)
                 yield piece
         if not unpacker.eof:
-            raise self._damaged(stream, "it ends too early")
+            raise self._damaged_error(stream, "it ends too early")
         manifest = self.found.manifest
         if manifest and digest.hexdigest() != getattr(manifest, f"{stream}_sha256"):
-            raise self._damaged(stream, "its SHA-256 is not that of the manifest")
+            raise self._damaged_error(stream, "its SHA-256 is not that of the manifest")
 
-    def _damaged(self, stream: Stream, why: str) -> ArtifactError:
+    def _damaged_error(self, stream: Stream, why: str) -> ArtifactError:
         return ArtifactError(f"The {stream} of the artifact {self.found.handle} is damaged: {why}")
 
 
@@ -106,27 +106,29 @@ class _Search:
     def answer(self) -> OutputFound:
         asked = self._asked
         if asked.query_terms:
-            return self._matches()
+            return self._find_matches()
         if (span := asked.line_range) is not None:
             most = min(span.end_line - span.start_line + 1, MOST_LINES)
-            return self._page(span.stream, span.start_line, most, last=span.end_line)
+            return self._read_page(span.stream, span.start_line, most, last=span.end_line)
         assert asked.cursor is not None
         if asked.cursor.after_char is not None:
-            return self._within(asked.cursor.stream, asked.cursor.after_line + 1, asked.cursor.after_char)
-        return self._page(asked.cursor.stream, asked.cursor.after_line + 1, asked.max_excerpts)
+            return self._read_within_line(
+                asked.cursor.stream, asked.cursor.after_line + 1, asked.cursor.after_char
+            )
+        return self._read_page(asked.cursor.stream, asked.cursor.after_line + 1, asked.max_excerpts)
 
-    def _matches(self) -> OutputFound:
+    def _find_matches(self) -> OutputFound:
         asked = self._asked
         excerpts: list[Excerpt] = []
         first: list[Excerpt] = []
         matches, more = 0, False
-        for stream in self._streams():
+        for stream in self._list_streams():
             after = asked.cursor.after_line if asked.cursor and asked.cursor.stream == stream else 0
             windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
             start: list[str] = []
             number = 0
             pass_over = _Passing(windows, start, after, asked)
-            for number, line, hit in self._lines(stream, pass_over):
+            for number, line, hit in self._read_lines(stream, pass_over):
                 if number > after:
                     windows.feed(number, line, hit=hit)
                     if len(start) < asked.max_excerpts:
@@ -137,31 +139,33 @@ class _Search:
             excerpts += windows.excerpts
             matches += windows.matches
             more = more or windows.more
-        return self._found(
+        return self._make_found(
             excerpts if matches else first,
             status="matched" if matches else "noMatchFallback",
             matches=matches,
             following=_end_of(excerpts[-1]) if more else None,
         )
 
-    def _page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
+    def _read_page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
         """Return lines by number; there is a cursor while there are more of those that were asked for."""
 
         def passes_over(_: str, before: int, count: int) -> bool:
             return before + count < start or before + 1 >= start + most
 
         lines = [
-            line for number, line, _ in self._lines(stream, passes_over) if start <= number < start + most
+            line
+            for number, line, _ in self._read_lines(stream, passes_over)
+            if start <= number < start + most
         ]
         excerpts = [excerpt(stream, start, lines)] if lines else []
         end = self._total_lines if last is None else min(last, self._total_lines)
         following = _end_of(excerpts[0]) if excerpts and excerpts[0].line_end < end else None
-        return self._found(excerpts, status="lineRange", matches=0, following=following)
+        return self._make_found(excerpts, status="lineRange", matches=0, following=following)
 
-    def _within(self, stream: Stream, wanted: int, after: int) -> OutputFound:
+    def _read_within_line(self, stream: Stream, wanted: int, after: int) -> OutputFound:
         """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
         line, length, shown, whole = 1, 0, "", 0
-        for text in last_frames(self._texts(stream)):
+        for text in last_frames(self._read_texts(stream)):
             ends = text.count("\n")
             if not line <= wanted <= line + ends:
                 line, length = line + ends, len(text) - text.rfind("\n") - 1 + (0 if ends else length)
@@ -182,16 +186,16 @@ class _Search:
         elif wanted < self._total_lines:
             following = Cursor(stream=stream, after_line=wanted)
         excerpts = [excerpt(stream, wanted, [shown])] if shown else []
-        return self._found(excerpts, status="lineRange", matches=0, following=following)
+        return self._make_found(excerpts, status="lineRange", matches=0, following=following)
 
-    def _streams(self) -> tuple[Stream, ...]:
+    def _list_streams(self) -> tuple[Stream, ...]:
         """Return what is to be searched: a cursor in the second stream has the first behind it."""
         asked = self._asked
         if asked.stream != "both":
             return (asked.stream,)
         return STREAMS[STREAMS.index(asked.cursor.stream) :] if asked.cursor else STREAMS
 
-    def _lines(
+    def _read_lines(
         self, stream: Stream, passes_over: Callable[[str, int, int], bool]
     ) -> Iterator[tuple[int, str, bool]]:
         """Yield the lines of a stream, but for some whole ones at a time, which `passes_over` takes.
@@ -201,7 +205,7 @@ class _Search:
         terms = self._asked.query_terms
         lines = Lines(terms)
         number = 0
-        for text, whole in blocks(last_frames(self._texts(stream), terms)):
+        for text, whole in blocks(last_frames(self._read_texts(stream), terms)):
             count = text.count("\n") if whole else 0
             if whole and passes_over(text, number, count):
                 number += count
@@ -214,7 +218,7 @@ class _Search:
             yield number, line, hit
         self._total_lines += number
 
-    def _texts(self, stream: Stream) -> Iterator[str]:
+    def _read_texts(self, stream: Stream) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for piece in self._reading.pieces(stream):
             if stream not in self._searched:
@@ -223,7 +227,7 @@ class _Search:
             yield decoder.decode(piece)
         yield decoder.decode(b"", final=True)
 
-    def _found(
+    def _make_found(
         self, excerpts: list[Excerpt], *, status: MatchStatus, matches: int, following: Cursor | None
     ) -> OutputFound:
         return OutputFound(
@@ -235,7 +239,7 @@ class _Search:
             match_status=status,
             match_count=matches,
             next_cursor=following,
-            line_cursor=None if self._reads_on() else _cut(excerpts),
+            line_cursor=None if self._reads_on() else _cut_position(excerpts),
         )
 
     def _reads_on(self) -> bool:
@@ -261,7 +265,7 @@ class _Passing:
         return self.windows.passes_over(block, len(holding(block, self.asked.query_terms)))
 
 
-def _cut(excerpts: Iterable[Excerpt]) -> Cursor | None:
+def _cut_position(excerpts: Iterable[Excerpt]) -> Cursor | None:
     """Return where the first line that is shown in part is read on: after what is shown, or from its beginning."""
     for each in excerpts:
         for number, line in enumerate(each.content.split("\n"), each.line_start):

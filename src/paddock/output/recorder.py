@@ -120,20 +120,20 @@ class Recording:
 
     def _hear(self, stream: Stream, data: bytes) -> None:
         if data:
-            self._take(stream, self._tracks[stream].redact(data))
+            self._take_bytes(stream, self._tracks[stream].redact(data))
             return
-        self._end(stream)
+        self._end_track(stream)
         ended = all(track.ended for track in self._tracks.values())
         if ended and self._shelf is not None and self._handle is not None and self._is_quick(self._shelf):
             try:
                 self._shelf.put(self._handle, self._tracks)
                 self._put = True
             except ArtifactError as error:
-                self._refuse(_not_kept(error))
+                self._refuse_storage(_not_kept(error))
 
-    def _end(self, stream: Stream) -> None:
+    def _end_track(self, stream: Stream) -> None:
         if not self._tracks[stream].ended:
-            self._take(stream, self._tracks[stream].end())
+            self._take_bytes(stream, self._tracks[stream].end())
 
     async def finish(self, facts: RunFacts) -> str | None:
         """Publish the artifact and return its handle; None when there is none, and then `refusal` says why.
@@ -141,17 +141,17 @@ class Recording:
         Failed, it leaves nothing that can be read; cancelled, nothing or the whole. The execution is none the worse.
         """
         for stream in STREAMS:
-            self._end(stream)
+            self._end_track(stream)
         if self.refusal or self._shelf is None:
             await self.discard()
             return None
         handle, self._handle = self._handle, None  # a thread may be at it while this is cancelled
         try:
             if self._is_quick(self._shelf) and not self._shelf.must_sweep:
-                return self._publish(self._shelf, handle, facts)
-            return await asyncio.to_thread(self._publish, self._shelf, handle, facts, sweep=True)
+                return self._publish_artifact(self._shelf, handle, facts)
+            return await asyncio.to_thread(self._publish_artifact, self._shelf, handle, facts, sweep=True)
         except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
-            self._refuse(_not_kept(error))
+            self._refuse_storage(_not_kept(error))
             return None
         finally:
             await self.discard()
@@ -165,7 +165,9 @@ class Recording:
         for track in self._tracks.values():
             track.drop()
 
-    def _publish(self, shelf: Shelf, handle: Handle | None, facts: RunFacts, *, sweep: bool = False) -> str:
+    def _publish_artifact(
+        self, shelf: Shelf, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
+    ) -> str:
         handle = handle or shelf.begin(Path(facts.workspace))
         if not self._put:
             shelf.put(handle, self._tracks)
@@ -187,7 +189,7 @@ class Recording:
     def _is_quick(self, shelf: Shelf) -> bool:
         return not self.refusal and shelf.is_quick(self._max_bytes - self._room)
 
-    def _take(self, stream: Stream, data: bytes) -> None:
+    def _take_bytes(self, stream: Stream, data: bytes) -> None:
         if not data:
             return
         self._tracks[stream].keep(data)
@@ -197,14 +199,14 @@ class Recording:
             return
         self._room -= len(data)
         if self._room < 0:
-            self._refuse(f"output is not kept: it is larger than {self._setting} = {self._max_bytes}")
+            self._refuse_storage(f"output is not kept: it is larger than {self._setting} = {self._max_bytes}")
             return
         try:
             self._tracks[stream].spool(data)
         except OSError as error:
-            self._refuse(_not_kept(error.strerror))
+            self._refuse_storage(_not_kept(error.strerror))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse_storage(self, why: str) -> None:
         self.refusal = why
         for track in self._tracks.values():
             track.drop()
@@ -228,7 +230,7 @@ class Track:
         self._digest = hashlib.sha256()
         self._small = b""
         """Everything spooled, as long as there is little of it: most programs say little, and to one stream."""
-        self._packed: _Packed | None = None
+        self._packed: _GzipSpool | None = None
 
     @property
     def redactions(self) -> int:
@@ -256,7 +258,7 @@ class Track:
             self._small += data
             if len(self._small) <= _SMALL:
                 return
-            self._packed, data, self._small = _Packed(), self._small, b""
+            self._packed, data, self._small = _GzipSpool(), self._small, b""
         self._packed.write(data)
 
     @property
@@ -279,7 +281,7 @@ class Track:
             self._packed = None
 
 
-class _Packed:
+class _GzipSpool:
     """A gzip file in the making."""
 
     def __init__(self) -> None:

@@ -45,11 +45,11 @@ def last_frame(line: str, terms: Sequence[str] = ()) -> str:
         return line
     frames = line.split("\r")
     if terms:
-        frames = [frame for frame in frames if _holds(frame, terms)] or frames
+        frames = [frame for frame in frames if _holds_term(frame, terms)] or frames
     return next((frame for frame in reversed(frames) if not _SHOWS_NOTHING.fullmatch(frame)), "")
 
 
-def unfinished_frame(line: str) -> str:
+def find_unfinished_frame(line: str) -> str:
     """Return the last frame of a line without its end, which further output continues."""
     return _NEXT_FRAME.sub("\r", line).rpartition("\r")[2]
 
@@ -151,7 +151,7 @@ class _Screen:
 
     def _takes_at_once(self, text: str, done: list[str]) -> bool:
         """Take lines in which nothing moves; return False where that is not possible."""
-        if self._passes or self._at + 1 < len(self._rows) or _moves(text):
+        if self._passes or self._at + 1 < len(self._rows) or _moves_cursor(text):
             return False
         begun, *rows = text.rsplit("\n", SCREEN)
         first, line_end, further = begun.partition("\n")
@@ -164,7 +164,7 @@ class _Screen:
             self._rows = []
         self._rows += map(_Row, rows)
         self._at = len(self._rows) - 1
-        self._scroll(done)
+        self._scroll_rows(done)
         if rows:
             self._is_in_first_column = _STAYS.fullmatch(rows[-1]) is not None
         return True
@@ -193,35 +193,35 @@ class _Screen:
         match step[2] or step[0]:
             case "\n":
                 self._is_in_first_column = True
-                self._move(1)
-                self._scroll(done)
+                self._move_cursor(1)
+                self._scroll_rows(done)
             case "\r" | "G" if count <= 1:
                 self._is_in_first_column = True
                 self._rows[self._at].begin_frame(self._terms)
             case "A" | "F" as way:
                 self._is_in_first_column = self._is_in_first_column or way == "F"
-                self._move(-min(max(1, count), self._at))
+                self._move_cursor(-min(max(1, count), self._at))
             case "B" | "E" as way:
                 self._is_in_first_column = self._is_in_first_column or way == "E"
-                self._move(min(max(1, count), SCREEN - 1 - self._at))
+                self._move_cursor(min(max(1, count), SCREEN - 1 - self._at))
             case "K" | "J" as what if what == "K" or not count:
-                self._erase(below=what == "J", before=bool(count))
+                self._erase_row(below=what == "J", before=bool(count))
             case _:
                 self._write(step[0], done)
 
-    def _move(self, by: int) -> None:
+    def _move_cursor(self, by: int) -> None:
         """Move the cursor by so many rows. A row that it leaves erased, for one that is there, shows nothing."""
         left = self._rows[self._at]
         if left.is_erased and self._at + by < len(self._rows):
             shown = left.shown(self._terms)
-            self._rows[self._at] = _Row(shown if _holds(shown, self._terms) else "")
+            self._rows[self._at] = _Row(shown if _holds_term(shown, self._terms) else "")
         self._at += by
         if self._at >= len(self._rows):
             self._rows += [_Row() for _ in range(self._at + 1 - len(self._rows))]
         elif self._is_in_first_column:
             self._rows[self._at].begin_frame(self._terms)
 
-    def _erase(self, *, below: bool, before: bool) -> None:
+    def _erase_row(self, *, below: bool, before: bool) -> None:
         """Erase the row, unless only what follows the cursor is to go, where nothing is."""
         if below:
             del self._rows[self._at + 1 :]
@@ -230,7 +230,7 @@ class _Screen:
             row.begin_frame(self._terms)
             row.is_erased = True
 
-    def _scroll(self, done: list[str]) -> None:
+    def _scroll_rows(self, done: list[str]) -> None:
         """Let go of the rows above the screen."""
         above = max(0, len(self._rows) - SCREEN)
         done += [f"{row.shown(self._terms)}\n" for row in self._rows[:above]]
@@ -238,10 +238,10 @@ class _Screen:
         self._at -= above
 
 
-def _moves(text: str) -> bool:
+def _moves_cursor(text: str) -> bool:
     return "\r" in text or ("\x1b" in text and _MOVE.search(text) is not None)
 
 
-def _holds(text: str, terms: Sequence[str]) -> bool:
+def _holds_term(text: str, terms: Sequence[str]) -> bool:
     lower = text.lower()
     return any(term.lower() in lower for term in terms)

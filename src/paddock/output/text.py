@@ -69,9 +69,9 @@ class Lines:
     def __init__(self, terms: Sequence[str]) -> None:
         self._terms = [term.lower() for term in terms]
         self._overlap = max((len(term) for term in self._terms), default=0) + _BEFORE
-        self._begin()
+        self._begin_line()
 
-    def _begin(self) -> None:
+    def _begin_line(self) -> None:
         self._shown = ""
         self._rest: list[str] = []
         self._size = 0
@@ -85,19 +85,19 @@ class Lines:
         *whole, rest = text.split("\n")
         for part in whole:
             if self._open or len(part) > LINE_CHARS:
-                self._hold(part)
-                yield self._close()
+                self._hold_part(part)
+                yield self._close_line()
             else:
                 yield part, self._holds(part)
         if rest:
-            self._hold(rest)
+            self._hold_part(rest)
 
     def end(self) -> Iterator[tuple[str, bool]]:
         """Yield the last line, if it has no end."""
         if self._open:
-            yield self._close()
+            yield self._close_line()
 
-    def _hold(self, part: str) -> None:
+    def _hold_part(self, part: str) -> None:
         self._open = True
         if len(self._shown) <= LINE_CHARS:
             self._shown += part[: LINE_CHARS + 1]
@@ -105,12 +105,12 @@ class Lines:
         self._size += len(part)
         self._length += len(part)
         if self._size >= _SEARCHED:
-            self._search()
+            self._search_part()
 
-    def _search(self) -> None:
+    def _search_part(self) -> None:
         text = "".join(self._rest)
         if self._terms and not self._hit:
-            self._look(text)
+            self._find_term(text)
         text = text[-self._overlap :]
         self._rest, self._size = [text], len(text)
 
@@ -120,7 +120,7 @@ class Lines:
         lower = line.lower()
         return any(term in lower for term in self._terms)
 
-    def _look(self, text: str) -> None:
+    def _find_term(self, text: str) -> None:
         """Look for the first term in a part of the line, which ends where the line does so far."""
         lower = text.lower()
         found = [(place, len(term)) for term in self._terms if (place := lower.find(term)) >= 0]
@@ -133,11 +133,11 @@ class Lines:
             start = max(0, place - _BEFORE)
             self._around = _Window(text[start : start + LINE_CHARS], before + start)
 
-    def _close(self) -> tuple[str, bool]:
-        self._search()
+    def _close_line(self) -> tuple[str, bool]:
+        self._search_part()
         shown = clipped(self._shown) if self._around is None else self._around.of(self._length)
         found = shown, self._hit
-        self._begin()
+        self._begin_line()
         return found
 
 
@@ -266,8 +266,8 @@ def gist(
     # The rest of a line that begins in what is omitted is no line, but its later frames may be whole.
     begun, line_end, rest = tail.partition("\n")
     frames = later_frames(begun)
-    rest = _redrawn(rest if frames is None else frames + line_end + rest, terms)
-    head = _redrawn(head, terms)
+    rest = _redraw_text(rest if frames is None else frames + line_end + rest, terms)
+    head = _redraw_text(head, terms)
     total = head.count("\n") + captured.omitted_line_ends + (line_end if frames is None else "").count("\n")
     total += rest.count("\n") + ((cut or head != "") and not (tail or head).endswith("\n"))
     first: list[str] = []
@@ -300,7 +300,7 @@ def gist(
     return Gist(tuple(first), tuple(last), total, tuple(excerpts))
 
 
-def _redrawn(text: str, terms: Sequence[str]) -> str:
+def _redraw_text(text: str, terms: Sequence[str]) -> str:
     return "".join(last_frames([text], terms)) if "\r" in text or "\x1b" in text else text
 
 

@@ -10,13 +10,13 @@ from paddock.model.limits import narrower
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.policy import guests, programs, rules, script_tools
-from paddock.policy.programs import Catalogue, nothing_known
-from paddock.policy.reason import Reason, label
+from paddock.policy.programs import Catalogue, empty_catalogue
+from paddock.policy.reason import Reason, label_request
 from paddock.policy.remedies import suggest_remedy
 from paddock.settings.schema import Settings
 
-_REMEMBERED = 4096
-MOST_DEEP = 7
+_MAX_REMEMBERED = 4096
+MAX_NESTING = 7
 """Requests that may ask for each other: fewer than workers, so that no chain waits for itself."""
 
 
@@ -27,37 +27,37 @@ class Policy:
     under the same circumstances is remembered. Only the audit hash is made anew.
     """
 
-    def __init__(self, settings: Settings, catalogue: Catalogue = nothing_known) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue = empty_catalogue) -> None:
         self._settings = settings
         self._catalogue = catalogue
         self._decided: dict[tuple[object, ...], Decision] = {}
 
-    def meant(self, request: ExecutionRequest) -> ExecutionRequest:
-        """Return what `meant` returns."""
-        return meant(request, self._settings)
+    def with_defaults(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Return what `with_defaults` returns."""
+        return with_defaults(request, self._settings)
 
     def decide(self, request: ExecutionRequest) -> Decision:
         """Return what `decide` returns."""
         work = request.work
         if isinstance(work, ToolRun):
             return decide(request, self._settings, self._catalogue)
-        circumstances = _circumstances(request, work, self._settings)
+        circumstances = _list_circumstances(request, work, self._settings)
         decision = self._decided.get(circumstances)
         if decision is None:
-            decision = _unsigned(request, self._settings, self._catalogue)
-            if len(self._decided) < _REMEMBERED:
+            decision = _decide_unsigned(request, self._settings, self._catalogue)
+            if len(self._decided) < _MAX_REMEMBERED:
                 self._decided[circumstances] = decision
-        return _signed(request, decision)
+        return _sign_decision(request, decision)
 
     def suggest_remedy(self, request: ExecutionRequest, decision: Decision) -> str:
         """Return what `remedies.suggest_remedy` returns."""
         return suggest_remedy(request, decision.rule, self._settings, self._catalogue)
 
 
-def _circumstances(
+def _list_circumstances(
     request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall | RuntimeRun, settings: Settings
 ) -> tuple[object, ...]:
-    """Return all that `_unsigned` looks at."""
+    """Return all that `_decide_unsigned` looks at."""
     if isinstance(work, ServerCall):
         what = work.server, work.tool, work.read_only
     elif isinstance(work, SdkCall):
@@ -74,37 +74,37 @@ def _circumstances(
     return work.kind, *what, *whence, *asked
 
 
-def meant(request: ExecutionRequest, settings: Settings) -> ExecutionRequest:
+def with_defaults(request: ExecutionRequest, settings: Settings) -> ExecutionRequest:
     """Return the request with what it leaves to the settings: that of which it is decided, asked and recorded."""
     work = request.work
-    if not isinstance(work, RuntimeRun) or (full := programs.meant(work, settings)) is work:
+    if not isinstance(work, RuntimeRun) or (full := programs.with_defaults(work, settings)) is work:
         return request
     return request.model_copy(update={"work": full})
 
 
-def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = nothing_known) -> Decision:
+def decide(request: ExecutionRequest, settings: Settings, catalogue: Catalogue = empty_catalogue) -> Decision:
     """Return whether a request may run and with which limits and grants.
 
     All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
     decision and the identity of the request, never its payload.
     """
-    return _signed(request, _unsigned(request, settings, catalogue))
+    return _sign_decision(request, _decide_unsigned(request, settings, catalogue))
 
 
-def refuse(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
+def refuse_allowed(request: ExecutionRequest, decision: Decision, rule: str, reason: str) -> Decision:
     """Return the refusal of what was allowed, for a reason that only the moment could show."""
     refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
-    return _signed(request, _hashed(refused))
+    return _sign_decision(request, _add_hash(refused))
 
 
-def answered(request: ExecutionRequest, decision: Decision, rule: str, answer: Answer) -> Decision:
+def apply_answer(request: ExecutionRequest, decision: Decision, rule: str, answer: Answer) -> Decision:
     """Return what became of a decision that asks, now that there is an answer. Only a yes allows."""
     yes = answer.verdict in YES
     changes = {"allowed": yes, "asks": (), "rule": rule, "answer": answer.verdict, "reasons": (answer.told,)}
-    return _signed(request, _hashed(decision.model_copy(update=changes)))
+    return _sign_decision(request, _add_hash(decision.model_copy(update=changes)))
 
 
-def _unsigned(request: ExecutionRequest, settings: Settings, catalogue: Catalogue) -> Decision:
+def _decide_unsigned(request: ExecutionRequest, settings: Settings, catalogue: Catalogue) -> Decision:
     """Return the decision, whose audit hash covers only itself."""
     work = request.work
     match work:
@@ -113,22 +113,22 @@ def _unsigned(request: ExecutionRequest, settings: Settings, catalogue: Catalogu
         case ToolRun():
             return _judge_tool(request, work, settings)
         case GuestRun() | ServerCall() | SdkCall():
-            return _judge(request, work, settings)
+            return _judge_call(request, work, settings)
 
 
 def _judge_program(
     request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
 ) -> Decision:
-    terms, notes, objections = programs.judge(work, request.limits, settings, catalogue)
-    objections = [*objections, *_may_change(request, work, settings)]
+    terms, notes, objections = programs.judge_program(work, request.limits, settings, catalogue)
+    objections = [*objections, *_check_read_only(request, work, settings)]
     if work.executable is None and any(rule.executable for rule in settings.policy.rule):
-        names, request = _chosen(request, work, terms.grants.executables, settings)
+        names, request = _choose_executables(request, work, terms.grants.executables, settings)
         grants = terms.grants.model_copy(update={"executables": names})
         terms = terms.model_copy(update={"grants": grants})
-    return _judged(request, settings, notes, objections, program=terms)
+    return _make_decision(request, settings, notes, objections, program=terms)
 
 
-def _chosen(
+def _choose_executables(
     request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
 ) -> tuple[tuple[str, ...], ExecutionRequest]:
     """Return which of the names may run a program that names none, and the request as if it had named the first.
@@ -136,27 +136,31 @@ def _chosen(
     So nobody gets past a rule about an executable by leaving the choice to Paddock.
     """
 
-    def named(name: str) -> ExecutionRequest:
+    def with_executable(name: str) -> ExecutionRequest:
         return request.model_copy(update={"work": work.model_copy(update={"executable": name})})
 
-    allowed = tuple(name for name in names if not any(rules.denials(named(name), settings)))
-    unasked = tuple(name for name in allowed if not any(rules.questions(named(name), settings)))
+    allowed = tuple(name for name in names if not any(rules.list_denials(with_executable(name), settings)))
+    unasked = tuple(
+        name for name in allowed if not any(rules.list_questions(with_executable(name), settings))
+    )
     left = unasked or allowed or names
-    return left, named(left[0]) if left else request
+    return left, with_executable(left[0]) if left else request
 
 
 def _judge_tool(request: ExecutionRequest, work: ToolRun, settings: Settings) -> Decision:
-    terms, notes, objections = script_tools.judge(work, request.limits, settings)
-    objections = [*objections, *_may_change(request, work, settings)]
-    return _judged(request, settings, notes, objections, tool=terms)
+    terms, notes, objections = script_tools.judge_tool(work, request.limits, settings)
+    objections = [*objections, *_check_read_only(request, work, settings)]
+    return _make_decision(request, settings, notes, objections, tool=terms)
 
 
-def _judge(request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Decision:
-    limits, grants, notes, objections = guests.judge(request, work, settings)
-    return _judged(request, settings, notes, objections, limits=limits, grants=grants)
+def _judge_call(
+    request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
+) -> Decision:
+    limits, grants, notes, objections = guests.judge_guest(request, work, settings)
+    return _make_decision(request, settings, notes, objections, limits=limits, grants=grants)
 
 
-def _judged(
+def _make_decision(
     request: ExecutionRequest,
     settings: Settings,
     notes: list[Reason],
@@ -166,11 +170,11 @@ def _judged(
     """Return the decision on terms, after what every kind of work is held against. What is refused asks nobody."""
     objections = [
         *objections,
-        *_depth(request),
-        *_caller(request, settings),
-        *rules.denials(request, settings),
+        *_check_depth(request),
+        *_check_caller(request, settings),
+        *rules.list_denials(request, settings),
     ]
-    asks = [] if objections else [*rules.questions(request, settings)]
+    asks = [] if objections else [*rules.list_questions(request, settings)]
     reasons = objections or asks or notes
     fields = {
         "allowed": not objections and not asks,
@@ -179,15 +183,15 @@ def _judged(
         "rule": (reasons or [("default", "")])[0][0],
         **terms,
     }
-    return _hashed(Decision.model_validate(fields))
+    return _add_hash(Decision.model_validate(fields))
 
 
-def _hashed(decision: Decision) -> Decision:
+def _add_hash(decision: Decision) -> Decision:
     itself = canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
-    return decision.model_copy(update={"audit_hash": _sha256(itself)})
+    return decision.model_copy(update={"audit_hash": _hash_bytes(itself)})
 
 
-def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
+def _sign_decision(request: ExecutionRequest, decision: Decision) -> Decision:
     """Return the decision with an audit hash that covers who asked for what (ids and hashes) as well."""
     work = request.work
     match work:
@@ -195,7 +199,7 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
             what = {
                 "name": work.name,
                 "profile": work.profile,
-                "source_sha256": _sha256(work.source.encode("utf-8", "surrogatepass")),
+                "source_sha256": _hash_bytes(work.source.encode("utf-8", "surrogatepass")),
             }
         case ServerCall():
             what = {"server": work.server, "tool": work.tool}
@@ -214,18 +218,18 @@ def _signed(request: ExecutionRequest, decision: Decision) -> Decision:
         "kind": work.kind,
         **what,
     }
-    signature = _sha256(canonical({"decision": decision.audit_hash, "request": identity}))
-    return decision.but(audit_hash=signature)
+    signature = _hash_bytes(canonical({"decision": decision.audit_hash, "request": identity}))
+    return decision.replace(audit_hash=signature)
 
 
-def _depth(request: ExecutionRequest) -> Iterator[Reason]:
+def _check_depth(request: ExecutionRequest) -> Iterator[Reason]:
     """Object to what runs itself over and over."""
-    if request.depth > MOST_DEEP:
-        what = f"{label(request)} is nested more than {MOST_DEEP} deep"
+    if request.depth > MAX_NESTING:
+        what = f"{label_request(request)} is nested more than {MAX_NESTING} deep"
         yield "depth", f"{what}; a script or a sequence that runs itself never ends"
 
 
-def _may_change(
+def _check_read_only(
     request: ExecutionRequest, work: RuntimeRun | ToolRun, settings: Settings
 ) -> Iterator[Reason]:
     """Object to programs and script tools that may change something where the request may only read."""
@@ -234,7 +238,7 @@ def _may_change(
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"
 
 
-def _caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
+def _check_caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
     """Object to a method of the SDK that is not granted to programs of the profile that calls it."""
     if (caller := request.caller) is None:
         return
@@ -245,5 +249,5 @@ def _caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
         yield key, f"{what}; name it in `{caller.profile}` under [sdk] in paddock.toml"
 
 
-def _sha256(data: bytes) -> str:
+def _hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

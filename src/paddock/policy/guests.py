@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from paddock.model.limits import Grants, GuestLimits, narrower
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall, ServerCall
 from paddock.model.sandbox import TIERS, Tier
-from paddock.policy.reason import Reason, label
+from paddock.policy.reason import Reason, label_request
 from paddock.settings.profiles import ComputeLimits, ProfileLimits
 from paddock.settings.schema import Settings
 
@@ -21,11 +21,11 @@ GUEST_TIER: Tier = "landlock"
 """What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
 
 
-def judge(
+def judge_guest(
     request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
 ) -> tuple[GuestLimits, Grants, list[Reason], list[Reason]]:
     """Return what a request gets, what was clamped, and what is refused; each with the name of its rule."""
-    limits, clamped, refused = _limits(request, work, settings)
+    limits, clamped, refused = _effective_limits(request, work, settings)
     grants = Grants(
         jit=request.jit and settings.grants.jit,
         servers=() if isinstance(work, GuestRun) and work.computes else settings.grants.servers,
@@ -33,20 +33,20 @@ def judge(
     )
     objections = [
         *_code_size(work, limits),
-        *_confinement(work, settings),
+        *_check_confinement(work, settings),
         *refused,
-        *_grants(request, work, settings),
+        *_check_grants(request, work, settings),
     ]
     return limits, grants, clamped, objections
 
 
-def _limits(
+def _effective_limits(
     request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
 ) -> tuple[GuestLimits, list[Reason], list[Reason]]:
     """Return the effective limits, what was clamped, and what is refused."""
-    profile, group = _profile(work, settings)
+    profile, group = _profile_limits(work, settings)
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
-    ceilings = _ceilings(profile)
+    ceilings = _limits_with_ceiling(profile)
     limits |= {name: min(limits[name], getattr(profile, ceiling)) for name, ceiling in ceilings.items()}
     clamped: list[Reason] = []
     refused: list[Reason] = []
@@ -65,13 +65,13 @@ def _limits(
     return GuestLimits(**limits), clamped, refused
 
 
-def _ceilings(profile: ProfileLimits) -> dict[str, str]:
+def _limits_with_ceiling(profile: ProfileLimits) -> dict[str, str]:
     """Return which limits have a ceiling apart from what a program gets without asking."""
     wall = {"timeout_ms": "max_timeout_ms"}
     return wall | {"output_bytes": "max_output_bytes"} if isinstance(profile, ComputeLimits) else wall
 
 
-def _profile(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple[ProfileLimits, str]:
+def _profile_limits(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> tuple[ProfileLimits, str]:
     """Return the limits that hold for a request by default, and the settings key they come from."""
     match work:
         case GuestRun(profile=name):
@@ -98,7 +98,7 @@ def _code_size(work: GuestRun | ServerCall | SdkCall, limits: GuestLimits) -> It
             pass
 
 
-def _confinement(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Iterator[Reason]:
+def _check_confinement(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> Iterator[Reason]:
     least = settings.sandbox.minimum_tier
     if isinstance(work, GuestRun) and TIERS.index(GUEST_TIER) < TIERS.index(least):
         what = (
@@ -107,7 +107,7 @@ def _confinement(work: GuestRun | ServerCall | SdkCall, settings: Settings) -> I
         yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
 
 
-def _grants(
+def _check_grants(
     request: ExecutionRequest, work: GuestRun | ServerCall | SdkCall, settings: Settings
 ) -> Iterator[Reason]:
     if request.jit and not settings.grants.jit:
@@ -121,14 +121,12 @@ def _grants(
                 yield "grants.servers", f"server {server} is not granted (granted: {names}); {where}"
             calls = narrower(request.calls, settings.grants.calls)
             if calls == "read_only" and work.read_only is False:
-                what = (
-                    f"{label(request)} is not marked as read-only by its server, and this run may only read"
-                )
+                what = f"{label_request(request)} is not marked as read-only by its server, and this run may only read"
                 yield "grants.calls", f"{what}; rehearse it with dry_run, or ask for a run that may do all"
         case SdkCall() if not work.reads:
             calls = narrower(request.calls, settings.grants.calls)
             if calls != "run":
-                what = f"{label(request)} changes something, and this run may only read ({calls})"
+                what = f"{label_request(request)} changes something, and this run may only read ({calls})"
                 yield "grants.calls", f"{what}; ask for a run that may do all"
         case GuestRun() | SdkCall():
             pass

@@ -27,59 +27,59 @@ from paddock.settings.schema import Settings
 Catalogue = Callable[[Runtime], Executables]
 
 DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
-_SHOWN = 100
+_MAX_QUOTED_CHARS = 100
 
 
-def nothing_known(_runtime: Runtime) -> Executables:
+def empty_catalogue(_runtime: Runtime) -> Executables:
     """Be the catalogue of who knows no executables: none is compatible."""
     return Executables(candidates=(), compatible=frozenset())
 
 
-def meant(work: RuntimeRun, settings: Settings) -> RuntimeRun:
+def with_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
     """Return the program with the access to the workspace that it asks for without a word: what may be read of it."""
     if settings.runtimes.access != "none" or "access" in work.model_fields_set:
         return work
     return work.model_copy(update={"access": "none"})
 
 
-def judge(
+def judge_program(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
     """Return what a program gets, what was clamped, and what is refused; each with the name of its rule."""
-    limits, clamped, _ = _limits(asked, settings)
+    limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
         network=work.network,
-        executables=_allowed_names(work, settings, catalogue(work.runtime)),
+        executables=_list_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
     )
     terms = ProgramTerms(limits=limits, grants=grants)
-    for _, objections in stages(work, asked, settings, catalogue):
+    for _, objections in list_stages(work, asked, settings, catalogue):
         if objections:
             return terms, clamped, objections
     return terms, clamped, []
 
 
-def stages(
+def list_stages(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> Iterator[tuple[str, list[Reason]]]:
     """Yield what each rule asks, in order, and its objections; the first with any decides."""
     known = catalogue(work.runtime)
-    yield "programs run at all", list(_enabled(settings))
-    yield "the runtime is allowed, the executable fits it", list(_runtime(work, settings, known))
-    yield "the executable is allowed", list(_executable(work, settings, known))
-    yield "the executable is a name", list(_path(work))
-    yield "the working directory is inside of the workspace", list(_cwd(work))
-    yield "the limits are within their maximum", _limits(asked, settings)[2]
-    yield "workspace and network are granted", list(_grants(work, settings))
+    yield "programs run at all", list(_check_enabled(settings))
+    yield "the runtime is allowed, the executable fits it", list(_check_runtime(work, settings, known))
+    yield "the executable is allowed", list(_check_executable(work, settings, known))
+    yield "the executable is a name", list(_check_path(work))
+    yield "the working directory is inside of the workspace", list(_check_cwd(work))
+    yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
+    yield "workspace and network are granted", list(_check_grants(work, settings))
 
 
-def _enabled(settings: Settings) -> Iterator[Reason]:
+def _check_enabled(settings: Settings) -> Iterator[Reason]:
     if not settings.runtimes.enabled:
         yield "runtimes.enabled", DISABLED
 
 
-def _runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
+def _check_runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
     allowed = settings.runtimes.allowed
     if work.runtime not in allowed:
         names = ", ".join(allowed)
@@ -88,43 +88,48 @@ def _runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterat
             f'Runtime "{work.runtime}" is not in the allowed runtimes list: [{names}]',
         )
     if work.executable is not None and file_name(work.executable) not in known.compatible:
-        shown = work.executable[:_SHOWN]
+        shown = work.executable[:_MAX_QUOTED_CHARS]
         yield (
             "runtimes.compatible",
             f'Executable "{shown}" is not compatible with runtime "{work.runtime}"',
         )
 
 
-def _allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> tuple[str, ...]:
+def _list_allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> tuple[str, ...]:
     """Return what may run the program, in the order of preference; empty when nothing may."""
     wanted = (work.executable.strip().strip("\"'"),) if work.executable is not None else known.candidates
     allowed = {file_name(name) for name in settings.runtimes.executables}
     return tuple(name for name in wanted if not allowed or file_name(name) in allowed)
 
 
-def _executable(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
-    if settings.runtimes.executables and not _allowed_names(work, settings, known):
+def _check_executable(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
+    if settings.runtimes.executables and not _list_allowed_names(work, settings, known):
         wanted = work.executable or next(iter(known.candidates), work.runtime)
-        yield "runtimes.executables", f'Executable "{wanted[:_SHOWN]}" is not in the allowed executables list'
+        yield (
+            "runtimes.executables",
+            f'Executable "{wanted[:_MAX_QUOTED_CHARS]}" is not in the allowed executables list',
+        )
 
 
-def _path(work: RuntimeRun) -> Iterator[Reason]:
+def _check_path(work: RuntimeRun) -> Iterator[Reason]:
     """Object to paths: with them a request could choose what whoever writes to the workspace has put there."""
     if "/" in (work.executable or ""):
-        shown = (work.executable or "")[:_SHOWN]
+        shown = (work.executable or "")[:_MAX_QUOTED_CHARS]
         yield "runtimes.executable", f'Executable "{shown}" must be a name, which is looked for on PATH'
 
 
-def _cwd(work: RuntimeRun) -> Iterator[Reason]:
+def _check_cwd(work: RuntimeRun) -> Iterator[Reason]:
     if not is_confined(work.cwd):
-        shown = work.cwd[:_SHOWN]
+        shown = work.cwd[:_MAX_QUOTED_CHARS]
         yield (
             "runtimes.cwd",
             f'Relative CWD "{shown}" contains path traversal or absolute path components',
         )
 
 
-def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
+def _effective_limits(
+    asked: LimitOverrides, settings: Settings
+) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
     """Return the effective limits, what was clamped, and what is refused (rule 5)."""
     mine = settings.runtimes
     limits = ProgramLimits(
@@ -147,7 +152,7 @@ def _limits(asked: LimitOverrides, settings: Settings) -> tuple[ProgramLimits, l
     return limits, [], over + unknown
 
 
-def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
+def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
     mine = settings.runtimes
     fix = "in the paddock.toml of the user or the system"
     if ACCESSES.index(work.access) > ACCESSES.index(mine.access):
@@ -157,10 +162,10 @@ def _grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
         text = f'the network is not granted; set `network = "{work.network}"` under [runtimes] {fix}'
         yield "runtimes.network", text
     if work.access == "none" and work.cwd != ".":
-        yield "runtimes.cwd", f'Relative CWD "{work.cwd[:_SHOWN]}" needs access to the workspace'
+        yield "runtimes.cwd", f'Relative CWD "{work.cwd[:_MAX_QUOTED_CHARS]}" needs access to the workspace'
 
 
-def concerns(rule: Rule, work: RuntimeRun) -> bool:
+def match_program(rule: Rule, work: RuntimeRun) -> bool:
     """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables."""
     return (
         fnmatchcase(work.runtime, (rule.runtime or "*").lower())

@@ -18,37 +18,39 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.redaction.outgoing import Outgoing
 
-_NAME = 200
-_TEXT = 400
+_MAX_NAME_CHARS = 200
+_MAX_TEXT_CHARS = 400
 """Characters of one text among the arguments that are shown."""
-_DETAILS = 4000
+_MAX_DETAILS_CHARS = 4000
 """Characters of all arguments that are shown."""
 _MARKS = frozenset({"Mn", "Me", "Mc"})
 """Categories of characters that change the one before them."""
 
 
-def question(request: ExecutionRequest, decision: Decision, outgoing: Outgoing, *, wait_ms: int) -> Question:
+def make_question(
+    request: ExecutionRequest, decision: Decision, outgoing: Outgoing, *, wait_ms: int
+) -> Question:
     """Return what to ask about a request whose decision asks."""
-    what, arguments = shown(request)
-    scopes: tuple[Scope, ...] = ("once", "run") if request.parent and repeatable(request) else ("once",)
+    what, arguments = describe_request(request)
+    scopes: tuple[Scope, ...] = ("once", "run") if request.parent and repeatable_name(request) else ("once",)
     return Question(
         id=new_id(),
         request=request.id,
         run=request.root or request.id,
-        actor=plain(request.actor),
-        surface=plain(request.surface),
-        workspace=plain(str(request.workspace), 4 * _NAME),
-        what=plain(outgoing.text(what)),
-        details=details(arguments, outgoing),
-        reasons=tuple(plain(outgoing.text(reason), _TEXT) for reason in decision.asks),
-        rule=plain(decision.rule),
-        sha256=sha256(request),
+        actor=make_printable(request.actor),
+        surface=make_printable(request.surface),
+        workspace=make_printable(str(request.workspace), 4 * _MAX_NAME_CHARS),
+        what=make_printable(outgoing.text(what)),
+        details=format_details(arguments, outgoing),
+        reasons=tuple(make_printable(outgoing.text(reason), _MAX_TEXT_CHARS) for reason in decision.asks),
+        rule=make_printable(decision.rule),
+        sha256=hash_request(request),
         scopes=scopes,
         wait_ms=wait_ms,
     )
 
 
-def act(
+def make_act_question(
     request: str,
     what: str,
     arguments: Mapping[str, Json],
@@ -62,15 +64,15 @@ def act(
         id=new_id(),
         request=request,
         run=request,
-        what=plain(what),
-        details=details(arguments, outgoing),
-        reasons=(plain(reason, _TEXT),),
+        what=make_printable(what),
+        details=format_details(arguments, outgoing),
+        reasons=(make_printable(reason, _MAX_TEXT_CHARS),),
         sha256=hashlib.sha256(canonical({"what": what, "arguments": dict(arguments)})).hexdigest(),
         wait_ms=wait_ms,
     )
 
 
-def sha256(request: ExecutionRequest) -> str:
+def hash_request(request: ExecutionRequest) -> str:
     """Return the hash (hex) over all that decides what is done, and for whom."""
     work = request.work
     fields = {name: getattr(work, name) for name in type(work).model_fields}
@@ -81,7 +83,7 @@ def sha256(request: ExecutionRequest) -> str:
     return hashlib.sha256(canonical({"work": fields, "limits": limits, **rest})).hexdigest()
 
 
-def repeatable(request: ExecutionRequest) -> tuple[str, ...] | None:
+def repeatable_name(request: ExecutionRequest) -> tuple[str, ...] | None:
     """Return the name under which a yes may hold for the rest of a run; None where each request is another matter."""
     match request.work:
         case ServerCall(server=server, tool=tool):
@@ -94,26 +96,26 @@ def repeatable(request: ExecutionRequest) -> tuple[str, ...] | None:
             return None
 
 
-def details(arguments: Mapping[str, Json], outgoing: Outgoing) -> str:
+def format_details(arguments: Mapping[str, Json], outgoing: Outgoing) -> str:
     """Return arguments as one line of JSON that may be shown: each text shortened, and the whole."""
     try:
-        text = dumps(_shortened(outgoing.json(dict(arguments))), ensure_ascii=False)
+        text = dumps(_shorten_texts(outgoing.json(dict(arguments))), ensure_ascii=False)
     except RecursionError:
         text = "(nested too deep to be shown)"
-    return plain(text, _DETAILS)
+    return make_printable(text, _MAX_DETAILS_CHARS)
 
 
-def plain(text: str, longest: int = _NAME) -> str:
+def make_printable(text: str, longest: int = _MAX_NAME_CHARS) -> str:
     """Return a text that shows as what it is: one line, printable, left to right; a long one without its middle."""
     if len(text) > longest:
         half = longest // 2
         text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_spelled, text))
+    return "".join(map(_escape_character, text))
 
 
-def _spelled(character: str) -> str:
+def _escape_character(character: str) -> str:
     sane = character.isprintable() and unicodedata.category(character) not in _MARKS
     if sane and unicodedata.bidirectional(character) not in {"R", "AL", "AN"}:
         return character
@@ -121,21 +123,21 @@ def _spelled(character: str) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def _shortened(value: Json) -> Json:
+def _shorten_texts(value: Json) -> Json:
     """Return a value whose long texts say how much of them is not shown."""
     match value:
-        case str() if len(value) > _TEXT:
-            half = _TEXT // 2
+        case str() if len(value) > _MAX_TEXT_CHARS:
+            half = _MAX_TEXT_CHARS // 2
             return f"{value[:half]} [... {count(len(value) - 2 * half, 'character')} not shown ...] {value[-half:]}"
         case list():
-            return [_shortened(item) for item in cast("list[Any]", value)]
+            return [_shorten_texts(item) for item in cast("list[Any]", value)]
         case dict():
-            return {str(name): _shortened(item) for name, item in cast("dict[str, Any]", value).items()}
+            return {str(name): _shorten_texts(item) for name, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
 
 
-def shown(request: ExecutionRequest) -> tuple[str, dict[str, Json]]:
+def describe_request(request: ExecutionRequest) -> tuple[str, dict[str, Json]]:
     """Return what would be done, in words, and with what."""
     match request.work:
         case ServerCall() as work:

@@ -6,7 +6,7 @@ Reason = tuple[str, str]
 """Name of the rule that decided, and the reason for people."""
 
 
-def label(request: ExecutionRequest) -> str:
+def label_request(request: ExecutionRequest) -> str:
     """Return what a reason calls a request."""
     match request.work:
         case ServerCall(server=server, tool=tool):

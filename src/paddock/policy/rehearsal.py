@@ -5,13 +5,13 @@ import json
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.policy.questions import shown
+from paddock.policy.questions import describe_request
 
 KEPT_CHARACTERS = 1024 * 1024
 """Arguments kept in one list, as JSON; what is more is listed without its arguments."""
 
 
-def stub(work: ServerCall) -> Json:
+def stub_result(work: ServerCall) -> Json:
     """Return what a call gives that is not made: an object, so that most programs go on."""
     if work.raw:
         return {
@@ -28,12 +28,14 @@ def would_ask(request: ExecutionRequest, decision: Decision) -> bool:
     return rehearses and (request.parent is not None or isinstance(request.work, ServerCall))
 
 
-def planned_call(request: ExecutionRequest, decision: Decision) -> PlannedCall:
+def make_planned_call(request: ExecutionRequest, decision: Decision) -> PlannedCall:
     """Return a request as the list of a rehearsal has it."""
     if isinstance(work := request.work, ServerCall):
         return PlannedCall(server=work.server, tool=work.tool, arguments=work.arguments, asks=decision.asks)
     method = request.caller.method if request.caller else work.kind
-    return PlannedCall(server="paddock", tool=method, arguments=shown(request)[1], asks=decision.asks)
+    return PlannedCall(
+        server="paddock", tool=method, arguments=describe_request(request)[1], asks=decision.asks
+    )
 
 
 class Plan:
@@ -48,7 +50,7 @@ class Plan:
         """The calls, in order."""
         return tuple(self._calls)
 
-    def add(self, call: PlannedCall) -> None:
+    def add_call(self, call: PlannedCall) -> None:
         """List a call."""
         self._room -= len(json.dumps(call.arguments))
         self._calls.append(call if self._room >= 0 else call.model_copy(update={"arguments": None}))

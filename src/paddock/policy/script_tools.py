@@ -17,7 +17,7 @@ from paddock.settings.schema import Settings
 DISABLED = "Script tools are disabled in configuration (tools.enabled = false)"
 
 
-def judge(
+def judge_tool(
     work: ToolRun, asked: LimitOverrides, settings: Settings
 ) -> tuple[ToolTerms, list[Reason], list[Reason]]:
     """Return what a tool gets, what was cut, and what is refused; each with the name of its rule."""
@@ -36,15 +36,15 @@ def judge(
     if timeout_ms > given.max_timeout_ms:
         text = f"the timeout of {timeout_ms} ms is over tools.max_timeout_ms, which holds instead"
         cut.append(("tools.max_timeout_ms", text))
-    return terms, cut, list(_refused(work, settings))
+    return terms, cut, list(_list_objections(work, settings))
 
 
-def concerns(rule: Rule, work: ToolRun) -> bool:
+def match_tool(rule: Rule, work: ToolRun) -> bool:
     """Tell whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
     return fnmatchcase(work.tool, (rule.script or "*").lower())
 
 
-def _refused(work: ToolRun, settings: Settings) -> list[Reason]:
+def _list_objections(work: ToolRun, settings: Settings) -> list[Reason]:
     given = settings.tools
     if not given.enabled:
         return [("tools.enabled", DISABLED)]

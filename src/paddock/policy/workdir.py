@@ -19,15 +19,15 @@ def is_confined(cwd: str) -> bool:
     return parts[0] != "" and ".." not in parts and not _DRIVE.match(cwd)
 
 
-def resolve(workspace: Path, cwd: str) -> Path:
+def resolve_cwd(workspace: Path, cwd: str) -> Path:
     """Return the directory that `cwd` means below `workspace`, without links. Raises JailError.
 
     Whether something outside of the workspace exists cannot be learned from the error.
     """
-    root, is_there = _real(str(workspace))
+    root, is_there = _resolve_links(str(workspace))
     target = root
     if cwd != ".":
-        target, is_there = _real(os.path.join(root, cwd))  # `Path.resolve` needs an existing path
+        target, is_there = _resolve_links(os.path.join(root, cwd))  # `Path.resolve` needs an existing path
     if target != root and not target.startswith(f"{root.rstrip('/')}/"):
         raise JailError(ESCAPES)
     if not is_there:
@@ -35,7 +35,7 @@ def resolve(workspace: Path, cwd: str) -> Path:
     return workspace if target == str(workspace) else Path(target)
 
 
-def _real(path: str) -> tuple[str, bool]:
+def _resolve_links(path: str) -> tuple[str, bool]:
     """Return what os.path.realpath does, and whether that is a directory; False for what cannot be looked at.
 
     Of a directory it takes a tenth of the time: each program that runs waits for it.

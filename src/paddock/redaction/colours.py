@@ -39,7 +39,9 @@ class Uncoloured:
 
     def locate(self, start: int, end: int) -> tuple[int, int]:
         """Return where bytes of the text without colours stand in the text with them, without colours around them."""
-        return self._locate(start), self._locate(end - 1) + 1 if end > start else self._locate(start)
+        return self._map_offset(start), self._map_offset(end - 1) + 1 if end > start else self._map_offset(
+            start
+        )
 
-    def _locate(self, position: int) -> int:
+    def _map_offset(self, position: int) -> int:
         return position + self._shifts[bisect_right(self._starts, position) - 1]

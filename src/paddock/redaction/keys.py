@@ -73,17 +73,17 @@ class KeyLines:
         before, after = line[:last][-_MAX_AROUND_BYTES:], line[begin.end() :]
         inner = _QUOTE.split(before)[-1]
         for each in dict.fromkeys((before, inner)):
-            self._learn(each, after)
-            self._learn(each, b"")
+            self._learn_surroundings(each, after)
+            self._learn_surroundings(each, b"")
 
     def find(self, line: bytes) -> Base64 | None:
         """Return where the base64 stands in a line within a key; None where the line is none of the key."""
         if self._state is _State.BEGUN and _HEADER.fullmatch(line):
             return None
-        for body in self._candidates(line):
+        for body in self._list_candidates(line):
             start, end = body
             if self._state is _State.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
-                return self._take(line, start, end)
+                return self._take_line(line, start, end)
         if self._state is _State.BEGUN and any(
             _HEADER.fullmatch(line, len(before))
             for before, _ in self._around
@@ -93,7 +93,7 @@ class KeyLines:
         self._state = _State.NONE if line.strip() else self._state
         return None
 
-    def _candidates(self, line: bytes) -> Iterator[tuple[int, int]]:
+    def _list_candidates(self, line: bytes) -> Iterator[tuple[int, int]]:
         for before, after in self._around:
             if (before or after) and _has_shape(line, before, after):
                 found = _BODY.fullmatch(line, len(before), len(line) - len(after))
@@ -104,17 +104,17 @@ class KeyLines:
             if found is not None:
                 yield found.span("body")
 
-    def _take(self, line: bytes, start: int, end: int) -> Base64:
+    def _take_line(self, line: bytes, start: int, end: int) -> Base64:
         is_first = self._state is _State.BEGUN
         if is_first:
             self._least = min(_LINE_BYTES, end - start)
             self._around = []
-            self._learn(line[:start], line[end:])
-            self._learn(line[:start], b"")
+            self._learn_surroundings(line[:start], line[end:])
+            self._learn_surroundings(line[:start], b"")
         self._state = _State.BODY if end - start >= self._least else _State.NONE
         return Base64(start, end, is_first)
 
-    def _learn(self, before: bytes, after: bytes) -> None:
+    def _learn_surroundings(self, before: bytes, after: bytes) -> None:
         if len(before) <= _MAX_AROUND_BYTES and len(after) <= _MAX_AROUND_BYTES:
             self._around.append((before.translate(_DIGITS), after.translate(_DIGITS)))
 

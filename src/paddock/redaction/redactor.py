@@ -64,7 +64,11 @@ class Removal:
         try:
             name, scalar = next(members)
             while True:
-                left = yield from self._scalar(scalar) if name is None else self._member(name, scalar)
+                left = (
+                    yield from self._redact_scalar(scalar)
+                    if name is None
+                    else self._redact_member(name, scalar)
+                )
                 yield
                 name, scalar = members.send(left)
         except StopIteration as end:
@@ -72,7 +76,7 @@ class Removal:
         finally:
             self._keywords = None
 
-    def _scalar(self, scalar: Json) -> Slices[Json]:
+    def _redact_scalar(self, scalar: Json) -> Slices[Json]:
         if isinstance(scalar, str):
             return (yield from self.text_in_slices(scalar))
         if scalar is None or isinstance(scalar, bool) or not self._sees_numbers:
@@ -81,12 +85,12 @@ class Removal:
         left = yield from self.text_in_slices(written)
         return scalar if left == written else left
 
-    def _member(self, name: str, scalar: Json) -> Slices[Json]:
+    def _redact_member(self, name: str, scalar: Json) -> Slices[Json]:
         """Return the scalar of a member: its first line is what stands behind `"name": "` in a text."""
         if not isinstance(scalar, str):
-            return (yield from self._scalar(scalar))
+            return (yield from self._redact_scalar(scalar))
         alone = yield from self.text_in_slices(scalar)
-        beginning = self._beginning(name)
+        beginning = self._member_prefix(name)
         if not beginning:
             return alone
         end = min((at for at in map(alone.find, "\n\r") if at >= 0), default=len(alone))
@@ -95,7 +99,7 @@ class Removal:
         self.count += count
         return redacted.decode("utf-8", "surrogatepass") + alone[end:] if count else alone
 
-    def _beginning(self, name: str) -> bytes:
+    def _member_prefix(self, name: str) -> bytes:
         """Return what stands before the value of a member in a text; nothing where the name decides about no value."""
         found = self._beginnings.get(name)
         if found is None:

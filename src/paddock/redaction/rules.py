@@ -46,7 +46,7 @@ class _Keywords(NamedTuple):
 
 
 @cache
-def _read() -> list[bytes]:
+def _read_rules() -> list[bytes]:
     return _FILE.read_bytes().splitlines()
 
 
@@ -63,7 +63,7 @@ def _keywords() -> _Keywords:
     return found
 
 
-class _Looked:
+class _LookedAt:
     size = 0
     """Bytes that were looked at without RE2."""
     rules: "Rules | None" = None
@@ -71,10 +71,10 @@ class _Looked:
 
 def may_match(data: bytes) -> bool:
     """Tell whether a rule may match a text; False is sure."""
-    if _Looked.rules is not None:
-        return _Looked.rules.has_keyword(data)
-    _Looked.size += len(data)
-    if _Looked.size > _LOAD_AFTER_BYTES:
+    if _LookedAt.rules is not None:
+        return _LookedAt.rules.has_keyword(data)
+    _LookedAt.size += len(data)
+    if _LookedAt.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
     lowered, keywords = drop_colours(data).lower(), _keywords()
     beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
@@ -125,7 +125,7 @@ class Rule:
 
     @cached_property
     def _regex(self) -> Untyped:
-        return _re2().compile(b"(?m)" + self._pattern.encode(), _latin())
+        return _compile_re2().compile(b"(?m)" + self._pattern.encode(), _latin_options())
 
     @cached_property
     def _groups(self) -> range:
@@ -163,18 +163,18 @@ class Rule:
             elif self._is_list:
                 for start, end in lists.find_texts(data, finish) if begin >= listed else ():
                     listed = end
-                    is_secret = end - start >= lists.MIN_BYTES and self._accepts(
+                    is_secret = end - start >= lists.MIN_BYTES and self._is_accepted(
                         found, data, start, end, refused
                     )
                     yield Match(start, end, self, begin, end) if is_secret else None
-            elif self._accepts(found, data, start, end, refused):
+            elif self._is_accepted(found, data, start, end, refused):
                 yield Match(start, end, self, begin, finish)
             else:
                 if start > begin and end - start <= _NESTED_CHARS:
                     position = max(start, begin + 1)
                 yield None
 
-    def _accepts(self, found: Untyped, data: bytes, start: int, end: int, refused: "Refused") -> bool:
+    def _is_accepted(self, found: Untyped, data: bytes, start: int, end: int, refused: "Refused") -> bool:
         if not self._check and not self._entropy:
             return True
         secret = data[start : min(end, start + _CHECKED_BYTES)]
@@ -220,17 +220,17 @@ class Rules:
     """All built-in rules."""
 
     def __init__(self) -> None:
-        self.all = tuple(Rule(orjson.loads(line), number) for number, line in enumerate(_read()[1:]))
+        self.all = tuple(Rule(orjson.loads(line), number) for number, line in enumerate(_read_rules()[1:]))
         by_keyword: dict[bytes, list[Rule]] = {}
         for rule in self.all:
             for word in rule.keywords:
                 by_keyword.setdefault(word, []).append(rule)
         self._by_number: list[list[Rule]] = list(by_keyword.values())
         self._words = [word.decode() for word in by_keyword]
-        self._keywords = _re2().Set.SearchSet(_latin(case_sensitive=False))
+        self._keywords = _compile_re2().Set.SearchSet(_latin_options(case_sensitive=False))
         for word in by_keyword:
-            self._keywords.Add(_re2().escape(word))
-        self._keywords.Add(_re2().escape(WRITTEN_SIGN.decode()))
+            self._keywords.Add(_compile_re2().escape(word))
+        self._keywords.Add(_compile_re2().escape(WRITTEN_SIGN.decode()))
         self._keywords.Compile()
         self.marks = frozenset(rule.mark for rule in self.all)
 
@@ -264,21 +264,21 @@ class Rules:
 @cache
 def load_rules() -> Rules:
     """Return the rules; the first call loads RE2."""
-    _Looked.rules = Rules()
-    return _Looked.rules
+    _LookedAt.rules = Rules()
+    return _LookedAt.rules
 
 
-def _re2() -> Untyped:
+def _compile_re2() -> Untyped:
     import re2  # takes longer than most programs
 
     return re2
 
 
 @cache
-def _latin(*, case_sensitive: bool = True) -> Untyped:
+def _latin_options(*, case_sensitive: bool = True) -> Untyped:
     """Return options for bytes of any encoding: a character is a byte, and case is that of ASCII letters."""
-    options = _re2().Options()
-    options.encoding = _re2().Options.Encoding.LATIN1
+    options = _compile_re2().Options()
+    options.encoding = _compile_re2().Options.Encoding.LATIN1
     options.log_errors = False
     options.case_sensitive = case_sensitive
     return options

@@ -153,7 +153,7 @@ class Scanner:
             return (yield from self._redact_each_line(data, count))
         if not self._has_rules or not may_match(data):
             return Redacted(data, count)
-        data, found = yield from self._remove(data, load_rules().select(data, self._profile))
+        data, found = yield from self._remove_secrets(data, load_rules().select(data, self._profile))
         return Redacted(data, count + found)
 
     def redact_head(self, data: bytes, most: int) -> Slices[Head | None]:
@@ -183,8 +183,8 @@ class Scanner:
         spans = [span for span in spans if span.end <= cut]
         redacted, count = data[:cut], 0
         if spans:
-            redacted = _replace(redacted, spans)
-            redacted, count = yield from self._remove(redacted, rules, refused, _MAX_PASSES - 1)
+            redacted = _replace_spans(redacted, spans)
+            redacted, count = yield from self._remove_secrets(redacted, rules, refused, _MAX_PASSES - 1)
         return Head(redacted, data[cut:], count + len(spans))
 
     def redact_tail(self, beginning: bytes, tail: bytes) -> Slices[Redacted]:
@@ -209,13 +209,13 @@ class Scanner:
                 done.append(line)
                 continue
             rules = load_rules().select(line, self._profile) if self._has_rules and may_match(line) else []
-            redacted, found = yield from self._remove(line, rules)
+            redacted, found = yield from self._remove_secrets(line, rules)
             yield
             done.append(redacted)
             count += found
         return Redacted(b"".join(done), count)
 
-    def _remove(
+    def _remove_secrets(
         self,
         data: bytes,
         rules: Sequence[Rule],
@@ -229,7 +229,7 @@ class Scanner:
             spans = yield from self._find_spans(data, rules, refused)
             if not spans:
                 break
-            data = _replace(data, spans)
+            data = _replace_spans(data, spans)
             count += len(spans)
         return data, count
 
@@ -289,7 +289,7 @@ def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[lis
     return found
 
 
-def _replace(data: bytes, spans: Sequence[_Found]) -> bytes:
+def _replace_spans(data: bytes, spans: Sequence[_Found]) -> bytes:
     """Return a text with marks in place of spans."""
     done: list[bytes] = []
     position = 0

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 _COMPONENT = "!'()*"
 """What encodeURIComponent leaves as it is, besides letters, digits and `-._~`."""
 _URI = ";,/?:@&=+$#" + _COMPONENT
-_LEAST_INNER = 6
+_MIN_INNER_CHARS = 6
 """Characters of base64 below which they may stand for anything."""
 _LINES = (64, 76)
 """Where programs break lines of base64 (RFC 1421, RFC 2045)."""
@@ -30,31 +30,31 @@ _QUOTES = (
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-def _coded(characters: str) -> dict[int, str]:
+def _escape_table(characters: str) -> dict[int, str]:
     return {ord(character): f"\\u{ord(character):04x}" for character in characters}
 
 
-_TABLES = ({ord("/"): "\\/"}, _coded("<>&"), _coded("<>&'"), _coded("<>&='"))
+_TABLES = ({ord("/"): "\\/"}, _escape_table("<>&"), _escape_table("<>&'"), _escape_table("<>&='"))
 """What PHP, Go, Jinja and Gson escape in JSON besides what must be."""
 
 
 def spellings(value: str) -> Iterator[str]:
     """Yield other spellings of a value, some more than once; a short one may be among them."""
-    yield from _escaped(value)
+    yield from _spell_escaped(value)
     data = value.encode("utf-8", "surrogatepass")
-    yield from _percent(data)
+    yield from _spell_percent(data)
     yield data.hex()
     yield data.hex().upper()
-    for text in _base64(data):
+    for text in _spell_base64(data):
         yield text
         yield text.translate(_URL_SAFE)
 
 
-def _escaped(value: str) -> Iterator[str]:
+def _spell_escaped(value: str) -> Iterator[str]:
     for part in {value, *value.split("\n")}:
-        for once in {*_json(part), *_json_of_others(part)}:
+        for once in {*_spell_json(part), *_json_of_others(part)}:
             yield once
-            yield from _json(once)
+            yield from _spell_json(once)
         yield repr(part)[1:-1]
         bare = html.escape(part, quote=False)
         yield bare
@@ -62,19 +62,19 @@ def _escaped(value: str) -> Iterator[str]:
         yield from (part.replace("'", single) for single in _QUOTED)
 
 
-def _json(text: str) -> tuple[str, str]:
+def _spell_json(text: str) -> tuple[str, str]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _json_of_others(text: str) -> Iterator[str]:
     """Yield the JSON of those who escape more than must be."""
-    for form in _json(text):
+    for form in _spell_json(text):
         yield from (form.translate(table) for table in _TABLES)
-    coded = json.dumps(text)[1:-1].replace('\\"', "\\u0022").translate(_coded("<>&'+`"))
+    coded = json.dumps(text)[1:-1].replace('\\"', "\\u0022").translate(_escape_table("<>&'+`"))
     yield _CODE.sub(lambda found: f"\\u{found[1].upper()}", coded)  # C#
 
 
-def _percent(data: bytes) -> Iterator[str]:
+def _spell_percent(data: bytes) -> Iterator[str]:
     every = "".join(f"%{byte:02X}" for byte in data)
     for text in (
         *(quote(data, safe=safe) for safe in ("", "/", _COMPONENT, _URI)),
@@ -86,7 +86,7 @@ def _percent(data: bytes) -> Iterator[str]:
         yield _PERCENT.sub(lambda found: found[0].lower(), text)
 
 
-def _base64(data: bytes) -> Iterator[str]:
+def _spell_base64(data: bytes) -> Iterator[str]:
     alone = base64.b64encode(data).decode()
     yield alone
     for width in _LINES:
@@ -96,5 +96,5 @@ def _base64(data: bytes) -> Iterator[str]:
         text = base64.b64encode(bytes(before) + data).decode()
         last = (before + len(data)) * 8 // 6
         inner = text[-(-before * 8 // 6) : last]
-        if len(inner) >= _LEAST_INNER:
+        if len(inner) >= _MIN_INNER_CHARS:
             yield inner

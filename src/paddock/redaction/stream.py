@@ -51,8 +51,8 @@ class StreamRedactor:
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         done: list[bytes] = []
         if end:
-            done.append((yield from self._redact_lines(self._release() + data[:end])))
-        yield from self._hold(data[end:], done)
+            done.append((yield from self._redact_lines(self._release_lines() + data[:end])))
+        yield from self._hold_bytes(data[end:], done)
         return b"".join(done)
 
     def end_in_slices(self) -> Slices[bytes]:
@@ -68,7 +68,7 @@ class StreamRedactor:
         done: list[bytes] = []
         parts = _LINE_END.split(data)
         for line, end in zip(parts[::2], parts[1::2], strict=False):
-            yield from self._hold(line, done)
+            yield from self._hold_bytes(line, done)
             done += ((yield from self._end_line()), end)
             yield
         return b"".join(done)
@@ -78,7 +78,7 @@ class StreamRedactor:
         self.count += count
         return redacted
 
-    def _hold(self, data: bytes, done: list[bytes]) -> Slices[None]:
+    def _hold_bytes(self, data: bytes, done: list[bytes]) -> Slices[None]:
         """Add to the current line; a window's worth of it is redacted at once."""
         if self._withholding or not data:
             return
@@ -86,7 +86,7 @@ class StreamRedactor:
         self._held += len(data)
         if self._held < LONGEST:
             return
-        line = self._release()
+        line = self._release_lines()
         while len(line) >= LONGEST:
             window, after = line[:LONGEST], line[LONGEST:]
             head = yield from self._scanner.redact_head(window, LONGEST - OVERLAP)
@@ -101,14 +101,14 @@ class StreamRedactor:
             line = head.rest + after
         self._pieces, self._held = [line], len(line)
 
-    def _release(self) -> bytes:
+    def _release_lines(self) -> bytes:
         line = b"".join(self._pieces)
         self._pieces, self._held = [], 0
         return line
 
     def _end_line(self) -> Slices[bytes]:
         """Return the rest of the current line, redacted, without its end."""
-        line, was_withheld = self._release(), self._withholding
+        line, was_withheld = self._release_lines(), self._withholding
         self._withholding = False
         if was_withheld:
             return b""

@@ -47,18 +47,18 @@ class Turns:
             self._active += 1
             return True
         if self.waiting >= self._room:
-            raise self._full(
+            raise self._full_error(
                 f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
             )
         if self._bytes + size > QUEUE_BYTES:
-            raise self._full(f"the waiting programs hold {QUEUE_BYTES // MIB} MiB already")
+            raise self._full_error(f"the waiting programs hold {QUEUE_BYTES // MIB} MiB already")
         self._bytes += size
         try:
-            return await self._wait(who, stop)
+            return await self._wait_for_turn(who, stop)
         finally:
             self._bytes -= size
 
-    async def _wait(self, who: str, stop: asyncio.Event | None) -> bool:
+    async def _wait_for_turn(self, who: str, stop: asyncio.Event | None) -> bool:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         stopped = None if stop is None else asyncio.ensure_future(stop.wait())
@@ -71,13 +71,13 @@ class Turns:
             if stopped is not None:
                 stopped.cancel()
             if not turn.done():
-                self._forget(who, turn)
+                self._forget_waiter(who, turn)
             elif not mine:  # who waits was cancelled when it had just been handed on
                 self.leave()
         if mine or (stop is not None and stop.is_set()):
             return mine
         setting = "runtimes.max_wait_ms"
-        raise self._full(f"its turn did not come in time ({setting} = {self._wait_ms})", setting)
+        raise self._full_error(f"its turn did not come in time ({setting} = {self._wait_ms})", setting)
 
     def leave(self) -> None:
         """Hand the place to the next caller in turn, or free it."""
@@ -90,14 +90,14 @@ class Turns:
         if not turns:
             del self._waiting[who]
 
-    def _forget(self, who: str, turn: asyncio.Future[None]) -> None:
+    def _forget_waiter(self, who: str, turn: asyncio.Future[None]) -> None:
         turn.cancel()
         turns = self._waiting[who]
         turns.remove(turn)
         if not turns:
             del self._waiting[who]
 
-    def _full(self, why: str, setting: str = "") -> QueueFullError:
+    def _full_error(self, why: str, setting: str = "") -> QueueFullError:
         """Return the error; the compat tool reports its text up to the colon."""
         return QueueFullError(
             f"Concurrency limit reached ({self._active}/{self._most} active jobs): {why}. Nothing started; it is safe "

@@ -26,7 +26,7 @@ from paddock.runtimes import safe_copy
 from paddock.sandbox.child import scratch
 
 _PROGRAM = "program"
-_MOST_SEEN = 4096
+_MAX_SEEN = 4096
 """Programs that a process knows to be whole; with more it looks at all of them anew."""
 _QUICK = 2 * MIB
 """So much is copied in less time than another thread takes to begin."""
@@ -74,23 +74,23 @@ class Cache:
             seen = self._seen.get(name)
             [kept] = os.listdir(entry) if seen is None else [seen.kept]
             program = f"{entry}/{kept}"
-            facts = _facts(program)
+            facts = _stat_facts(program)
             known = seen is not None and seen.facts is not None and seen.facts == facts
             copied = safe_copy.lend(program, made, owner=owner, checked=not known)
             if known or copied.checksum == kept:
                 now = time.monotonic()
                 if seen is None or not known or now - seen.noted > _NOTED_S:
                     os.utime(entry)
-                    self._note(name, _Seen(kept, copied.size, facts, now))
+                    self._note_seen(name, _Seen(kept, copied.size, facts, now))
                 return True
         except FileNotFoundError:
-            _remove(Path(made))
+            _remove_entry(Path(made))
             # Another process may have removed it, and made it anew: then it can be called something else.
             return self._seen.pop(name, None) is not None and self.take(name, target, owner=owner)
         except (OSError, ValueError):
             pass
-        _remove(Path(made))
-        _remove(Path(entry))  # it is damaged, and the next one takes its place
+        _remove_entry(Path(made))
+        _remove_entry(Path(entry))  # it is damaged, and the next one takes its place
         return False
 
     def keep(self, name: str, program: safe_copy.StrPath) -> None:
@@ -110,15 +110,15 @@ class Cache:
                 if copied.size <= self._left:
                     (staging / _PROGRAM).rename(staging / copied.checksum)
                     staging.rename(self._directory / name)
-                    facts = _facts(f"{self._directory}/{name}/{copied.checksum}")
-                    self._note(name, _Seen(copied.checksum, copied.size, facts, time.monotonic()))
+                    facts = _stat_facts(f"{self._directory}/{name}/{copied.checksum}")
+                    self._note_seen(name, _Seen(copied.checksum, copied.size, facts, time.monotonic()))
             finally:
-                _remove(staging)
+                _remove_entry(staging)
             if random() * self._most < copied.size * _LOOKS:  # noqa: S311 - nobody gains by guessing it
                 self._make_room()
 
-    def _note(self, name: str, seen: "_Seen") -> None:
-        if len(self._seen) >= _MOST_SEEN:
+    def _note_seen(self, name: str, seen: "_Seen") -> None:
+        if len(self._seen) >= _MAX_SEEN:
             self._seen.clear()
         self._seen[name] = seen
 
@@ -127,12 +127,12 @@ class Cache:
         entries: list[tuple[float, int, Path]] = []
         for entry in self._directory.iterdir():
             with contextlib.suppress(OSError):
-                entries.append((entry.stat().st_mtime, _size(entry), entry))
+                entries.append((entry.stat().st_mtime, _entry_bytes(entry), entry))
         total = 0
         for _, size, entry in sorted(entries, reverse=True):
             total += size
             if total > self._left:
-                _remove(entry)
+                _remove_entry(entry)
 
 
 class _Seen(NamedTuple):
@@ -148,14 +148,14 @@ class _Seen(NamedTuple):
     """When its use was noted last; seconds of `time.monotonic`."""
 
 
-def _facts(program: str) -> tuple[int, ...] | None:
+def _stat_facts(program: str) -> tuple[int, ...] | None:
     facts = os.lstat(program)
     if stat.S_ISDIR(facts.st_mode):
         return None
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def _size(entry: Path) -> int:
+def _entry_bytes(entry: Path) -> int:
     """Return the bytes of an entry, however deep its folders are. Raises OSError."""
     total, pending = 0, [os.fspath(entry)]
     while pending:
@@ -168,7 +168,7 @@ def _size(entry: Path) -> int:
     return total
 
 
-def _remove(path: Path) -> None:
+def _remove_entry(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         with contextlib.suppress(OSError):
             scratch.remove_directory(os.fspath(path))

@@ -23,8 +23,8 @@ _DENIED = re.compile(
 """What runtimes say that may not open a file."""
 _QUOTED = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
 _WORD = re.compile(r"""[^\s:,;()'"`]++""")
-_LINES = 20
-_NAMES = 64
+_MAX_LINES = 20
+_MAX_NAMES = 64
 """Maximum number of lines that are looked at, and of names in each."""
 _COMMANDS = {"read": "chmod o+r", "enter": "chmod o+x", "write to": "chown {user}"}
 
@@ -44,33 +44,33 @@ def closed_file(said: str, job: ProgramTask, user: int | None) -> str:
     """
     if job.terms.grants.access == "none":
         return ""
-    for line in islice(filter(_DENIED.search, reversed(said.splitlines())), _LINES):
-        for name in islice(_names(line), _NAMES):
-            if (found := _look(name, job, user)) is not None:
-                return _tell(found, user)
+    for line in islice(filter(_DENIED.search, reversed(said.splitlines())), _MAX_LINES):
+        for name in islice(_list_candidates(line), _MAX_NAMES):
+            if (found := _find_closed(name, job, user)) is not None:
+                return _explain_closed(found, user)
     return ""
 
 
-def _names(line: str) -> Iterator[str]:
+def _list_candidates(line: str) -> Iterator[str]:
     """Yield what may be a path in a line."""
     yield from _QUOTED.findall(line)
     yield from line.split(": ")
     yield from _WORD.findall(line)
 
 
-def _look(name: str, job: ProgramTask, user: int | None) -> _Closed | None:
+def _find_closed(name: str, job: ProgramTask, user: int | None) -> _Closed | None:
     """Return the first of a path's directories, or its file, that is closed to the program."""
     try:
         path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())
         parts = Path(path).parts
         if "\0" in name or os.pardir in parts or path == os.curdir:
             return None
-        return _walk(parts, job, user)
+        return _walk_path(parts, job, user)
     except (OSError, ValueError):
         return None
 
 
-def _walk(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed | None:
+def _walk_path(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed | None:
     number, groups = identity_of(user)
     writes = job.terms.grants.access == "workspace-write"
     folder = os.open(job.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -90,7 +90,7 @@ def _walk(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed |
                     return None
                 return _Closed(os.path.join(*parts[:-1]), above, "write to")
             if depth == len(parts):
-                return _judge(_Closed(name, facts, ""), number, groups, writes=writes)
+                return _check_mode(_Closed(name, facts, ""), number, groups, writes=writes)
             if not stat.S_ISDIR(facts.st_mode):
                 return None
             if not permissions.may_pass(facts, number, groups):
@@ -103,7 +103,7 @@ def _walk(parts: Sequence[str], job: ProgramTask, user: int | None) -> _Closed |
     return None
 
 
-def _judge(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _Closed | None:
+def _check_mode(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _Closed | None:
     facts = found.facts
     if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
         return None
@@ -114,7 +114,7 @@ def _judge(found: _Closed, number: int, groups: set[int], *, writes: bool) -> _C
     return None
 
 
-def _tell(found: _Closed, user: int | None) -> str:
+def _explain_closed(found: _Closed, user: int | None) -> str:
     number, owner = identity_of(user)[0], found.facts.st_uid
     command = _COMMANDS[found.what].format(user=number)
     setting = f', or set job_user = "{owner}" under [sandbox]' if owner and os.geteuid() == 0 else ""

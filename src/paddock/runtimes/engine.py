@@ -49,7 +49,7 @@ SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
 _SMALL = 64 * KIB
-_SAID = 8 * KIB
+_KEPT_OUTPUT_BYTES = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
 _PROCESSORS = os.cpu_count() or 1
@@ -146,7 +146,7 @@ class _Task:
         begun = self.begun(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
-        limits = _limits(self.job, self.job.terms.limits.timeout_ms)
+        limits = _process_limits(self.job, self.job.terms.limits.timeout_ms)
         return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
 
     def with_errors(self, ended: ProcessResult) -> ProcessResult:
@@ -201,10 +201,10 @@ class RuntimeEngine:
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
-        limits = _limits(task.job, task.left_ms(Compiled()))
+        limits = _process_limits(task.job, task.left_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
-            compiled = await self._provide(task, place)
+            compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
             if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
@@ -215,12 +215,12 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
-            grants = grants.but(environment=self._inherited(names) | environment)
+            grants = grants.replace(environment=self._inherited_variables(names) | environment)
             streams = task.streams(place.scratch, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
                 grants,
-                _limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
+                _process_limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
                 streams,
                 place=place,
                 stop=task.stop,
@@ -229,14 +229,19 @@ class RuntimeEngine:
                 return task.result(result, "run", compiled)
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
                 result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
-            closed = _closed_to(task, result)
+            closed = _find_closed_file(task, result)
             foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
-            hint = closed or foreign or self._lacks(task, result) or task.withheld(result, "run", grants)
+            hint = (
+                closed
+                or foreign
+                or self._missing_package_hint(task, result)
+                or task.withheld(result, "run", grants)
+            )
             return task.result(result, "run", compiled, hint=hint)
         finally:
             place.release()
 
-    def _lacks(self, task: _Task, ended: ProcessResult) -> str:
+    def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
         """Return how to get a package that a Python program imported in vain, or ""."""
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
@@ -245,21 +250,21 @@ class RuntimeEngine:
         said = task.with_errors(ended).stderr
         return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 
-    def _inherited(self, names: Iterable[str]) -> dict[str, str]:
+    def _inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
+    async def _provide_files(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         step = task.plan.compile
         if step is None:
             if task.plan.written:
-                await _put(task.plan, place.scratch)
+                await _put_files(task.plan, place.scratch)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,
             task.toolchain.identity,
             step.words,
-            {**step.variables, **self._inherited(task.toolchain.recipe.inherits)},
+            {**step.variables, **self._inherited_variables(task.toolchain.recipe.inherits)},
             task.plan.written,
         )
         owner = place.scratch.stat().st_uid
@@ -268,29 +273,29 @@ class RuntimeEngine:
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
         place.make_next()  # compiling takes its time, and the same program again would not
-        return await self._compile(task, step, name, target, owner)
+        return await self._compile_program(task, step, name, target, owner)
 
-    async def _compile(
+    async def _compile_program(
         self, task: _Task, step: Step, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
-        limits = _limits(task.job, task.left_ms(Compiled()))
+        limits = _process_limits(task.job, task.left_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
-            await _put(task.plan, place.scratch)
+            await _put_files(task.plan, place.scratch)
             job = task.job_in(place, compiling=True)
-            inherited = self._inherited(task.toolchain.recipe.inherits)
+            inherited = self._inherited_variables(task.toolchain.recipe.inherits)
             command, environment = step.filled_in(job)
-            grants = grants.but(environment=inherited | environment)
+            grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
-            limits = limits.but(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
+            limits = limits.replace(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
             result = await task.sandbox.run(command, grants, limits, streams, place=place, stop=task.stop)
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
                 # What still lives could change what is copied while it is copied.
-                collect = partial(self._collect, name, job.output, target, owner)
+                collect = partial(self._collect_output, name, job.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled
@@ -301,7 +306,7 @@ class RuntimeEngine:
         finally:
             place.release()
 
-    def _collect(self, name: str, made: str, target: str, owner: int) -> str:
+    def _collect_output(self, name: str, made: str, target: str, owner: int) -> str:
         """Put what the compiler made into the cache and the program's scratch; return what is wrong with it."""
         try:
             self._compiled.keep(name, made)
@@ -316,7 +321,7 @@ class RuntimeEngine:
         return ""
 
 
-def _closed_to(task: _Task, ended: ProcessResult) -> str:
+def _find_closed_file(task: _Task, ended: ProcessResult) -> str:
     """Return which file of the workspace a program failed for that it may not use, or ""."""
     if ended.status is not Status.FAILED:
         return ""
@@ -324,25 +329,25 @@ def _closed_to(task: _Task, ended: ProcessResult) -> str:
     return closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
-def _limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
+def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
         timeout_ms=timeout_ms,
         cpu_ms=timeout_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
-        kept_bytes=_SAID,
+        kept_bytes=_KEPT_OUTPUT_BYTES,
     )
 
 
-async def _put(planned: Steps, scratch: Path) -> None:
+async def _put_files(planned: Steps, scratch: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
     if len(planned.source) <= _SMALL:
-        _write(planned, scratch)
+        _write_files(planned, scratch)
     else:
-        await asyncio.to_thread(_write, planned, scratch)
+        await asyncio.to_thread(_write_files, planned, scratch)
 
 
-def _write(planned: Steps, scratch: Path) -> None:
+def _write_files(planned: Steps, scratch: Path) -> None:
     """Put the program's files into scratch, readable by the job's user alone."""
     owner = scratch.stat().st_uid
     for name, text in planned.written.items():

@@ -92,10 +92,10 @@ def chosen(
         return None
     if (named := settings.python.environment) is not None:
         inside = _is_in(named, job.workspace)
-        return Environment(named, _NAMED, inside, _refusal(job, tier) if inside else "")
-    if not settings.workspace_environment or _refusal(job, tier):
+        return Environment(named, _NAMED, inside, _refuse_environment(job, tier) if inside else "")
+    if not settings.workspace_environment or _refuse_environment(job, tier):
         return None
-    folder = _of_workspace(job, environ)
+    folder = _find_in_workspace(job, environ)
     return None if folder is None else Environment(folder, _GRANT, inside=True)
 
 
@@ -105,14 +105,14 @@ def passed_over(
     """Return the environment of the workspace that a program does not use; None when there is none."""
     if job.work.runtime != "python" or settings.python.environment is not None:
         return None
-    if (folder := _of_workspace(job, environ)) is None:
+    if (folder := _find_in_workspace(job, environ)) is None:
         return None
     reasons: list[str] = []
     remedies: list[str] = []
     if not settings.workspace_environment:
         reasons.append(f"{_GRANT} is off, because programs may have changed what is in the workspace")
         remedies.append(f"set {_GRANT} = true in the user's paddock.toml")
-    if refusal := _refusal(job, tier):
+    if refusal := _refuse_environment(job, tier):
         reasons.append(refusal)
         remedies.append(_READ_ONLY)
     return PassedOver(f"{folder} was passed over: {'; '.join(reasons)}", tuple(remedies)) if reasons else None
@@ -148,7 +148,7 @@ def toolchain(
         if not any((folder / mark).exists() for mark in _MARKS):
             why = f"it is no environment: it has neither {' nor '.join(_MARKS)}"
     if not why:
-        use_it = _of_programs if environment.inside else _of_user
+        use_it = _toolchain_of_programs if environment.inside else _toolchain_of_user
         try:
             return use_it(recipe, folder, search, wanted)
         except (UnusableError, OSError) as error:
@@ -197,7 +197,7 @@ def _is_own(name: str, cwd: Path) -> bool:
     return False
 
 
-def _of_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | None:
+def _find_in_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | None:
     """Return the environment of the workspace, whether or not programs may use it."""
     workspace = job.workspace.resolve()
     activated = environ.get("VIRTUAL_ENV", "")
@@ -213,7 +213,7 @@ def _is_in(folder: Path, workspace: Path) -> bool:
     return False
 
 
-def _refusal(job: ProgramTask, tier: Tier) -> str:
+def _refuse_environment(job: ProgramTask, tier: Tier) -> str:
     """Return why a program cannot use an environment of its workspace, or ""."""
     access = job.terms.grants.access
     if access == "none":
@@ -223,7 +223,7 @@ def _refusal(job: ProgramTask, tier: Tier) -> str:
     return ""
 
 
-def _of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+def _toolchain_of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
     """Return the toolchain of an environment that the user vouches for. Raises UnusableError."""
     real = folder.resolve()
     if Path.home().is_relative_to(real):
@@ -236,10 +236,10 @@ def _of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...
         if isinstance(found, Toolchain):
             return replace(found, prefixes=(real, *found.prefixes))
         raise UnusableError(found.reason)
-    raise _gone(folder / "bin", names)
+    raise _no_interpreter(folder / "bin", names)
 
 
-def _of_programs(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
+def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
     """Return the toolchain of an environment that programs may have written. Raises UnusableError, OSError."""
     bin_folder = folder.resolve() / "bin"
     if folder.is_symlink() or bin_folder.is_symlink():
@@ -271,8 +271,8 @@ def _of_programs(recipe: Recipe, folder: Path, search: Search, names: tuple[str,
                 environment={**base.environment, "PATH": path},
                 still=(bin_folder.parent,),
             )
-    raise _gone(bin_folder, names)
+    raise _no_interpreter(bin_folder, names)
 
 
-def _gone(folder: Path, names: tuple[str, ...]) -> UnusableError:
+def _no_interpreter(folder: Path, names: tuple[str, ...]) -> UnusableError:
     return UnusableError(f"its interpreter is gone: {folder} has no {' or '.join(names)}")

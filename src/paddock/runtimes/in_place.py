@@ -30,13 +30,13 @@ def standing(job: ProgramTask, planned: Steps, toolchain: Toolchain, user: int |
     try:
         path = (job.workspace / named).resolve(strict=True)
         inside = path.is_relative_to(job.workspace.resolve())
-        holds = inside and _holds(path, planned.source.encode("utf-8", "surrogatepass"), user)
+        holds = inside and _holds_code(path, planned.source.encode("utf-8", "surrogatepass"), user)
     except OSError:
         return None
     return path if holds and reachable_to_read(path, user) else None
 
 
-def _holds(path: Path, code: bytes, user: int | None) -> bool:
+def _holds_code(path: Path, code: bytes, user: int | None) -> bool:
     """Tell whether a plain file that a user may read holds `code` and nothing else."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # a descriptor

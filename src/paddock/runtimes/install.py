@@ -30,13 +30,13 @@ def commands(recipe: Recipe, target: Path, *, has: Callable[[str], bool] = has) 
     for choice in recipe.install:
         if all(has(manager) for manager in choice.packages):
             parts = choice.packages.items()
-            return [words for manager, names in parts for words in _words(manager, names, target)]
+            return [words for manager, names in parts for words in _command_words(manager, names, target)]
     managers = [" and ".join(choice.packages) for choice in recipe.install]
     wanted = " or ".join((*managers, *([recipe.elsewhere] if recipe.elsewhere else [])))
     raise NotInstallableError(f"{recipe.title} needs {wanted}, which is not here")
 
 
-def _words(manager: str, names: Words, target: Path) -> list[tuple[str, ...]]:
+def _command_words(manager: str, names: Words, target: Path) -> list[tuple[str, ...]]:
     match manager:
         case "apt":
             apt = ("apt-get",) if os.geteuid() == 0 else ("sudo", "apt-get")

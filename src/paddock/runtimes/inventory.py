@@ -47,13 +47,13 @@ async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) 
     """Return the version that the toolchain of a program tells; empty when it tells none."""
     asked = toolchain.way.version
     step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
-    grants = program.first_grants.but(readable=toolchain.prefixes)
+    grants = program.first_grants.replace(readable=toolchain.prefixes)
     place = await sandbox.place(grants, _LIMITS)
     try:
         scratch = str(place.scratch)
         job = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
         command, environment = step.filled_in(job)
-        ended = await sandbox.run(command, grants.but(environment=environment), _LIMITS, place=place)
+        ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, place=place)
     finally:
         place.release()
     said = getattr(ended, asked.stream).head if ended.status is Status.OK else ""

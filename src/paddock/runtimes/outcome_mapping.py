@@ -166,7 +166,7 @@ def withheld(
     `runs_files` says whether its runtime can be asked to run a file of the workspace where it is, `has_input` whether
     there was any standard input, be it empty.
     """
-    said = _said(ended)
+    said = _stderr_text(ended)
     for applies, words, told in (
         (phase == "compile", _NO_SOURCE, _ALONE),
         (phase == "run" and ended.sandbox.tier == "landlock", _NO_SEMAPHORE, _UNSHARED),
@@ -210,29 +210,29 @@ def error_of(
     `limits` are those of all steps together; `hint` is what may be behind it when the program failed.
     """
     what = "The compiler" if step == "compile" else "The program"
-    text = message or f"{what} {_why(ended)}"
+    text = message or f"{what} {_explain_end(ended)}"
     phase = "parse" if step == "compile" else "run"
-    return ErrorInfo(name="Program", message=text, hint=_hint(ended, phase, limits, hint), phase=phase)
+    return ErrorInfo(name="Program", message=text, hint=_make_hint(ended, phase, limits, hint), phase=phase)
 
 
-def _hint(ended: ProcessResult, phase: str, limits: ProcessLimits, otherwise: str) -> str:
+def _make_hint(ended: ProcessResult, phase: str, limits: ProcessLimits, otherwise: str) -> str:
     """Return how much of what it ran out of there was, or what is likely behind a failure."""
     if ended.limit in _LIMITS:
-        told = _sized(_LIMITS[ended.limit][1], limits)
+        told = _add_limits(_LIMITS[ended.limit][1], limits)
         return f"{told}; {otherwise}" if otherwise and (phase == "parse" or ended.limit == "wall") else told
     if ended.status is not Status.FAILED:
         return ""
     for words, limit in ((_NO_MEMORY, "memory"), (_NO_FILE, "file_size")):
-        if any(word in _said(ended) for word in words):
-            return _sized(_LIMITS[limit][1], limits)
+        if any(word in _stderr_text(ended) for word in words):
+            return _add_limits(_LIMITS[limit][1], limits)
     return _FAULT if ended.signal in _FAULTS else otherwise
 
 
-def _said(ended: ProcessResult) -> str:
+def _stderr_text(ended: ProcessResult) -> str:
     return (ended.stderr.head + ended.stderr.tail).lower()
 
 
-def _sized(text: str, limits: ProcessLimits) -> str:
+def _add_limits(text: str, limits: ProcessLimits) -> str:
     sizes = {
         name: f"{size // MIB} MiB" if name.endswith("_bytes") else size
         for name, size in limits.model_dump().items()
@@ -240,7 +240,7 @@ def _sized(text: str, limits: ProcessLimits) -> str:
     return text.format(**sizes)
 
 
-def _why(ended: ProcessResult) -> str:
+def _explain_end(ended: ProcessResult) -> str:
     if ended.status is Status.CANCELLED:
         return "was cancelled"
     if ended.limit in _LIMITS:

@@ -33,18 +33,18 @@ _ALSO = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "type
 """What people call runtimes besides."""
 
 
-def _regular(text: str) -> str:
+def _check_regular(text: str) -> str:
     re.compile(text)
     return text
 
 
-def _pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     if re.compile(text).groups < 1:
         raise ValueError("the pattern of a version needs a group")
     return text
 
 
-def _signal(name: str) -> str:
+def _check_signal(name: str) -> str:
     return signal.Signals[name].name
 
 
@@ -60,7 +60,7 @@ class Version(Value):
     """How a toolchain tells its version."""
 
     argv: Annotated[Words, Field(min_length=1)]
-    pattern: Annotated[str, AfterValidator(_pattern)]
+    pattern: Annotated[str, AfterValidator(_check_pattern)]
     """Regular expression whose first group that matched is the version."""
     stream: Literal["stdout", "stderr"] = "stdout"
 
@@ -88,8 +88,8 @@ class OutOfMemory(Value):
     """How a runtime ends that gets no more memory. Neither its exit nor its words alone are evidence."""
 
     exit_code: int | None = None
-    signal: Annotated[str, AfterValidator(_signal)] | None = None
-    said: Annotated[str, AfterValidator(_regular)]
+    signal: Annotated[str, AfterValidator(_check_signal)] | None = None
+    said: Annotated[str, AfterValidator(_check_regular)]
     """Regular expression for the last lines of standard error, from the beginning of a line to the end."""
 
 
@@ -241,13 +241,13 @@ def executables(runtime: Runtime) -> Executables:
 
 def no_runtime(name: str) -> str:
     """Return that there is no runtime of this name, and which is meant, or which there are."""
-    near = _meant(name[:200].lower())
+    near = _guess_runtime(name[:200].lower())
     return f"there is no runtime {name}; " + (
         f"did you mean {near}?" if near else f"there are {', '.join(RUNTIMES)}"
     )
 
 
-def _meant(wanted: str) -> str:
+def _guess_runtime(wanted: str) -> str:
     """Return the runtime whose language, executable or suffix is so called, or whose own name is like it, or ""."""
     for runtime, recipe in recipes().items():
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)

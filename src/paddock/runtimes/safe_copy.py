@@ -57,14 +57,14 @@ def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> Copie
     Raises TreeError for a link, a device, a file with several names or too much, OSError when copying fails.
     """
     finish = None if owner is None else partial(_hand_over, owner=owner)
-    return _walk(os.fspath(source), os.fspath(target), owner, partial(_copied, finish=finish))
+    return _walk_tree(os.fspath(source), os.fspath(target), owner, partial(_copy_one, finish=finish))
 
 
 def keep(source: StrPath, target: StrPath) -> Copied:
     """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
     is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER)
-    return _walk(
-        os.fspath(source), os.fspath(target), None, partial(_copied, finish=_give_away if is_lent else None)
+    return _walk_tree(
+        os.fspath(source), os.fspath(target), None, partial(_copy_one, finish=_give_away if is_lent else None)
     )
 
 
@@ -73,10 +73,12 @@ def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool =
 
     The checksum of contents takes longer than copying them. Raises TreeError and OSError as `copy` does.
     """
-    return _walk(os.fspath(source), os.fspath(target), owner, partial(_lent, owner=owner, checked=checked))
+    return _walk_tree(
+        os.fspath(source), os.fspath(target), owner, partial(_lend_one, owner=owner, checked=checked)
+    )
 
 
-def _walk(source: str, target: str, owner: int | None, take: _Take) -> Copied:
+def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copied:
     # Paths are texts here: there may be thousands, and programs wait for it.
     total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
@@ -108,26 +110,26 @@ def _no_plain_file(path: str) -> TreeError:
     return TreeError(f"{name if name.isprintable() else ascii(name)} is not a plain file")
 
 
-def _copied(path: str, made: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:
+def _copy_one(path: str, made: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None) -> int:
     if facts.st_nlink != 1:
         raise _no_plain_file(path)
     return _copy_file(path, made, facts, checksum, finish=finish, checked=True)
 
 
-def _lent(
+def _lend_one(
     path: str, made: str, facts: os.stat_result, checksum: int, *, owner: int | None, checked: bool
 ) -> int:
-    if facts.st_uid != KEEPER or owner == KEEPER or not _linked(path, made):
+    if facts.st_uid != KEEPER or owner == KEEPER or not _try_link(path, made):
         finish = None if owner is None else partial(_hand_over, owner=owner)
         return _copy_file(path, made, facts, checksum, finish=finish, checked=checked)
     if checked:
         with open(path, "rb", buffering=0) as given:
-            for piece in _pieces(given):
+            for piece in _read_pieces(given):
                 checksum = zlib.crc32(piece, checksum)
     return checksum
 
 
-def _linked(path: str, made: str) -> bool:
+def _try_link(path: str, made: str) -> bool:
     """Give a file a second name; tell whether that is possible: not on another file system, nor to every root."""
     try:
         os.link(path, made)
@@ -145,7 +147,7 @@ def _copy_file(
     with open(reading, "rb", buffering=0) as given:  # a descriptor
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(writing, "wb") as taken:
-            for piece in _pieces(given):
+            for piece in _read_pieces(given):
                 checksum = zlib.crc32(piece, checksum) if checked else checksum
                 taken.write(piece)
             if finish is not None:
@@ -165,7 +167,7 @@ def _give_away(file: int, mode: int) -> None:
         os.fchown(file, KEEPER, KEEPER)
 
 
-def _pieces(file: FileIO) -> Iterator[memoryview]:
+def _read_pieces(file: FileIO) -> Iterator[memoryview]:
     room = memoryview(bytearray(_PIECE))
     while size := file.readinto(room):
         yield room[:size]

@@ -20,7 +20,7 @@ from paddock.runtimes.toolchain import Toolchain, filled
 
 _HEAP_SHARE = 3, 4
 """Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
-_LEAST_HEAP_MIB = 16
+_MIN_HEAP_MIB = 16
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
@@ -39,7 +39,7 @@ class StepPaths:
     def places(self) -> dict[str, str]:
         """Return what the words of a step mean for this job."""
         share, of = _HEAP_SHARE
-        heap = max(_LEAST_HEAP_MIB, self.memory_bytes * share // of // MIB)
+        heap = max(_MIN_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
             "source": self.source,
             "output": self.output,
@@ -106,23 +106,23 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
                 f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
             )
         itself = bool(arguments) and arguments[0] in way.subcommands
-        alone = _step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
+        alone = _make_step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
         alone = replace(alone, variables={**alone.variables, **way.arguments_environment})
         named = " ".join(alone.variables.values())
         return Steps(run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named})
-    program = prepared(recipe.style, code, recipe.extensions[0], _stem(way, file))
+    program = prepared(recipe.style, code, recipe.extensions[0], _choose_stem(way, file))
     places = {"main": program.main}
     return Steps(
         file_name=program.file_name,
         source=program.source,
         files=way.files,
         output_name=way.output,
-        compile=_step(toolchain, way.compile, places) if way.compile else None,
-        run=_step(toolchain, way.run, places, arguments),
+        compile=_make_step(toolchain, way.compile, places) if way.compile else None,
+        run=_make_step(toolchain, way.run, places, arguments),
     )
 
 
-def _stem(way: Way, file: str) -> str:
+def _choose_stem(way: Way, file: str) -> str:
     """Return what to call a program's file: as its own one, where no tool reads anything into that."""
     if not file:
         return "code"
@@ -136,22 +136,24 @@ def hello(toolchain: Toolchain) -> str:
     return toolchain.way.hello or toolchain.recipe.hello
 
 
-def _step(
+def _make_step(
     toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> Step:
     known = {**toolchain.places, **places, **({} if "warm" in toolchain.places else {"cold": ""})}
-    kept = _kept(tuple(words), "cold" if "cold" in known else "warm")
-    spread = [part for word in kept for part in (_matches(filled(word, known)) if "*" in word else [word])]
+    kept = _select_words(tuple(words), "cold" if "cold" in known else "warm")
+    spread = [
+        part for word in kept for part in (_expand_pattern(filled(word, known)) if "*" in word else [word])
+    ]
     return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
 
 
 @lru_cache
-def _kept(words: tuple[str, ...], state: str) -> tuple[str, ...]:
+def _select_words(words: tuple[str, ...], state: str) -> tuple[str, ...]:
     """Return the words without those for a toolchain in the other state, `warm` or `cold`."""
     return tuple(word for word in words if {"warm", "cold"}.intersection(PLACE.findall(word)) <= {state})
 
 
-def _matches(word: str) -> list[str]:
+def _expand_pattern(word: str) -> list[str]:
     """Return what a word with a pattern stands for: `-r:/x/*.dll` is one word for each of the files."""
     option, colon, pattern = word.rpartition(":")
     return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]

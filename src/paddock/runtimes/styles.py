@@ -31,7 +31,7 @@ def prepared(style: Style, code: str, extension: str, stem: str = "code") -> Pre
     return _STYLES[style](code.removeprefix("\ufeff"), f"{stem}{extension}")
 
 
-def _plain(code: str, name: str) -> Prepared:
+def _prepare_plain(code: str, name: str) -> Prepared:
     return Prepared(name, code)
 
 
@@ -43,13 +43,13 @@ _PHP_OPEN = re.compile(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
 _PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
-def _php(code: str, name: str) -> Prepared:
+def _prepare_php(code: str, name: str) -> Prepared:
     """Open PHP where the program does not; what its texts and comments say of it does not count, unlike in a page."""
     text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
     return Prepared(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
 
 
-def _csharp(code: str, name: str) -> Prepared:
+def _prepare_csharp(code: str, name: str) -> Prepared:
     return Prepared(name, _without_interpreter(code))
 
 
@@ -65,12 +65,12 @@ _JAVA_TOKEN = re.compile(
     r"(?<![.\w])(?:class|interface|enum|record)\s+(?P<type>(?:[^\W\d]|\$)[\w$]*)"
     r"|\bvoid\s+(?P<main>main)\s*\((?P<takes>[^(){}]*)"
 )
-_LONGEST_NAME = 240
+_MAX_NAME_CHARS = 240
 """Bytes of the name of a type that its files can have, too, of which each takes 255."""
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
-def _java(code: str, name: str) -> Prepared:
+def _prepare_java(code: str, name: str) -> Prepared:
     """Name the file after the public type, and run the first type that has `main`, best one that takes texts.
 
     A file without types around `main` is a class of the file's name (JEP 512).
@@ -90,10 +90,10 @@ def _java(code: str, name: str) -> Prepared:
             other = other or current
     owner = owner or other
     file = public or owner or "Main"
-    if len(file.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
+    if len(file.encode("utf-8", "surrogatepass")) > _MAX_NAME_CHARS:
         file = "Main"  # no file can have such a name, and the compiler says so
     return Prepared(
-        f"{file}{PurePath(name).suffix}", code, _prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
+        f"{file}{PurePath(name).suffix}", code, _find_prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
     )
 
 
@@ -113,10 +113,10 @@ _KOTLIN_TOKEN = re.compile(
 )
 
 
-def _kotlin(code: str, name: str) -> Prepared:
+def _prepare_kotlin(code: str, name: str) -> Prepared:
     """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
     text = _KOTLIN_SILENT.sub("", code)
-    package = _prefix(_KOTLIN_PACKAGE.search(text))
+    package = _find_prefix(_KOTLIN_PACKAGE.search(text))
     top = _outside_braces(text)
     if _KOTLIN_MAIN.search(text) or _KOTLIN_TOP_MAIN.search(top):
         if not _KOTLIN_CALL.search(top):
@@ -155,10 +155,16 @@ def _kotlin_owner(text: str) -> str:
     return owner
 
 
-def _prefix(package: re.Match[str] | None) -> str:
+def _find_prefix(package: re.Match[str] | None) -> str:
     return f"{package[1]}." if package else ""
 
 
 _STYLES: Mapping[Style, Callable[[str, str], Prepared]] = MappingProxyType(
-    {"plain": _plain, "csharp": _csharp, "php": _php, "java": _java, "kotlin": _kotlin}
+    {
+        "plain": _prepare_plain,
+        "csharp": _prepare_csharp,
+        "php": _prepare_php,
+        "java": _prepare_java,
+        "kotlin": _prepare_kotlin,
+    }
 )

@@ -183,8 +183,8 @@ def identity_of(user: int | None) -> tuple[int, set[int]]:
 
 def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
     """Return the toolchain of a program that was found. Raises UnusableError when it cannot be used."""
-    executable = _behind_shim(way, found, search)
-    places = _around("", executable)
+    executable = _resolve_shim(way, found, search)
+    places = _list_places("", executable)
     programs = [found, executable]
     for place, names in way.tools.items():
         try:
@@ -192,10 +192,10 @@ def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
         except UnusableError as error:
             raise UnusableError(f"{executable.name} is there, but {error}") from None
         programs.append(tool)
-        places |= _around(place, tool)
+        places |= _list_places(place, tool)
     for place, patterns in way.requires.items():
-        places[place] = _newest([filled(pattern, places) for pattern in patterns], executable)
-    identity = _identity(recipe, way, [Path(value) for value in places.values()])
+        places[place] = _find_newest([filled(pattern, places) for pattern in patterns], executable)
+    identity = _hash_identity(recipe, way, [Path(value) for value in places.values()])
     warm = search.warm / recipe.name / identity if way.warm and search.warm else None
     if warm is not None and is_ours(warm) and reachable(warm, search.user):
         places["warm"] = str(warm)
@@ -204,13 +204,13 @@ def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
         way=way,
         executable=executable,
         places=places,
-        prefixes=_granted(way, places, search),
-        environment=_environment(way, places, programs),
+        prefixes=_list_grants(way, places, search),
+        environment=_make_environment(way, places, programs),
         identity=identity,
     )
 
 
-def _around(place: str, program: Path) -> dict[str, str]:
+def _list_places(place: str, program: Path) -> dict[str, str]:
     """Return the places of a program: itself, its directory, the one above that, and where links lead in the end."""
     real = program.resolve()
     prefix = f"{place}." if place else ""
@@ -226,7 +226,7 @@ def _around(place: str, program: Path) -> dict[str, str]:
     }
 
 
-def _behind_shim(way: Way, found: Path, search: Search) -> Path:
+def _resolve_shim(way: Way, found: Path, search: Search) -> Path:
     """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
     if way.shim is None or not _is_stand_in(found):
         return found
@@ -234,7 +234,7 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
     question = (*words, found.stat().st_mtime_ns)
     printed = search.answers.get(question)
     if printed is None or not Path(filled(way.shim.path, {"printed": printed})).is_file():
-        printed = search.answers[question] = _asked(words, found)
+        printed = search.answers[question] = _ask_stand_in(words, found)
     real = Path(filled(way.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
         raise UnusableError(f"{found} stands for {real}, which cannot be used")
@@ -243,7 +243,7 @@ def _behind_shim(way: Way, found: Path, search: Search) -> Path:
     return real
 
 
-def _asked(words: Sequence[str], found: Path) -> str:
+def _ask_stand_in(words: Sequence[str], found: Path) -> str:
     """Return what a stand-in prints. Raises UnusableError when it does not say."""
     try:
         done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
@@ -271,14 +271,14 @@ def _is_stand_in(found: Path) -> bool:
         return file.read(len(_SCRIPT)) == _SCRIPT
 
 
-def _newest(patterns: Sequence[str], executable: Path) -> str:
+def _find_newest(patterns: Sequence[str], executable: Path) -> str:
     matches = [match for pattern in patterns for match in glob.glob(pattern)]  # they are absolute
     if not matches:
         raise UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
-def _granted(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
+def _list_grants(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
     """Return what to grant, without what every job can read anyway. Raises UnusableError on more than a toolchain."""
     found: dict[Path, None] = {}
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
@@ -316,7 +316,7 @@ def is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
 
-def _environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) -> dict[str, str]:
+def _make_environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) -> dict[str, str]:
     folders = dict.fromkeys(
         [str(Path(places["executable"]).parent), *(str(tool.parent) for tool in programs)]
     )
@@ -326,7 +326,7 @@ def _environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) 
     return {**values, **own}
 
 
-def _identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
+def _hash_identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
     digest = hashlib.sha256(way.model_dump_json().encode() + recipe.style.encode())
     for path in files:
         facts = path.stat()

@@ -23,7 +23,7 @@ from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, fi
 from paddock.sandbox import spec
 from paddock.settings.schema import RuntimeSettings
 
-_MOST = 64
+_MAX_KEPT = 64
 """Toolchains that are remembered; the one not used for longest goes."""
 
 _Facts = tuple[int, ...] | None
@@ -68,7 +68,7 @@ class Toolchains:
             return []
         grants = job.first_grants
         user = spec.user(grants, job_user, tier)
-        usual = spec.user(grants.but(workspace=job.workspace, access="read-only"), job_user, tier)
+        usual = spec.user(grants.replace(workspace=job.workspace, access="read-only"), job_user, tier)
         recipe = recipes()[job.work.runtime]
         found = (
             environments.passed_over(self._settings, job, self._environ, tier),
@@ -98,10 +98,10 @@ class Toolchains:
         self._known.pop(key, None)
         path = self._environ.get("PATH")
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
-        found = await asyncio.to_thread(_first, recipe, search, names, environment)
+        found = await asyncio.to_thread(_find_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
-            self._known[key] = _Known(found, path, _seen(found, search))
-            while len(self._known) > _MOST:
+            self._known[key] = _Known(found, path, _search_facts(found, search))
+            while len(self._known) > _MAX_KEPT:
                 self._known.popitem(last=False)
         return found
 
@@ -109,12 +109,12 @@ class Toolchains:
         if known.path != self._environ.get("PATH"):
             return False
         for place, facts in known.seen.items():  # noqa: SIM110 - a generator takes longer, and each program waits
-            if _facts(place) != facts:
+            if _stat_facts(place) != facts:
                 return False
         return True
 
 
-def _first(
+def _find_first(
     recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
 ) -> Toolchain | Missing:
     if environment is not None:
@@ -129,7 +129,7 @@ def _first(
     return found
 
 
-def _seen(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
+def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     """Return what tells that a search would find something else: what was found, and what would come before it."""
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
@@ -138,13 +138,14 @@ def _seen(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     recipe = toolchain.recipe
     warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.way.warm else []
     whole = {
-        f"{path}/": _facts(f"{path}/") for path in (*folders, *required, *warm, *_installed(search, folders))
+        f"{path}/": _stat_facts(f"{path}/")
+        for path in (*folders, *required, *warm, *_list_installed(search, folders))
     }
-    itself = {path: _facts(path) for path in (*candidates, *found) if f"{path}/" not in whole}
+    itself = {path: _stat_facts(path) for path in (*candidates, *found) if f"{path}/" not in whole}
     return {**itself, **whole}
 
 
-def _installed(search: Search, looked: Container[str]) -> list[str]:
+def _list_installed(search: Search, looked: Container[str]) -> list[str]:
     """Return the directories that show what Paddock has installed, when the search came to that: it comes last."""
     places = directories.searched(search.user)
     path = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
@@ -155,7 +156,7 @@ def _installed(search: Search, looked: Container[str]) -> list[str]:
     return [str(place / part) for place in places for part in parts]
 
 
-def _facts(path: str) -> _Facts:
+def _stat_facts(path: str) -> _Facts:
     """Return what the kernel says of a file or directory; of what is in a directory too when `path` ends in a slash."""
     try:
         facts = os.stat(path)  # some fifty of them for each program that runs

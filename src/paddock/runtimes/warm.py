@@ -18,7 +18,7 @@ from paddock.runtimes.steps import Step, StepPaths
 from paddock.runtimes.toolchain import Toolchain
 
 _SECONDS = 600
-_TOLD = 2000
+_MAX_QUOTED_CHARS = 2000
 _OTHERS = 2
 """How many warm starts of other toolchains are kept for a recipe."""
 
@@ -41,7 +41,9 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
         with tempfile.TemporaryDirectory(dir=kept, prefix=".making-") as staging:
             made = Path(staging, "made")
             made.mkdir()
-            _make(replace(toolchain, places={**toolchain.places, "warm": str(made)}), Path(staging))
+            _make_warm_start(
+                replace(toolchain, places={**toolchain.places, "warm": str(made)}), Path(staging)
+            )
             for folder, _, names in os.walk(made):
                 for name in (".", *names):
                     path = Path(folder, name)
@@ -53,7 +55,7 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
     return ready
 
 
-def _make(toolchain: Toolchain, scratch: Path) -> None:
+def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
     """Run the commands of the warm start, as the way's own commands are run but for confinement."""
     way = toolchain.way
     assert way.warm is not None
@@ -64,10 +66,12 @@ def _make(toolchain: Toolchain, scratch: Path) -> None:
     (scratch / "tmp").mkdir()
     variables = {**toolchain.environment, **way.environment}
     for words in way.warm.commands:
-        _run(Step(words=words, variables=variables, known=toolchain.places), job, toolchain.recipe.title)
+        _run_command(
+            Step(words=words, variables=variables, known=toolchain.places), job, toolchain.recipe.title
+        )
 
 
-def _run(step: Step, job: StepPaths, title: str) -> None:
+def _run_command(step: Step, job: StepPaths, title: str) -> None:
     tmp = str(Path(job.scratch, "tmp"))
     own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
     command, environment = step.filled_in(job)
@@ -85,5 +89,5 @@ def _run(step: Step, job: StepPaths, title: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{title} was not made warm: {error}") from error
     if done.returncode:
-        told = done.stdout[-_TOLD:].decode(errors="replace").strip()
+        told = done.stdout[-_MAX_QUOTED_CHARS:].decode(errors="replace").strip()
         raise EngineError(f"{title} was not made warm: {told}")

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from paddock.cancellation import to_the_end
+from paddock.cancellation import shielded
 from paddock.model.errors import EngineError, explained
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -331,7 +331,7 @@ class Sandbox:
 
         That is done when the caller is cancelled, too, before the cancellation goes on.
         """
-        await to_the_end(self._close())
+        await shielded(self._close())
 
     async def _close(self) -> None:
         self._closing = True

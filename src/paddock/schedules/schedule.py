@@ -25,7 +25,7 @@ from paddock.sequences.sequence import find, listed, read
 _EVERY = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _CRON_FIELDS = 5
-_LOOK_S = 60
+_POLL_S = 60
 """Seconds after which the clock is looked at again: it may be set, and the machine may sleep."""
 _AHEAD = timedelta(minutes=5)
 """A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
@@ -121,7 +121,12 @@ class Temporals:
             if not mine:
                 raise SdkError(f"temporal {name} is running already; it never runs twice at a time")
             now, last = self._clock.now(), runs.last(name)
-            if due is not None and last is not None and last == _counted(last, now) and last >= _moment(due):
+            if (
+                due is not None
+                and last is not None
+                and last == _count_from(last, now)
+                and last >= _parse_moment(due)
+            ):
                 return {"name": name, "ok": True, "skipped": "it has run since"}
             runs.note(name, now)
             outcome = await self._execute(
@@ -161,11 +166,13 @@ class Temporals:
         try:
             async with asyncio.TaskGroup() as group:
                 for name, temporal in enabled.items():
-                    group.create_task(self._serve(name, temporal, LastRuns(self._state, workspace), fire))
+                    group.create_task(
+                        self._serve_turns(name, temporal, LastRuns(self._state, workspace), fire)
+                    )
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from None
 
-    async def _serve(
+    async def _serve_turns(
         self,
         name: str,
         temporal: Temporal,
@@ -175,8 +182,8 @@ class Temporals:
         last = self._first_seen(name, runs)
         while (due := temporal.due(last)) is not None:
             if (left := (due - self._clock.now()).total_seconds()) > 0:
-                await self._clock.wait(min(left, _LOOK_S))
-                last = _counted(last, self._clock.now())
+                await self._clock.wait(min(left, _POLL_S))
+                last = _count_from(last, self._clock.now())
                 continue
             last = self._clock.now()
             await fire(name, due)
@@ -191,10 +198,10 @@ class Temporals:
                 last = self._clock.now()
                 if mine:
                     runs.note(name, last)
-        return _counted(last, self._clock.now())
+        return _count_from(last, self._clock.now())
 
 
-def _counted(last: datetime, now: datetime) -> datetime:
+def _count_from(last: datetime, now: datetime) -> datetime:
     """Return from when a schedule counts: its last run, or now when that is a moment that has not come yet."""
     return now if last - now > _AHEAD else last
 
@@ -202,22 +209,23 @@ def _counted(last: datetime, now: datetime) -> datetime:
 def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
     """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
     return [
-        _told(name, path, LastRuns(state, workspace), now) for name, path in listed(workspace, "temporals")
+        _describe_schedule(name, path, LastRuns(state, workspace), now)
+        for name, path in listed(workspace, "temporals")
     ]
 
 
-def _told(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
+def _describe_schedule(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
     try:
         temporal = read(path, Temporal)
         last = runs.last(name)
     except SdkError as problem:
         return {"name": name, "problem": str(problem)}
-    due = temporal.due(_counted(last or now, now)) if temporal.enabled else None
+    due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
     told = {"last": last and last.isoformat(), "next": due and due.isoformat()}
     return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **told}
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:

@@ -104,7 +104,9 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
     except ToolError as problem:
         return [Finding("error", str(problem))]
     manifest = tool.manifest
-    found = [Finding("error", text) for text in _missing(directory, manifest.script, manifest.working_dir)]
+    found = [
+        Finding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
+    ]
     if manifest.runtime != "auto" and manifest.runtime not in runtimes:
         told = f"{MANIFEST}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
         found.append(Finding("error", told))
@@ -118,7 +120,7 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
     return found
 
 
-def _missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
+def _find_missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
     try:
         # Those of `Path` raise where a name is too long.
         if not os.path.isfile(inside(directory, script)):

@@ -31,7 +31,7 @@ from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
 from paddock.script_tools.library import Tool, ToolError, inside
 
-_MOST_PARTS = 1_000_000
+_MAX_JSON_PARTS = 1_000_000
 """Commas and brackets of an output that is read as JSON: what it becomes takes hundred times as much memory."""
 
 
@@ -70,11 +70,11 @@ class NoCommand:
 class Runtimes(Protocol):
     """What the engine needs to know about languages."""
 
-    def of(self, script: Path) -> str | None:
+    def runtime_of(self, script: Path) -> str | None:
         """Return the runtime that a file's suffix stands for; None when it stands for none."""
         ...
 
-    async def command(
+    async def make_command(
         self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
     ) -> Command | NoCommand:
         """Return how a runtime runs a script. Raises Unreadable."""
@@ -119,13 +119,13 @@ class ToolEngine:
         """
         started = time.perf_counter()
         try:
-            script, inputs = self._checked(job)
+            script, inputs = self._check_run(job)
             async with self._turn:
-                result = await self._process(job, script, inputs)
+                result = await self._run_process(job, script, inputs)
         except _RefusedError as refused:
-            end = ToolEnd(success=False, error=str(refused), duration_ms=_since(started))
-            return _raw(refused.status, end, Usage(), SandboxFacts(), refused.hint)
-        end = _end(result, job.terms, _since(started))
+            end = ToolEnd(success=False, error=str(refused), duration_ms=_elapsed_ms(started))
+            return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
+        end = _make_end(result, job.terms, _elapsed_ms(started))
         status = result.status
         if status is Status.FAILED and result.exit_code is None and result.signal is None:
             status = Status.UNAVAILABLE
@@ -135,9 +135,9 @@ class ToolEngine:
             cpu_ms=round(cost.cpu_user_ms + cost.cpu_system_ms, 3),
             peak_bytes=cost.peak_bytes,
         )
-        return _raw(status, end, usage, result.sandbox)
+        return _raw_result(status, end, usage, result.sandbox)
 
-    def _checked(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
+    def _check_run(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
         """Return script and inputs, or raise: first whether it may run, then whether it can, then its inputs."""
         tool = job.tool
         if not tool.manifest.enabled:
@@ -159,13 +159,13 @@ class ToolEngine:
             raise _RefusedError(f"Input validation failed: {'; '.join(checked.errors)}")
         return script, checked.inputs
 
-    async def _process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
+    async def _run_process(self, job: ToolJob, script: Path, inputs: Mapping[str, Json]) -> ProcessResult:
         tool, terms = job.tool, job.terms
         sandbox = await self._sandbox()
-        runtime = self._runtime(tool, script)
-        grants = _grants(job, _working_directory(tool))
+        runtime = self._choose_runtime(tool, script)
+        grants = _process_grants(job, _working_directory(tool))
         try:
-            command = await self._runtimes.command(
+            command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
             )
         except Unreadable as problem:  # it may have gone while this run waited for its turn
@@ -181,23 +181,23 @@ class ToolEngine:
         # What is half a character is no UTF-8; with a backslash it is the escape that JSON has for it.
         stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
-        limits = _limits(terms, len(stdin))
+        limits = _process_limits(terms, len(stdin))
         place = await sandbox.place(grants, limits)
         try:
-            await asyncio.to_thread(_write, command.files, place.scratch)
+            await asyncio.to_thread(_write_files, command.files, place.scratch)
             argv, given = command.start(place.scratch)
-            grants = grants.model_copy(update={"environment": self._variables(job, given)})
+            grants = grants.model_copy(update={"environment": self._make_variables(job, given)})
             return await sandbox.run(argv, grants, limits, Streams(stdin), place=place)
         finally:
             place.release()
 
-    def _runtime(self, tool: Tool, script: Path) -> str:
+    def _choose_runtime(self, tool: Tool, script: Path) -> str:
         """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell."""
         if tool.manifest.runtime != "auto":
             return tool.manifest.runtime
-        return self._runtimes.of(script) or "shell"
+        return self._runtimes.runtime_of(script) or "shell"
 
-    def _variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
+    def _make_variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
         """Return every variable; `base` is the toolchain's, whose PATH leads past the stand-ins of ours."""
         own, allowed = job.tool.manifest.env, job.terms.environment
         try:
@@ -227,7 +227,7 @@ def _working_directory(tool: Tool) -> Path:
     return path
 
 
-def _grants(job: ToolJob, cwd: Path) -> ProcessGrants:
+def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
     """Return what the process may reach: its own directory to read, and what the tool declares and policy allows.
 
     The directory stands in for a workspace where none is granted: where a process with a workspace runs as its owner,
@@ -247,7 +247,7 @@ def _grants(job: ToolJob, cwd: Path) -> ProcessGrants:
     return grants.model_copy(update={"fixed": (directory,)})
 
 
-def _write(files: Mapping[str, str], scratch: Path) -> None:
+def _write_files(files: Mapping[str, str], scratch: Path) -> None:
     owner = scratch.stat().st_uid
     for name, text in files.items():
         path = scratch / name
@@ -255,7 +255,7 @@ def _write(files: Mapping[str, str], scratch: Path) -> None:
         os.chown(path, owner, -1)
 
 
-def _limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
+def _process_limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
     return ProcessLimits(
         timeout_ms=terms.timeout_ms,
         cpu_ms=terms.timeout_ms * 2,
@@ -267,9 +267,9 @@ def _limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
     )
 
 
-def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
+def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
     """Return the end of a run."""
-    stdout, stderr = _text(result.stdout), _text(result.stderr)
+    stdout, stderr = _decode_text(result.stdout), _decode_text(result.stderr)
     code, output = REFUSED, None
     error: str | None = None
     match result.status:
@@ -280,7 +280,7 @@ def _end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
             error = stderr or f"Process exited with code {code}"
         case Status.FAILED if result.signal is not None:
             code, output = SIGNALLED + result.signal, parsed(stdout)
-            error = stderr or f"Process was ended by {_signal(result.signal)}"
+            error = stderr or f"Process was ended by {_signal_name(result.signal)}"
         case Status.TIMEOUT if result.limit == "wall":
             error = f"Script timed out after {terms.timeout_ms}ms"
         case Status.TIMEOUT:
@@ -315,7 +315,7 @@ def parsed(stdout: str) -> Json:
     text = stdout.strip().strip("\ufeff").strip()
     if not text:
         return None
-    if sum(map(text.count, ",[{")) <= _MOST_PARTS:
+    if sum(map(text.count, ",[{")) <= _MAX_JSON_PARTS:
         with contextlib.suppress(ValueError, RecursionError):
             value = loads_finite(text)
             if not is_deeper(value, MAX_DEPTH):
@@ -323,23 +323,25 @@ def parsed(stdout: str) -> Json:
     return {"output": text}
 
 
-def _text(stream: Captured) -> str:
+def _decode_text(stream: Captured) -> str:
     gap = f"\n[...{count(stream.omitted_bytes, 'byte')} left out...]\n" if stream.truncated else ""
     return stream.head + gap + stream.tail
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"Signal {number}"
 
 
-def _since(started: float) -> float:
+def _elapsed_ms(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def _raw(status: Status, end: ToolEnd, usage: Usage, sandbox: SandboxFacts, hint: str = "") -> RawResult:
+def _raw_result(
+    status: Status, end: ToolEnd, usage: Usage, sandbox: SandboxFacts, hint: str = ""
+) -> RawResult:
     error = ErrorInfo(name="ToolError", message=end.error, phase="call", hint=hint) if end.error else None
     has_value = end.output is not None
     return RawResult(

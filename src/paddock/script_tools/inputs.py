@@ -16,8 +16,8 @@ from paddock.schema.check import CostlyValueError, Schema
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
-_LONGEST = 300
-_MOST_ERRORS = 50
+_MAX_MESSAGE_CHARS = 300
+_MAX_ERRORS = 50
 
 Inputs = dict[str, Json]
 
@@ -35,11 +35,11 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
 
     A null stands for any type unless `strict_nulls`: existing tools rely on it.
     """
-    normalised = _normalised(inputs, schema.document)
+    normalised = _normalise_inputs(inputs, schema.document)
     nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
     value = {name: each for name, each in normalised.items() if name not in nulls}
     try:
-        errors = _told(schema, value, normalised)
+        errors = _list_messages(schema, value, normalised)
     except CostlyValueError as problem:
         errors = (str(problem),)
     return Checked(errors, normalised)
@@ -78,7 +78,7 @@ def properties_of(document: Mapping[str, Json]) -> dict[str, Json]:
     return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
 
 
-def required_of(document: Mapping[str, Json]) -> list[str]:
+def list_required(document: Mapping[str, Json]) -> list[str]:
     """Return the required properties of a schema, in its order."""
     found = document.get("required")
     return (
@@ -88,9 +88,9 @@ def required_of(document: Mapping[str, Json]) -> list[str]:
     )
 
 
-def _normalised(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
+def _normalise_inputs(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
     """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out."""
-    properties, required = properties_of(document), {*required_of(document)}
+    properties, required = properties_of(document), {*list_required(document)}
     found: Inputs = {}
     for name, value in inputs.items():
         if not isinstance(value, str) or not {"array", "object"} & {*types_of(properties.get(name))}:
@@ -99,11 +99,11 @@ def _normalised(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inp
         text = value.strip()
         if not text and name not in required:
             continue
-        found[name] = _parsed(text, value)
+        found[name] = _parse_text(text, value)
     return found
 
 
-def _parsed(text: str, otherwise: str) -> Json:
+def _parse_text(text: str, otherwise: str) -> Json:
     if not text.startswith(("[", "{")):
         return otherwise
     try:
@@ -119,7 +119,7 @@ def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str
             yield name
 
 
-def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
+def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
     """Return the messages: what is missing, then wrong types in the order of the inputs, then everything else."""
     missing: list[str] = []
     types: list[tuple[int, str]] = []
@@ -135,26 +135,32 @@ def _told(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
                 place = places.get(str(path[0]), len(places))
                 types.append((place, _type_message(error, facts["types"])))
             case _:
-                others.append(_message(error))
-    required = {name: place for place, name in reversed([*enumerate(required_of(schema.document))])}
+                others.append(_format_message(error))
+    required = {name: place for place, name in reversed([*enumerate(list_required(schema.document))])}
     missing.sort(key=lambda name: required.get(name, len(required)))
     told = [f"Missing required field: {name}" for name in missing]
-    return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MOST_ERRORS]
+    return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MAX_ERRORS]
 
 
 def _type_message(error: "ValidationError", types: str | list[str]) -> str:
     document = error.instance
     named = [types] if isinstance(types, str) else types
-    return f"Field '{_field(error.instance_path)}': expected {' | '.join(named)}, got {json_type(document)}"
+    return (
+        f"Field '{_field_name(error.instance_path)}': expected {' | '.join(named)}, got {json_type(document)}"
+    )
 
 
-def _message(error: "ValidationError") -> str:
-    text = error.message if len(error.message) <= _LONGEST else error.message[: _LONGEST - 3] + "..."
-    return f"Field '{_field(error.instance_path)}': {text}" if error.instance_path else text
+def _format_message(error: "ValidationError") -> str:
+    text = (
+        error.message
+        if len(error.message) <= _MAX_MESSAGE_CHARS
+        else error.message[: _MAX_MESSAGE_CHARS - 3] + "..."
+    )
+    return f"Field '{_field_name(error.instance_path)}': {text}" if error.instance_path else text
 
 
-def _field(path: list[str | int]) -> str:
+def _field_name(path: list[str | int]) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text[:_LONGEST]
+    return text[:_MAX_MESSAGE_CHARS]

@@ -24,8 +24,8 @@ from paddock.script_tools.manifest import Manifest, ManifestError
 MANIFEST = "tool.yaml"
 _PROMPT = "prompt.yaml"
 _FILE_BYTES = 256 * 1024
-_MOST_DIRECTORIES = 5_000
-_MOST_DEPTH = 5
+_MAX_DIRECTORIES = 5_000
+_MAX_DEPTH = 5
 _KEPT = (MANIFEST, "schema.json", "description.md")
 _EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
 
@@ -113,12 +113,12 @@ class ToolLibrary:
         Those of prompts come last: of two with one id the first is the one that runs, is listed and is shown.
         """
         now: dict[Path, tuple[Signature, Tool | Broken]] = {}
-        for place in (each for folder in self.folders for each in self._search(folder)):
+        for place in (each for folder in self.folders for each in self._search_folder(folder)):
             directory = place.directory
             before = self._read.get(directory)
-            if before is None or before[0] != _signature(directory, before[1]):
-                tool = _load(place)
-                before = (_signature(directory, tool), tool)
+            if before is None or before[0] != _file_signature(directory, before[1]):
+                tool = _load_tool(place)
+                before = (_file_signature(directory, tool), tool)
             now.setdefault(directory, before)
         self._read = now
         return sorted((tool for _, tool in now.values()), key=lambda tool: bool(tool.prompt))
@@ -159,7 +159,7 @@ class ToolLibrary:
             if tool.manifest.enabled
         ]
 
-    def _search(self, folder: Path) -> Iterator[_Found]:
+    def _search_folder(self, folder: Path) -> Iterator[_Found]:
         """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
         try:
             root = Path(os.path.realpath(folder))
@@ -171,13 +171,13 @@ class ToolLibrary:
         if not workspace:
             yield from _with_manifest(root, "")
         todo, seen = [(root, 0)], 0
-        while todo and seen < _MOST_DIRECTORIES:
+        while todo and seen < _MAX_DIRECTORIES:
             directory, depth = todo.pop()
             seen += 1
             if _is_file(directory / _PROMPT):
                 yield from _with_manifest(directory / "tools", directory.name)
-            if depth < _MOST_DEPTH and not workspace:
-                todo += [(child, depth + 1) for child in reversed(_directories(directory))]
+            if depth < _MAX_DEPTH and not workspace:
+                todo += [(child, depth + 1) for child in reversed(_list_directories(directory))]
 
 
 def load(directory: Path, *, prompt: str = "") -> Tool:
@@ -188,7 +188,7 @@ def load(directory: Path, *, prompt: str = "") -> Tool:
         raise ToolError(f"{MANIFEST}: {problem}") from None
     schema, named = _EMPTY, manifest.schema_file
     if named != Manifest.model_fields["schema_file"].default or _is_there(directory, named):
-        schema = _schema(directory, named)
+        schema = _read_schema(directory, named)
     try:
         compiled = Schema(schema)
     except ValueError as problem:
@@ -239,14 +239,14 @@ def inside(directory: Path, name: str) -> Path:
     return path
 
 
-def _load(found: _Found) -> Tool | Broken:
+def _load_tool(found: _Found) -> Tool | Broken:
     try:
         return load(found.directory, prompt=found.prompt)
     except ToolError as problem:
         return Broken(found.directory.name.lower(), found.directory, str(problem), found.prompt)
 
 
-def _schema(directory: Path, name: str) -> dict[str, Json]:
+def _read_schema(directory: Path, name: str) -> dict[str, Json]:
     try:
         document = json.loads(read_inside(directory, name))
     except ToolError:
@@ -263,7 +263,7 @@ def _schema(directory: Path, name: str) -> dict[str, Json]:
 def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
     if os.path.islink(folder):
         return
-    for directory in _directories(folder):
+    for directory in _list_directories(folder):
         if _is_file(directory / MANIFEST):
             yield _Found(directory, prompt)
 
@@ -284,26 +284,24 @@ def _is_there(directory: Path, name: str) -> bool:
     return True
 
 
-def _directories(folder: Path) -> list[Path]:
+def _list_directories(folder: Path) -> list[Path]:
     """Return the directories of a folder, sorted by their names; links are not followed."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [
-        folder / name for name in sorted(names, key=lambda name: (name.lower(), name))[:_MOST_DIRECTORIES]
-    ]
+    return [folder / name for name in sorted(names, key=lambda name: (name.lower(), name))[:_MAX_DIRECTORIES]]
 
 
-def _signature(directory: Path, known: Tool | Broken | None) -> Signature:
+def _file_signature(directory: Path, known: Tool | Broken | None) -> Signature:
     """Return what changes when a file of a tool does that is kept; the script is read at each run."""
     manifest = known.manifest if isinstance(known, Tool) else None
     names = (MANIFEST, manifest.schema_file, manifest.description_file) if manifest else _KEPT
-    return tuple(_facts(directory / name) for name in names)
+    return tuple(_stat_facts(directory / name) for name in names)
 
 
-def _facts(path: Path) -> tuple[int, int, int, int]:
+def _stat_facts(path: Path) -> tuple[int, int, int, int]:
     try:
         facts = path.stat()
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ _MODES: dict[str, dict[str, Json]] = {
 }
 """What the deprecated `mode` stands for, where nothing newer is said."""
 _PROBLEMS = 10
-_SAID = {
+_MESSAGES = {
     "missing": "is missing",
     "string_type": "must be a text; put it in quotes",
     "string_too_short": "must not be empty",
@@ -30,7 +30,7 @@ _SAID = {
 """Problems in other words than those of the library."""
 
 
-def _renamed(trigger: Json) -> Json:
+def _rename_trigger(trigger: Json) -> Json:
     return _TRIGGERS.get(trigger, trigger) if isinstance(trigger, str) else trigger
 
 
@@ -49,7 +49,7 @@ class _Section(Value):
 class Execution(_Section):
     """`execution`: when the tool runs by itself, and whether somebody is asked first."""
 
-    trigger: Annotated[Trigger, BeforeValidator(_renamed)] = "schema_match"
+    trigger: Annotated[Trigger, BeforeValidator(_rename_trigger)] = "schema_match"
     confirm: bool = True
     strict: bool = False
     """Whether all required parameters must be there for a match, not just one."""
@@ -89,11 +89,11 @@ def read(text: str) -> Manifest:
     if not isinstance(document, dict):
         raise ManifestError("expected a mapping of fields")
     try:
-        return Manifest.model_validate(_migrated(cast("dict[str, Json]", document)))
+        return Manifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
     except ValidationError as problem:
         errors = problem.errors(include_url=False, include_input=False, include_context=False)
         lines = [
-            f"{'.'.join(map(str, each['loc']))}: {_SAID.get(each['type'], each['msg'])}"
+            f"{'.'.join(map(str, each['loc']))}: {_MESSAGES.get(each['type'], each['msg'])}"
             for each in errors[:_PROBLEMS]
         ]
         raise ManifestError("; ".join(lines)) from None
@@ -102,19 +102,19 @@ def read(text: str) -> Manifest:
 def unknown_fields(text: str) -> list[str]:
     """Return the fields of a readable manifest that mean nothing, for who looks for a misspelled one."""
     document = cast("dict[str, Any]", yaml.read(text))
-    found = [str(name) for name in document if name not in _spelled(Manifest)]
+    found = [str(name) for name in document if name not in _field_names(Manifest)]
     section = document.get("execution")
-    known = _spelled(Execution) | {"mode", "confidence"}
+    known = _field_names(Execution) | {"mode", "confidence"}
     if isinstance(section, dict):
         found += [f"execution.{name}" for name in cast("dict[Any, Json]", section) if name not in known]
     return found
 
 
-def _spelled(section: type[_Section]) -> set[str]:
+def _field_names(section: type[_Section]) -> set[str]:
     return {field.alias or name for name, field in section.model_fields.items()}
 
 
-def _migrated(document: dict[str, Json]) -> dict[str, Json]:
+def _migrate_document(document: dict[str, Json]) -> dict[str, Json]:
     section = document.get("execution")
     if not isinstance(section, dict):
         return {name: value for name, value in document.items() if value is not None}

@@ -15,7 +15,7 @@ MOST_CHARACTERS = 64 * 1024
 MOST_DEPTH = 20
 MOST_NODES = 5_000
 """Values and keys: reading takes a tenth of a millisecond for each."""
-_LONGEST_INTEGER = 100
+_MAX_INTEGER_CHARS = 100
 
 _FLOAT: Final = (
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
@@ -48,14 +48,14 @@ for _tag, _pattern, _first in _CORE:
     )
 
 
-def _integer(_loader: _Loader, node: yaml.ScalarNode) -> int:
-    if len(node.value) > _LONGEST_INTEGER:
+def _read_integer(_loader: _Loader, node: yaml.ScalarNode) -> int:
+    if len(node.value) > _MAX_INTEGER_CHARS:
         line = node.start_mark.line + 1
-        raise YamlError(f"line {line}: a number of more than {_LONGEST_INTEGER} digits")
+        raise YamlError(f"line {line}: a number of more than {_MAX_INTEGER_CHARS} digits")
     return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _read_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -67,8 +67,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _read_integer)
+_Loader.add_constructor("tag:yaml.org,2002:map", _read_mapping)
 
 
 def read(text: str) -> Json:
@@ -76,7 +76,7 @@ def read(text: str) -> Json:
     if len(text) > MOST_CHARACTERS:
         raise YamlError(f"more than {MOST_CHARACTERS} characters")
     try:
-        _examine(text)
+        _check_events(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as problem:
         line = f"line {problem.problem_mark.line + 1}: " if problem.problem_mark else ""
@@ -89,7 +89,7 @@ def read(text: str) -> Json:
         raise YamlError("a value does not fit the tag in front of it") from None
 
 
-def _examine(text: str) -> None:
+def _check_events(text: str) -> None:
     """Refuse aliases, depth and sheer number, from the events alone: building a value is recursive."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):

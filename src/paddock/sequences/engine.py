@@ -64,7 +64,7 @@ class Flows:
         """
         path = find(name, request.workspace, "sequences")
         sequence = read(path, Sequence)
-        run = _Run(self, request, sequence, _variables(name, sequence, given))
+        run = _Run(self, request, sequence, _make_variables(name, sequence, given))
         ok = True
         for step in sequence.step:
             if step.name in sequence.rescues:
@@ -113,7 +113,7 @@ class Flows:
                         "runtime": step.runtime,
                         "code": step.code,
                         "args": [filling.text(text) for text in step.args],
-                        "stdin": None if step.stdin is None else _bytes(filling.text(step.stdin)),
+                        "stdin": None if step.stdin is None else _encode_text(filling.text(step.stdin)),
                         "cwd": step.cwd,
                         "executable": step.executable,
                         **({"access": step.access} if step.access else {}),
@@ -158,25 +158,27 @@ class _Run:
         """Run a step, or skip it, and tell whether the sequence may go on."""
         started = time.perf_counter()
         try:
-            if not all(condition(text).holds(self._find) for text in step.conditions):
-                self._keep({"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0})
+            if not all(condition(text).holds(self._find_value) for text in step.conditions):
+                self._keep_record(
+                    {"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0}
+                )
                 return True
-            told = await self._outcome(step)
+            told = await self._run_step(step)
         except SdkError as error:  # of a condition
-            told = _invalid(str(error))
+            told = _invalid_record(str(error))
         ms = round((time.perf_counter() - started) * 1000, 3)
         record = {"name": step.name, "kind": step.kind, "ms": ms, **told}
         self._results[step.name] = record
-        self._keep(record)
+        self._keep_record(record)
         return bool(record["ok"])
 
-    async def _outcome(self, step: Step) -> StepRecord:
+    async def _run_step(self, step: Step) -> StepRecord:
         """Run a step. Of what a program runs, no step may do what the program itself may not."""
         parent = self._request
         profile = parent.caller.profile if parent.caller else "script"
         method = _METHODS.get(step.kind) if parent.caller else None
         try:
-            work = self._flows.work(step, Filling(self._find), parent.workspace, profile)
+            work = self._flows.work(step, Filling(self._find_value), parent.workspace, profile)
             request = ExecutionRequest(
                 parent=parent.id,
                 root=parent.root or parent.id,
@@ -192,23 +194,25 @@ class _Run:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            return _invalid(f"{where + ': ' if where else ''}{first['msg']}")
+            return _invalid_record(f"{where + ': ' if where else ''}{first['msg']}")
         except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
             message = str(error)
-            return _invalid(without_places(message, parent.workspace) if parent.caller else message)
+            return _invalid_record(without_places(message, parent.workspace) if parent.caller else message)
         outcome = await self._flows.execute(request)
         told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
         value = render_ended(work, outcome)
         if outcome.has_value or outcome.program or outcome.tool:
             size = len(json.dumps(value))
-            told |= {"value": value} if size <= VALUE_BYTES else await self._stored(request, outcome, value)
+            told |= (
+                {"value": value} if size <= VALUE_BYTES else await self._store_value(request, outcome, value)
+            )
         if outcome.artifact is not None:
             told["artifact"] = outcome.artifact
         if outcome.error is not None:
             told["error"] = {"name": outcome.error.name, "message": outcome.error.message}
         return told
 
-    async def _stored(self, request: ExecutionRequest, outcome: Outcome, value: Json) -> StepRecord:
+    async def _store_value(self, request: ExecutionRequest, outcome: Outcome, value: Json) -> StepRecord:
         """Return what the record of a step has of a value that is too large for it."""
         sink = self._flows.results.sink()
         try:
@@ -220,7 +224,7 @@ class _Run:
         told = {"artifact": handle} if handle else {"not_kept": sink.refusal}
         return {"omitted_bytes": len(json.dumps(value)), **told}
 
-    def _find(self, path: str) -> Json:
+    def _find_value(self, path: str) -> Json:
         try:
             return look_up(self._scope, path)
         except Missing:
@@ -233,12 +237,12 @@ class _Run:
                 raise Missing(f"${{{path}}}: step {name} has not run") from None
             raise
 
-    def _keep(self, record: StepRecord) -> None:
+    def _keep_record(self, record: StepRecord) -> None:
         self.records.append(record)
         self._flows.tell(record)
 
 
-def _variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict[str, str]:
+def _make_variables(name: str, sequence: Sequence, given: Mapping[str, Json]) -> dict[str, str]:
     """Return the variables of a run. Raises SdkError."""
     known = {*sequence.vars, *sequence.required}
     if unknown := given.keys() - known:
@@ -269,10 +273,10 @@ def _too_large(path: str, record: StepRecord) -> str:
     return f"{told}; return less of it there, or {where}"
 
 
-def _invalid(message: str) -> StepRecord:
+def _invalid_record(message: str) -> StepRecord:
     error = {"name": "TypeError", "message": message}
     return {"status": Status.INVALID.value, "ok": False, "error": error}
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

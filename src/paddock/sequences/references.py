@@ -118,7 +118,7 @@ class Filling:
                 whole = _REFERENCE.fullmatch(value)
                 if whole and not whole[1]:
                     found = self._find(whole[2])
-                    self._count(_text(found))
+                    self._count_characters(_format_text(found))
                     return found
                 return self.text(value)
             case list() | tuple():
@@ -130,19 +130,19 @@ class Filling:
 
     def text(self, text: str) -> str:
         """Return a text with its references filled in; what is no text stands as JSON. Raises as `value`."""
-        return _REFERENCE.sub(self._replacement, text)
+        return _REFERENCE.sub(self._resolve_reference, text)
 
-    def _replacement(self, found: re.Match[str]) -> str:
-        return found[0][1:] if found[1] else self._count(_text(self._find(found[2])))
+    def _resolve_reference(self, found: re.Match[str]) -> str:
+        return found[0][1:] if found[1] else self._count_characters(_format_text(self._find(found[2])))
 
-    def _count(self, text: str) -> str:
+    def _count_characters(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
             raise SdkError(f"the references of this step stand for more than {FILLED} characters")
         return text
 
 
-def _text(value: Json) -> str:
+def _format_text(value: Json) -> str:
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 

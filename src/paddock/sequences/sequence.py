@@ -148,8 +148,8 @@ class Sequence(Value):
             if step.name in rescues and isinstance(step.on_failure, Rescue):
                 raise ValueError(f"step {step.name} runs when another one fails, and can run no other itself")
             known = ordinary if step.name in rescues else done
-            for path in _paths(step):
-                _check(step.name, path, variables, known)
+            for path in _list_paths(step):
+                _check_reference(step.name, path, variables, known)
             if step.name not in rescues:
                 done.add(step.name)
         if not ordinary:
@@ -205,14 +205,14 @@ def read(path: Path, model: type[Model]) -> Model:
         raise SdkError(f"{path}: this is not TOML: {problem}") from None
 
 
-def _paths(step: Step) -> Iterator[str]:
+def _list_paths(step: Step) -> Iterator[str]:
     for text in step.conditions:
         yield condition(text).path
     for value in step.filled:
         yield from references(value)
 
 
-def _check(step: str, path: str, variables: set[str], known: set[str]) -> None:
+def _check_reference(step: str, path: str, variables: set[str], known: set[str]) -> None:
     root, _, rest = path.partition(".")
     if root == "steps":
         before = rest.partition(".")[0]

@@ -108,13 +108,13 @@ class SdkCommand(Value):
             raise ValueError(f"{self.name}: the program itself cannot be a placeholder")
         known: dict[str, Placeholder] = {}
         for parts in (*self._templates, self._input):
-            for each in _placeholders(parts):
+            for each in _list_placeholders(parts):
                 if known.setdefault(each.name, each) != each:
                     raise ValueError(f"{self.name}: {each.name} stands for different things")
                 if each.kind == "list" and (parts is self._input or len(parts) > 1):
                     raise ValueError(f"{self.name}: the list {each.name} must be an argument of its own")
         if PurePath(self.command[0]).name in _SHELLS and any(
-            re.fullmatch(r"-[A-Za-z]*c", before) and any(_placeholders(parts))
+            re.fullmatch(r"-[A-Za-z]*c", before) and any(_list_placeholders(parts))
             for before, parts in zip(self.command, self._templates[1:], strict=False)
         ):
             what = "would become a part of a shell program"
@@ -133,28 +133,28 @@ class SdkCommand(Value):
 
     def filled(self, given: Mapping[str, Json]) -> tuple[list[str], bytes]:
         """Return argument vector and standard input for the values of a call. Raises ValueError for misfits."""
-        known = {each.name for parts in (*self._templates, self._input) for each in _placeholders(parts)}
+        known = {each.name for parts in (*self._templates, self._input) for each in _list_placeholders(parts)}
         if unknown := given.keys() - known:
             names = ", ".join(sorted(known)) or "none"
             raise ValueError(f"there is no argument {min(unknown)!r} (arguments: {names})")
         argv: list[str] = []
         for parts in self._templates:
-            argv += _arguments(parts, given, after_dashes="--" in argv)
-        stdin = "".join(_arguments(self._input, given, after_dashes=True))
-        if len(argv) > ARGUMENTS or sum(len(_bytes(each)) for each in argv) > ARGUMENTS_BYTES:
+            argv += _fill_argument(parts, given, after_dashes="--" in argv)
+        stdin = "".join(_fill_argument(self._input, given, after_dashes=True))
+        if len(argv) > ARGUMENTS or sum(len(_encode_text(each)) for each in argv) > ARGUMENTS_BYTES:
             raise ValueError(f"over {ARGUMENTS} arguments, or over {ARGUMENTS_BYTES} bytes of them")
-        if len(written := _bytes(stdin)) > STDIN_BYTES:
+        if len(written := _encode_text(stdin)) > STDIN_BYTES:
             raise ValueError(f"standard input is over {STDIN_BYTES} bytes")
         return argv, written
 
 
-def _placeholders(parts: Template) -> Iterator[Placeholder]:
+def _list_placeholders(parts: Template) -> Iterator[Placeholder]:
     return (part for part in parts if isinstance(part, Placeholder))
 
 
-def _arguments(parts: Template, given: Mapping[str, Json], *, after_dashes: bool) -> list[str]:
+def _fill_argument(parts: Template, given: Mapping[str, Json], *, after_dashes: bool) -> list[str]:
     """Return the arguments that a template becomes: one, none without an optional value, or those of a list."""
-    placeholders = list(_placeholders(parts))
+    placeholders = list(_list_placeholders(parts))
     for each in placeholders:
         if given.get(each.name) is None:
             if each.optional:
@@ -162,23 +162,24 @@ def _arguments(parts: Template, given: Mapping[str, Json], *, after_dashes: bool
             raise ValueError(f"{each.name} is missing")
     if len(parts) == 1 and placeholders and placeholders[0].kind == "list":
         return [
-            _safe(placeholders[0].name, text, after_dashes) for text in _list(placeholders[0].name, given)
+            _check_argument(placeholders[0].name, text, after_dashes)
+            for text in _require_texts(placeholders[0].name, given)
         ]
-    texts = [part if isinstance(part, str) else _text(part, given[part.name]) for part in parts]
+    texts = [part if isinstance(part, str) else _format_text(part, given[part.name]) for part in parts]
     text = "".join(texts)
     if parts and isinstance(first := parts[0], Placeholder) and not first.signed:
-        return [_safe(first.name, text, after_dashes)]
-    return [_bounded(placeholders[0].name if placeholders else "", text)]
+        return [_check_argument(first.name, text, after_dashes)]
+    return [_check_bounds(placeholders[0].name if placeholders else "", text)]
 
 
-def _list(name: str, given: Mapping[str, Json]) -> list[str]:
+def _require_texts(name: str, given: Mapping[str, Json]) -> list[str]:
     value: Json = given[name]
     if not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Json]", value)):
         raise ValueError(f"{name} must be a list of texts")
     return cast("list[str]", value)
 
 
-def _text(placeholder: Placeholder, value: Json) -> str:
+def _format_text(placeholder: Placeholder, value: Json) -> str:
     match placeholder.kind, value:
         case "text", str():
             return value
@@ -196,19 +197,19 @@ def _text(placeholder: Placeholder, value: Json) -> str:
     raise ValueError(f"{placeholder.name} must be {'an' if kind == 'integer' else 'a'} {kind}")
 
 
-def _safe(name: str, text: str, after_dashes: bool) -> str:
+def _check_argument(name: str, text: str, after_dashes: bool) -> str:
     if text.startswith("-") and not after_dashes:
         raise ValueError(f"{name} may not begin with `-`, which would make it an option")
-    return _bounded(name, text)
+    return _check_bounds(name, text)
 
 
-def _bounded(name: str, text: str) -> str:
+def _check_bounds(name: str, text: str) -> str:
     if "\0" in text:
         raise ValueError(f"{name} holds a NUL character")
-    if len(_bytes(text)) > ARGUMENT_BYTES:
+    if len(_encode_text(text)) > ARGUMENT_BYTES:
         raise ValueError(f"{name} is over {ARGUMENT_BYTES} bytes; pass it on standard input")
     return text
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

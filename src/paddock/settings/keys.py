@@ -41,7 +41,7 @@ def built_in(kind: type[Value] = Settings, prefix: str = "") -> dict[str, Any]:
     """Return what holds where nobody sets anything, by dotted key; makes no validator, unlike `Settings()`."""
     found: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
-        if section := _section(field):
+        if section := _section_type(field):
             found |= built_in(section, f"{prefix}{name}.")
         else:
             found[prefix + name] = field.get_default(call_default_factory=True)
@@ -52,13 +52,13 @@ def assembled(kind: type[Group], values: Mapping[str, Any], prefix: str = "") ->
     """Return settings of all of their values by dotted key, each of which is built in or has been validated."""
     parts = {
         name: assembled(section, values, f"{prefix}{name}.")
-        if (section := _section(field))
+        if (section := _section_type(field))
         else values[prefix + name]
         for name, field in kind.model_fields.items()
     }
     return kind.model_construct(_fields_set=None, **parts)
 
 
-def _section(field: FieldInfo) -> type[Value] | None:
+def _section_type(field: FieldInfo) -> type[Value] | None:
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, Value) else None

@@ -30,7 +30,7 @@ PREFIX = "PADDOCK_"
 TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """The one variable that is no setting: settings are shown to people, and a token is not."""
 
-_MOST_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
+_MAX_FILE_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
 """Of a settings file. Anybody may have written that of a workspace, and what keys cost grows with their length."""
 
 Where = Callable[[str], str]
@@ -92,7 +92,7 @@ def load(
 
 def _file_layer(name: LayerName, path: Path) -> Layer | None:
     try:
-        text = read_bounded(path, _MOST_BYTES[name]).decode("utf-8-sig")
+        text = read_bounded(path, _MAX_FILE_BYTES[name]).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink():  # what it says is in force nowhere, and somebody relies on it
             raise ConfigurationError(
@@ -122,7 +122,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
         if isinstance(rule, dict) and "origin" in rule:
             raise ConfigurationError(f"{place_of(RULES)}: unknown key `policy.rule.origin`; remove it")
-    values, where = _validated(tree, place_of, path.parent)
+    values, where = _validate_layer(tree, place_of, path.parent)
     return Layer(name, values, {key: where(key) for key in values})
 
 
@@ -134,9 +134,9 @@ def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
         node = tree
         for group in groups:
             node = node.setdefault(group, {})
-        node[last] = _typed(key, value, label) if isinstance(value, str) else value
+        node[last] = _parse_text(key, value, label) if isinstance(value, str) else value
     names = {key: label for key, (_, label) in given.items()}
-    values, where = _validated(tree, lambda key: names.get(key, name), None)
+    values, where = _validate_layer(tree, lambda key: names.get(key, name), None)
     return Layer(name, values, {key: where(key) for key in values})
 
 
@@ -146,32 +146,32 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
         if not name.startswith(PREFIX) or name == TOKEN_VARIABLE:
             continue
         if name not in _VARIABLES:
-            raise ConfigurationError(f"{name}: unknown variable{_suggestion(name, list(_VARIABLES))}")
+            raise ConfigurationError(f"{name}: unknown variable{_suggest_key(name, list(_VARIABLES))}")
         texts[_VARIABLES[name]] = (text, name)
     return texts
 
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    flat = dict(_flatten(flags))
+    flat = dict(_flatten_groups(flags))
     for key in flat:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS and key not in RENAMED:
-            raise ConfigurationError(f"--set {key}: unknown key{_suggestion(key, list(_DEFAULTS))}")
+            raise ConfigurationError(f"--set {key}: unknown key{_suggest_key(key, list(_DEFAULTS))}")
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
-def _flatten(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+def _flatten_groups(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
     for name, value in tree.items():
         key = ".".join([*path, name])
         if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
-            yield from _flatten(cast("Mapping[str, Any]", value), (*path, name))
+            yield from _flatten_groups(cast("Mapping[str, Any]", value), (*path, name))
         else:
             yield key, value
 
 
-def _typed(key: str, text: str, label: str) -> Json:
+def _parse_text(key: str, text: str, label: str) -> Json:
     """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
     try:
         text.encode()
@@ -192,7 +192,7 @@ def _typed(key: str, text: str, label: str) -> Json:
             return text
 
 
-def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> tuple[dict[str, Any], Where]:
+def _validate_layer(tree: Mapping[str, Any], where: Where, base: Path | None) -> tuple[dict[str, Any], Where]:
     """Return the typed settings of one source by dotted key, and what tells where each of them stands.
 
     Relative paths start at `base`, or at the current directory.
@@ -204,7 +204,7 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> tupl
         # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
         given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
     except ValidationError as problem:
-        lines = [_explained(error, where) for error in problem.errors(include_url=False)]
+        lines = [_explain_errors(error, where) for error in problem.errors(include_url=False)]
         raise ConfigurationError("\n".join(lines)) from None
     except (
         ValueError,
@@ -216,7 +216,7 @@ def _validated(tree: Mapping[str, Any], where: Where, base: Path | None) -> tupl
     values = leaves(given, only_set=True)
     for key, value in values.items():
         if isinstance(value, Path):
-            values[key] = _placed(value, base, f"{where(key)}: {key}")
+            values[key] = _resolve_path(value, base, f"{where(key)}: {key}")
     return values, where
 
 
@@ -236,7 +236,7 @@ def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str
                 f"{where(old)}: `{old}` is the deprecated name of `{new}`, which is set too; remove `{old}`"
             )
         warnings.warn(f"{where(old)}: `{old}` is deprecated; write `{new}`", FutureWarning, stacklevel=6)
-        tree = _rename(tree, groups, old_name, new_name)
+        tree = _rename_key(tree, groups, old_name, new_name)
         replaced[new] = old
     return tree, lambda key: where(replaced.get(key, key))
 
@@ -248,10 +248,10 @@ def _find_table(tree: Mapping[str, Any], groups: Sequence[str]) -> Mapping[str, 
     return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else None
 
 
-def _rename(tree: Mapping[str, Any], groups: Sequence[str], old: str, new: str) -> dict[str, Any]:
+def _rename_key(tree: Mapping[str, Any], groups: Sequence[str], old: str, new: str) -> dict[str, Any]:
     """Return a copy of nested tables in which one key of the table at `groups` has another name."""
     if groups:
-        return {**tree, groups[0]: _rename(tree[groups[0]], groups[1:], old, new)}
+        return {**tree, groups[0]: _rename_key(tree[groups[0]], groups[1:], old, new)}
     return {new if name == old else name: value for name, value in tree.items()}
 
 
@@ -270,7 +270,7 @@ def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
     return read
 
 
-def _placed(path: Path, base: Path | None, what: str) -> Path:
+def _resolve_path(path: Path, base: Path | None, what: str) -> Path:
     if "\0" in str(path):
         raise ConfigurationError(f"{what} must be a path, and holds a NUL character")
     try:
@@ -281,7 +281,7 @@ def _placed(path: Path, base: Path | None, what: str) -> Path:
         raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
 
 
-def _explained(error: ErrorDetails, where: Where) -> str:
+def _explain_errors(error: ErrorDetails, where: Where) -> str:
     path = [str(part) for part in error["loc"] if isinstance(part, str)]
     key = ".".join(path)
     place = where(key)
@@ -292,7 +292,7 @@ def _explained(error: ErrorDetails, where: Where) -> str:
             for listed, kind in _LISTED.items():
                 if key.startswith(listed):
                     known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
-            return f"{place}: unknown key `{key}`{_suggestion(key, known)}"
+            return f"{place}: unknown key `{key}`{_suggest_key(key, known)}"
         case "missing":
             return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
         case "value_error":
@@ -310,7 +310,7 @@ def _explained(error: ErrorDetails, where: Where) -> str:
                 is_duration = _UNITS[path[-1]] is read_duration_ms
                 unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
                 expected = f"a whole number of {unit}, or a text such as {example}"
-    return f"{place}: {key} must be {expected}, not {_shown(error['input'])}"
+    return f"{place}: {key} must be {expected}, not {_describe_value(error['input'])}"
 
 
 _EXPECTED = {
@@ -324,7 +324,7 @@ _EXPECTED = {
 }
 
 
-def _shown(value: Json) -> str:
+def _describe_value(value: Json) -> str:
     match value:
         case dict():
             return "a table"
@@ -338,7 +338,7 @@ def _shown(value: Json) -> str:
             return str(value)
 
 
-def _suggestion(name: str, known: list[str]) -> str:
+def _suggest_key(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, known, n=1)
@@ -348,13 +348,13 @@ def _suggestion(name: str, known: list[str]) -> str:
 def _line_of(key: str, text: str) -> int | None:
     """Return the line of a TOML text that sets `key` or a part of it; None when it is spelled unusually."""
     best: tuple[int, int] | None = None
-    for number, name in _names(text):
+    for number, name in _list_names(text):
         if (name == key or name.startswith(key + ".")) and (best is None or best[0] > len(name)):
             best = (len(name), number)
     return best[1] if best else None
 
 
-def _names(text: str) -> Iterator[tuple[int, str]]:
+def _list_names(text: str) -> Iterator[tuple[int, str]]:
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\[?\s*([\w.\-]+)\s*\]", line):

@@ -93,7 +93,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
             if layer.name == "workspace" and key in OWNERS_ONLY:
                 raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
             if key in JOINED:
-                values[key] = (*values[key], *(_signed(value, layer.name) if key == RULES else value))
+                values[key] = (*values[key], *(_add_origin(value, layer.name) if key == RULES else value))
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)
@@ -125,16 +125,16 @@ def _refuse_widening(
     change = owner_file if source == BUILT_IN else source
     why = " and a workspace may only narrow" if layer == "workspace" else ""
     raise ConfigurationError(
-        f"{where}: {key} = {_spelled(value)} is more than {_spelled(ceiling)}, "
+        f"{where}: {key} = {_format_toml(value)} is more than {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
 
 
-def _signed(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
+def _add_origin(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
     return [rule.model_copy(update={"origin": layer}) for rule in rules]
 
 
-def _spelled(value: SettingValue) -> str:
+def _format_toml(value: SettingValue) -> str:
     """Return a value as a TOML file spells it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -155,15 +155,15 @@ def _only_on(bound: bool, value: bool) -> bool:
     return value or not bound
 
 
-def _subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+def _is_subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return "*" in bound or set(value) <= set(bound)
 
 
-def _among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
+def _is_among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
     return all(each in bound for each in value)
 
 
-def _same(bound: SettingValue, value: SettingValue) -> bool:
+def _is_same(bound: SettingValue, value: SettingValue) -> bool:
     return bound == value
 
 
@@ -172,67 +172,67 @@ def _fewer_names(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return not bound or (bool(value) and set(value) <= set(bound))
 
 
-def _anything(_bound: SettingValue, _value: SettingValue) -> bool:
+def _accept_anything(_bound: SettingValue, _value: SettingValue) -> bool:
     return True
 
 
-def _stricter(*weakest_first: str) -> Callable[[str, str], bool]:
+def _is_stricter(*weakest_first: str) -> Callable[[str, str], bool]:
     return lambda bound, value: weakest_first.index(value) >= weakest_first.index(bound)
 
 
 _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "limits.timeout_policy": _stricter("clamp", "deny"),
+    "limits.timeout_policy": _is_stricter("clamp", "deny"),
     "grants.jit": _only_off,
-    "grants.servers": _subset,
-    "grants.calls": _stricter("run", "read_only", "dry_run"),
-    "sandbox.minimum_tier": _stricter("unconfined", "landlock", "namespaces"),
-    "sandbox.job_user": _same,
-    "sandbox.protected_paths": _stricter("restore", "refuse"),
+    "grants.servers": _is_subset,
+    "grants.calls": _is_stricter("run", "read_only", "dry_run"),
+    "sandbox.minimum_tier": _is_stricter("unconfined", "landlock", "namespaces"),
+    "sandbox.job_user": _is_same,
+    "sandbox.protected_paths": _is_stricter("restore", "refuse"),
     "runtimes.enabled": _only_off,
-    "runtimes.allowed": _subset,
+    "runtimes.allowed": _is_subset,
     "runtimes.executables": _fewer_names,
-    "runtimes.environment": _subset,
-    "runtimes.access": _stricter("workspace-write", "read-only", "none"),
-    "runtimes.network": _stricter("full", "none"),
-    "runtimes.python.environment": _anything,
+    "runtimes.environment": _is_subset,
+    "runtimes.access": _is_stricter("workspace-write", "read-only", "none"),
+    "runtimes.network": _is_stricter("full", "none"),
+    "runtimes.python.environment": _accept_anything,
     "runtimes.workspace_environment": _only_off,
     "tools.enabled": _only_off,
-    "tools.folders": _anything,
+    "tools.folders": _accept_anything,
     "tools.strict_nulls": _only_on,
-    "tools.environment": _subset,
-    "tools.access": _stricter("workspace-write", "read-only", "none"),
-    "tools.network": _stricter("full", "none"),
-    "approvals.directory": _same,
-    "audit.directory": _same,
-    "audit.required": _stricter("effects", "all"),
-    "audit.sync": _stricter("batch", "always"),
+    "tools.environment": _is_subset,
+    "tools.access": _is_stricter("workspace-write", "read-only", "none"),
+    "tools.network": _is_stricter("full", "none"),
+    "approvals.directory": _is_same,
+    "audit.directory": _is_same,
+    "audit.required": _is_stricter("effects", "all"),
+    "audit.sync": _is_stricter("batch", "always"),
     "artifacts.enabled": _only_off,
-    "artifacts.directory": _same,
-    "artifacts.url": _same,
+    "artifacts.directory": _is_same,
+    "artifacts.url": _is_same,
     "artifacts.cross_workspace": _only_off,
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
-    "servers.config": _anything,
-    "sdk.commands": _among,
-    "sdk.notify": _anything,
-    "sdk.webhook_networks": _among,
-    "sdk.webhooks": _same,
-    "sdk.script": _subset,
-    "sdk.signals": _same,
-    "sdk.temporals": _same,
-    "sdk.execute": _subset,
-    "vault.backend": _same,
-    "vault.directory": _same,
-    "telemetry.traces": _anything,
-    "telemetry.endpoint": _anything,
-    "telemetry.metrics": _anything,
-    "log.format": _anything,
-    "log.level": _anything,
-    "servers.questions": _subset,
-    "servers.registry": _same,
-    "servers.registry_source": _same,
-    "servers.semantic_search": _stricter("on", "auto", "off"),
-    "servers.state": _same,
-    "servers.trust": _same,
+    "servers.config": _accept_anything,
+    "sdk.commands": _is_among,
+    "sdk.notify": _accept_anything,
+    "sdk.webhook_networks": _is_among,
+    "sdk.webhooks": _is_same,
+    "sdk.script": _is_subset,
+    "sdk.signals": _is_same,
+    "sdk.temporals": _is_same,
+    "sdk.execute": _is_subset,
+    "vault.backend": _is_same,
+    "vault.directory": _is_same,
+    "telemetry.traces": _accept_anything,
+    "telemetry.endpoint": _accept_anything,
+    "telemetry.metrics": _accept_anything,
+    "log.format": _accept_anything,
+    "log.level": _accept_anything,
+    "servers.questions": _is_subset,
+    "servers.registry": _is_same,
+    "servers.registry_source": _is_same,
+    "servers.semantic_search": _is_stricter("on", "auto", "off"),
+    "servers.state": _is_same,
+    "servers.trust": _is_same,
 }
 """How a key narrows. A key that is not here is a number, and smaller is narrower."""

@@ -115,7 +115,7 @@ class RedactionSettings(Value):
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 
 
-def _network(text: str) -> str:
+def _check_network(text: str) -> str:
     ip_network(text)
     return text
 
@@ -141,7 +141,7 @@ class SdkSettings(Value):
     """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
     webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
     """File of registered webhooks, by default `paddock/webhooks.json` below the user's state directory."""
-    webhook_networks: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+    webhook_networks: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
     """Networks that webhooks may reach besides public addresses, for instance `10.1.0.0/16`."""
     notify: tuple[str, ...] = ("desktop", "webhook")
     """Where `notify.send` sends to, the first that there is: `desktop`, `webhook`, or the name of one of `commands`
@@ -200,7 +200,7 @@ class ServerSettings(Value):
     """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
 
 
-def _rooted(path: Path) -> Path:
+def _expand_path(path: Path) -> Path:
     whole = path.expanduser()
     if not whole.is_absolute():
         raise ValueError("this is a path from the root, or from the home with ~/")
@@ -215,7 +215,7 @@ class Repository(Value):
 
     repo_id: Annotated[str, Field(min_length=1, max_length=128)]
     """Its name; that of the directory for the workspace that is served."""
-    root_path: Annotated[Path, AfterValidator(_rooted)]
+    root_path: Annotated[Path, AfterValidator(_expand_path)]
     """Its directory, from the root or from the home (`~/`)."""
 
 

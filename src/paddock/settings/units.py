@@ -24,15 +24,15 @@ _BYTES = {
 
 def read_duration_ms(text: str) -> int:
     """Return a duration with its unit (`ms`, `s`, `m`, `h`, `d`) in milliseconds. Raises ValueError."""
-    return _read(text, _MILLISECONDS, f"a duration such as {DURATIONS}, in whole milliseconds")
+    return _read_quantity(text, _MILLISECONDS, f"a duration such as {DURATIONS}, in whole milliseconds")
 
 
 def read_size_bytes(text: str) -> int:
     """Return a size with its unit (`kB` is 1000 bytes, `KiB` is 1024, up to `GiB`) in bytes. Raises ValueError."""
-    return _read(text, _BYTES, f"a size such as {SIZES}, in whole bytes")
+    return _read_quantity(text, _BYTES, f"a size such as {SIZES}, in whole bytes")
 
 
-def _read(text: str, units: Mapping[str, int], expected: str) -> int:
+def _read_quantity(text: str, units: Mapping[str, int], expected: str) -> int:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or found[2] not in units:
         raise ValueError(f"must be {expected}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.app.processes import installation, own_files
+from paddock.app.processes import installation_paths, own_files
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.model.sandbox import Tier
@@ -294,7 +294,7 @@ def test_what_paddock_imports_may_be_read_and_be_beside_a_workspace(tier: Tier, 
 
 
 def test_where_paddock_is_are_its_package_and_its_environment():
-    where = state_paths.list_own_directories(installation())
+    where = state_paths.list_own_directories(installation_paths())
     assert all(
         any(state_paths.is_below(each.__file__, place) for place in where) for each in (state_paths, pytest)
     )

@@ -84,7 +84,7 @@ def test_a_session_proves_one_sandbox_at_its_first_use():
 
     async def go():
         processes = Processes(settings, ())
-        first, second = await asyncio.gather(processes.sandbox(), processes.sandbox())
+        first, second = await asyncio.gather(processes.open_sandbox(), processes.open_sandbox())
         assert first is second
         result = await first.run(["id", "-u"])
         await processes.close()
@@ -102,7 +102,7 @@ def test_a_session_without_processes_chooses_no_tier(monkeypatch):
     processes = Processes(SandboxSettings(minimum_tier="landlock"), ())
     asyncio.run(processes.close())
     with pytest.raises(EngineError, match="this kernel offers no Landlock"):
-        asyncio.run(processes.sandbox())
+        asyncio.run(processes.open_sandbox())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paddock.app.script_tool_service import tool_run
+from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Session, open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
@@ -73,7 +73,7 @@ class Workshop:
     ) -> Outcome:
         """Return what became of a run; options are inputs, but for `limits`."""
         limits = LimitOverrides(**options.pop("limits", {}))
-        work = work or tool_run(self.session.scripts.library, tool, options, env=env)
+        work = work or make_tool_run(self.session.scripts.library, tool, options, env=env)
         request = ExecutionRequest(workspace=self.workspace, work=work, limits=limits)
         return self.runner.run(self.session.gate.execute(request))
 

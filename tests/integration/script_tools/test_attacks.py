@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddock.app.script_tool_service import tool_run
+from paddock.app.script_tool_service import make_tool_run
 from paddock.model.limits import MIB
 from paddock.model.nesting import MAX_DEPTH
 from paddock.model.outcome import Status
@@ -151,7 +151,7 @@ def test_a_request_that_asks_for_more_than_the_tool_declares_gets_no_more(worksh
     (workshop.workspace / "notes.txt").write_text("notes")
     tool = workshop.make(READ)
     path = str(workshop.workspace / "notes.txt")
-    work = tool_run(workshop.session.scripts.library, tool, {"paths": [path]})
+    work = make_tool_run(workshop.session.scripts.library, tool, {"paths": [path]})
     work = work.model_copy(update={"access": "workspace-write"})
     assert workshop.outcome(tool, work=work).value[path] in REFUSED
 
@@ -164,7 +164,7 @@ def test_a_script_that_is_swapped_after_somebody_said_yes_to_it_does_not_run(
     script = workshop.directory(tool) / "script.py"
     if before is None:
         script.unlink()
-    work = tool_run(workshop.session.scripts.library, tool, {})
+    work = make_tool_run(workshop.session.scripts.library, tool, {})
     script.write_text("print('never seen')")
     outcome = workshop.outcome(tool, work=work)
     assert (outcome.status, outcome.tool.error, outcome.tool.stdout) == (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.app.script_tool_service import tool_run
+from paddock.app.script_tool_service import make_tool_run
 from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.script_tools.library import Tool
@@ -19,10 +19,10 @@ class Caller:
     def __init__(self, workshop: Any) -> None:
         self.workshop = workshop
         self.now = 0.0
-        self.prompting = workshop.session.scripts.prompting(self.run, lambda: self.now)
+        self.prompting = workshop.session.scripts.make_prompting(self.run, lambda: self.now)
 
     async def run(self, tool: Tool, inputs: dict[str, Any]) -> ToolEnd:
-        work = tool_run(self.workshop.session.scripts.library, tool.id, inputs, prompt=tool.prompt)
+        work = make_tool_run(self.workshop.session.scripts.library, tool.id, inputs, prompt=tool.prompt)
         request = ExecutionRequest(workspace=self.workshop.workspace, work=work)
         end = (await self.workshop.session.gate.execute(request)).tool
         assert end is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddock.app.script_tool_service import tool_run
+from paddock.app.script_tool_service import make_tool_run
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.model.outcome import Status
 from paddock.model.tool import ToolEnd
@@ -371,7 +371,7 @@ def test_secrets_in_what_a_script_prints_are_removed(workshop: Any):
 
 def test_a_tool_that_goes_between_request_and_run_is_not_run(workshop: Any):
     tool = workshop.make(ECHO)
-    work = tool_run(workshop.session.scripts.library, tool, {})
+    work = make_tool_run(workshop.session.scripts.library, tool, {})
     (workshop.directory(tool) / "tool.yaml").unlink()
     outcome = workshop.outcome(tool, work=work)
     assert outcome.status is Status.INVALID

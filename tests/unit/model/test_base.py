@@ -13,13 +13,13 @@ class Point(Value):
 
 def test_a_value_with_other_fields_is_another_value() -> None:
     point = Point(x=1, y=2)
-    assert (point.but(x=3), point) == (Point(x=3, y=2), Point(x=1, y=2))
+    assert (point.replace(x=3), point) == (Point(x=3, y=2), Point(x=1, y=2))
 
 
 @pytest.mark.parametrize("changes", [{"x": "a"}, {"z": 1}])
 def test_other_fields_are_validated(changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        Point(x=1).but(**changes)
+        Point(x=1).replace(**changes)
 
 
 @pytest.mark.parametrize(

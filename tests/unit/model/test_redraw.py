@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.output.redraw import SCREEN, last_frame, last_frames, later_frames, unfinished_frame
+from paddock.output.redraw import SCREEN, find_unfinished_frame, last_frame, last_frames, later_frames
 from paddock.output.text import Lines
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
@@ -163,9 +163,9 @@ def test_rows_that_are_redrawn_without_end_are_not_kept() -> None:
 
 
 def test_frames_of_a_line_that_goes_on() -> None:
-    assert unfinished_frame("a\rb\x1b[Gc") == "c"
-    assert unfinished_frame(f"a{ERASE}") == ""
-    assert unfinished_frame("plain") == "plain"
+    assert find_unfinished_frame("a\rb\x1b[Gc") == "c"
+    assert find_unfinished_frame(f"a{ERASE}") == ""
+    assert find_unfinished_frame("plain") == "plain"
     assert later_frames("plain") is None
     assert later_frames("a\x1b[1Gb\rc") == "b\rc"
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.questions import act, details, plain, question, repeatable, sha256
+from paddock.policy.questions import (
+    format_details,
+    hash_request,
+    make_act_question,
+    make_printable,
+    make_question,
+    repeatable_name,
+)
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
 from paddock.settings.schema import RedactionSettings
@@ -27,7 +34,7 @@ def call(arguments: dict[str, Any], **fields: Any) -> ExecutionRequest:
 
 @given(st.text())
 def test_any_text_is_shown_as_one_line_from_left_to_right(text: str) -> None:
-    shown = plain(text, 10_000)
+    shown = make_printable(text, 10_000)
     assert shown.isprintable()
     assert not {"\u202e", "\u2066", "\u200b", "\n", "\x1b", "\u05d0"} & {*shown}
 
@@ -47,15 +54,15 @@ def test_any_text_is_shown_as_one_line_from_left_to_right(text: str) -> None:
     ],
 )
 def test_how_hostile_texts_are_shown(text: str, shown: str) -> None:
-    assert plain(text) == shown
+    assert make_printable(text) == shown
 
 
 def test_long_arguments_cannot_push_the_others_out_of_sight() -> None:
-    shown = details({"a": "x" * 100_000, "force": True}, NOTHING)
+    shown = format_details({"a": "x" * 100_000, "force": True}, NOTHING)
     assert shown.startswith('{"a": "xxx')
     assert shown.endswith('"force": true}')
     assert "[... 99600 characters not shown ...]" in shown
-    many = details({f"k{n}": "v" * 300 for n in range(1000)}, NOTHING)
+    many = format_details({f"k{n}": "v" * 300 for n in range(1000)}, NOTHING)
     assert len(many) < 4100
     assert "characters not shown" in many
 
@@ -64,13 +71,13 @@ def test_arguments_nested_too_deep_are_said_to_be_so() -> None:
     deep: Any = "x"
     for _ in range(5000):
         deep = [deep]
-    assert details({"a": deep}, NOTHING) == "(nested too deep to be shown)"
+    assert format_details({"a": deep}, NOTHING) == "(nested too deep to be shown)"
 
 
 def test_secrets_are_not_shown() -> None:
     secrets = KnownSecrets()
     secrets.learn("from-the-vault")
-    asked = question(
+    asked = make_question(
         call({"password": "hunter2", "note": "from-the-vault"}),
         ASKING,
         Outgoing(RedactionSettings(), secrets),
@@ -86,7 +93,7 @@ def test_what_is_asked_about_each_kind_of_work() -> None:
         SdkCall(method="vault.get", arguments=("KEY",)),
         GuestRun(source="return 1", name="x\n"),
     ]
-    asked = [question(call({}, work=work), ASKING, NOTHING, wait_ms=1) for work in works]
+    asked = [make_question(call({}, work=work), ASKING, NOTHING, wait_ms=1) for work in works]
     assert [(each.what, each.details, each.scopes) for each in asked] == [
         (
             "run a python program (workspace workspace-write, network full)",
@@ -105,7 +112,7 @@ def test_what_is_asked_about_each_kind_of_work() -> None:
 
 def test_the_hash_is_of_all_that_is_done() -> None:
     base = call({"a": 1, "b": 2})
-    assert sha256(base) == sha256(call({"b": 2, "a": 1}, id="02", parent=None))
+    assert hash_request(base) == hash_request(call({"b": 2, "a": 1}, id="02", parent=None))
     others = [
         call({"a": 1, "b": 3}),
         call({"a": 1, "b": 2}, workspace=Path("/v")),
@@ -118,11 +125,11 @@ def test_the_hash_is_of_all_that_is_done() -> None:
         call({}, work=RuntimeRun(runtime="python", code="1", stdin=b"\xff")),
         call({}, work=RuntimeRun(runtime="python", code="1", stdin=b"\xfe")),
     ]
-    assert len({sha256(base), *map(sha256, others)}) == len(others) + 1
+    assert len({hash_request(base), *map(hash_request, others)}) == len(others) + 1
 
 
 def test_an_act_is_shown_as_a_request_is() -> None:
-    asked = act("01", "enable x\x1b", {"token": "a1b2c3d4e5"}, "because\n", NOTHING, wait_ms=5)
+    asked = make_act_question("01", "enable x\x1b", {"token": "a1b2c3d4e5"}, "because\n", NOTHING, wait_ms=5)
     assert (asked.what, asked.details, asked.reasons, asked.scopes) == (
         r"enable x\u001b",
         '{"token": "[REDACTED:secret]"}',
@@ -138,7 +145,7 @@ def test_the_reasons_of_a_question_hold_no_secret() -> None:
         allowed=False, asks=("git/from-the-vault needs a person's approval",), rule="user rule 1"
     )
     work = ServerCall(server="git", tool="from-the-vault")
-    asked = question(
+    asked = make_question(
         ExecutionRequest(workspace=Path("/w"), work=work),
         decision,
         Outgoing(RedactionSettings(), secrets),
@@ -150,7 +157,7 @@ def test_the_reasons_of_a_question_hold_no_secret() -> None:
 
 def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> None:
     names = [
-        repeatable(ExecutionRequest(workspace=Path("/w"), work=work))
+        repeatable_name(ExecutionRequest(workspace=Path("/w"), work=work))
         for work in (
             ServerCall(server="a", tool="b/c"),
             ServerCall(server="a/b", tool="c"),
@@ -161,13 +168,13 @@ def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> Non
         )
     ]
     assert len({*names}) == len(names)
-    assert repeatable(ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))) is None
+    assert repeatable_name(ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))) is None
 
 
 def test_a_question_says_who_asks_from_where_and_how_long_a_yes_may_hold() -> None:
     def asked(**fields: Any) -> dict[str, Any]:
         named = {"actor": "ada", "surface": "mcp", "root": "0R", **fields}
-        found = question(call({"a": 1}, **named), ASKING, NOTHING, wait_ms=7)
+        found = make_question(call({"a": 1}, **named), ASKING, NOTHING, wait_ms=7)
         return found.model_dump(exclude={"id", "sha256"})
 
     told = {
@@ -204,14 +211,14 @@ def test_everything_that_decides_what_a_program_does_is_shown() -> None:
     }
     for work, told in ((program, shows), (guest, {"source": "1", "input": {"i": 1}, "vars": {"v": "2"}})):
         request = ExecutionRequest(workspace=Path("/w"), work=work)
-        found = question(request, ASKING, NOTHING, wait_ms=1)
+        found = make_question(request, ASKING, NOTHING, wait_ms=1)
         assert json.loads(found.details) == told
-        assert sha256(request) != sha256(request.model_copy(update={"jit": True}))
+        assert hash_request(request) != hash_request(request.model_copy(update={"jit": True}))
 
 
 def test_an_act_is_told_from_another_by_its_hash() -> None:
     acts = [
-        act("00", what, arguments, "why", NOTHING, wait_ms=1)
+        make_act_question("00", what, arguments, "why", NOTHING, wait_ms=1)
         for what, arguments in (("enable x", {}), ("enable y", {}), ("enable x", {"a": 1}))
     ]
     assert len({each.sha256 for each in acts}) == 3

@@ -10,7 +10,7 @@ from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.decision import answered, decide
+from paddock.policy.decision import apply_answer, decide
 from paddock.policy.guests import JIT_REFUSED
 from paddock.runtimes.recipe import executables
 from paddock.settings.profiles import LimitSettings
@@ -306,7 +306,7 @@ def test_only_yes_turns_a_question_into_a_decision_that_allows() -> None:
         "unasked": False,
     }
     for verdict, allowed in verdicts.items():
-        decision = answered(request, asking, asking.rule, Answer(verdict=verdict, told="so"))
+        decision = apply_answer(request, asking, asking.rule, Answer(verdict=verdict, told="so"))
         assert (decision.allowed, decision.asks, decision.answer) == (allowed, (), verdict)
         assert decision.reasons == ("so",)
         assert decision.audit_hash != asking.audit_hash

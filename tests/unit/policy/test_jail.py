@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.policy.workdir import JailError, resolve
+from paddock.policy.workdir import JailError, resolve_cwd
 
 
 def refusal(workspace: Path, cwd: str) -> str:
     with pytest.raises(JailError) as raised:
-        resolve(workspace, cwd)
+        resolve_cwd(workspace, cwd)
     return str(raised.value)
 
 
@@ -30,8 +30,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_a_directory_inside(workspace: Path) -> None:
-    assert resolve(workspace, "inside/deep") == workspace / "inside" / "deep"
-    assert resolve(workspace, ".") == workspace
+    assert resolve_cwd(workspace, "inside/deep") == workspace / "inside" / "deep"
+    assert resolve_cwd(workspace, ".") == workspace
 
 
 @pytest.mark.parametrize("target", ["..", "/etc", "../workspace-beside", "/", "/nowhere", "../nowhere"])
@@ -44,7 +44,7 @@ def test_s10_a_link_to_outside_says_nothing_about_it(workspace: Path, target: st
 def test_s10_a_link_over_a_link(workspace: Path) -> None:
     (workspace / "inside" / "up").symlink_to("..")
     (workspace / "out").symlink_to("inside/up/..")
-    assert resolve(workspace, "inside/up") == workspace
+    assert resolve_cwd(workspace, "inside/up") == workspace
     assert refusal(workspace, "out") == ESCAPES
 
 
@@ -62,7 +62,7 @@ def test_what_follows_a_loop_and_two_slashes_is_not_looked_for_at_the_root(works
 def test_s11_the_workspace_may_be_a_link(workspace: Path) -> None:
     root = workspace.parent / "name"
     root.symlink_to(workspace)
-    assert resolve(root, "inside") == workspace / "inside"
+    assert resolve_cwd(root, "inside") == workspace / "inside"
 
 
 @pytest.mark.parametrize("cwd", ["missing", "file", "inside/missing", "x" * 300])
@@ -94,4 +94,4 @@ def test_what_leads_where_is_what_the_standard_library_finds(links: list[tuple[s
         elif not real.is_dir():
             assert refusal(root, cwd) == f"Working directory does not exist: {cwd}"
         else:
-            assert resolve(root, cwd) == real
+            assert resolve_cwd(root, cwd) == real

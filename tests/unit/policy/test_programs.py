@@ -17,7 +17,7 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.policy.decision import decide, refuse
+from paddock.policy.decision import decide, refuse_allowed
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
 from paddock.settings.profiles import LimitSettings
@@ -332,7 +332,7 @@ def test_s17_equal_requests_have_equal_hashes() -> None:
         decision(request(code="2")),
         decision(request(stdin=b"")),
         decision(request(args=("x",))),
-        refuse(request(), first, "runtimes.max_jobs", "Concurrency limit reached (1/1 active jobs)"),
+        refuse_allowed(request(), first, "runtimes.max_jobs", "Concurrency limit reached (1/1 active jobs)"),
     ]
     assert len({first.audit_hash, *(other.audit_hash for other in others)}) == 6
 

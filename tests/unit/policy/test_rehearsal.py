@@ -7,7 +7,7 @@ import pytest
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.policy.rehearsal import KEPT_CHARACTERS, Plan, planned_call, stub, would_ask
+from paddock.policy.rehearsal import KEPT_CHARACTERS, Plan, make_planned_call, stub_result, would_ask
 
 CALL = ServerCall(server="git", tool="push", arguments={"force": True})
 PROGRAM = RuntimeRun(runtime="shell", code="true")
@@ -36,27 +36,27 @@ def test_what_belongs_to_a_rehearsal_asks_nobody(asked: Calls, granted: Calls, *
 
 
 def test_a_call_that_is_not_made_is_answered_with_a_stub() -> None:
-    assert stub(CALL) == {"dryRun": True, "server": "git", "tool": "push"}
-    assert stub(CALL.model_copy(update={"raw": True})) == {
+    assert stub_result(CALL) == {"dryRun": True, "server": "git", "tool": "push"}
+    assert stub_result(CALL.model_copy(update={"raw": True})) == {
         "content": [{"type": "text", "text": "git.push was not called: this is a dry run"}]
     }
 
 
 def test_a_call_is_listed_with_what_would_be_asked() -> None:
     decision = Decision(allowed=False, asks=("why",))
-    assert planned_call(request(CALL), decision) == PlannedCall(
+    assert make_planned_call(request(CALL), decision) == PlannedCall(
         server="git", tool="push", arguments={"force": True}, asks=("why",)
     )
     by_program = request(PROGRAM, caller=Caller(method="exec", profile="script"))
-    assert planned_call(by_program, decision) == PlannedCall(
+    assert make_planned_call(by_program, decision) == PlannedCall(
         server="paddock", tool="exec", arguments={"code": "true", "cwd": "."}, asks=("why",)
     )
-    assert planned_call(request(PROGRAM), decision).tool == "runtime"
+    assert make_planned_call(request(PROGRAM), decision).tool == "runtime"
 
 
 def test_a_list_keeps_no_more_arguments_than_there_is_room_for() -> None:
     plan = Plan()
     large = {"text": "x" * (KEPT_CHARACTERS - 20)}
     for arguments in (large, {"a": 1}, {"text": "x" * 100}, {}):
-        plan.add(PlannedCall(server="s", tool="t", arguments=arguments))
+        plan.add_call(PlannedCall(server="s", tool="t", arguments=arguments))
     assert [call.arguments for call in plan.calls] == [large, {"a": 1}, None, None]

@@ -9,7 +9,7 @@ from paddock.model.outcome import Decision
 from paddock.model.program import ProgramGrants, ProgramLimits, ProgramTerms
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.tool import ToolTerms
-from paddock.policy.decision import MOST_DEEP, decide, refuse
+from paddock.policy.decision import MAX_NESTING, decide, refuse_allowed
 from paddock.runtimes.recipe import executables
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.schema import (
@@ -213,7 +213,7 @@ def test_a_limit_at_its_ceiling_is_granted_as_it_is() -> None:
 
 
 def test_what_is_nested_as_deep_as_may_be_runs_and_nothing_deeper() -> None:
-    assert judged(GuestRun(source="1"), Settings(), depth=MOST_DEEP).allowed
+    assert judged(GuestRun(source="1"), Settings(), depth=MAX_NESTING).allowed
     found = judged(GuestRun(source="1"), Settings(), depth=8)
     assert (found.allowed, found.rule, found.reasons) == (
         False,
@@ -250,7 +250,7 @@ def test_a_method_is_granted_to_a_profile_by_name(profile: str, granted: str) ->
 def test_what_the_moment_refuses_is_refused_by_its_rule() -> None:
     request = ExecutionRequest(workspace=Path("/w"), work=RuntimeRun(runtime="ruby", code="1"))
     allowed = decide(request, Settings(runtimes=RUNTIMES), executables)
-    refused = refuse(request, allowed, "runtimes.max_jobs", "too many")
+    refused = refuse_allowed(request, allowed, "runtimes.max_jobs", "too many")
     changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": ("too many",)}
     assert refused == allowed.model_copy(update={**changes, "audit_hash": refused.audit_hash})
     assert refused.audit_hash != allowed.audit_hash

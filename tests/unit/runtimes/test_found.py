@@ -25,13 +25,13 @@ def shop():
 def searches(monkeypatch):
     """What was searched for, in order."""
     told = []
-    search = room._first
+    search = room._find_first
 
     def spy(recipe, *rest):
         told.append(recipe.name)
         return search(recipe, *rest)
 
-    monkeypatch.setattr(room, "_first", spy)
+    monkeypatch.setattr(room, "_find_first", spy)
     return told
 
 
@@ -159,7 +159,7 @@ def test_a_warm_start_that_is_made_meanwhile_is_used(shop, monkeypatch):
 
 
 def test_only_so_many_are_remembered(shop, searches, monkeypatch):
-    monkeypatch.setattr(room, "_MOST", 1)
+    monkeypatch.setattr(room, "_MAX_KEPT", 1)
     program(shop / "bash")
     program(shop / "sh")
     place = Shop(shop)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.app.pending_approvals import LONGEST, Inbox
+from paddock.app.pending_approvals import MAX_FILE_BYTES, PendingApprovals
 from paddock.model.approval import Answer, Question
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import new_id
@@ -64,38 +64,40 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def inbox(directory: Path) -> Inbox:
-    return Inbox(directory)
+def inbox(directory: Path) -> PendingApprovals:
+    return PendingApprovals(directory)
 
 
-def answered(inbox: Inbox, asked: Question, act: Callable[[], object]) -> Answer:
+def answered(inbox: PendingApprovals, asked: Question, act: Callable[[], object]) -> Answer:
     """Return the answer to a question that is answered by `act` while it waits."""
 
     async def main() -> Answer:
-        with inbox.kept(asked):
+        with inbox.keep_question(asked):
             act()
-            return await inbox.answer(asked)
+            return await inbox.wait_for_answer(asked)
 
     return asyncio.run(main())
 
 
-def test_an_answer_is_that_of_whoever_gave_it(inbox: Inbox, directory: Path) -> None:
+def test_an_answer_is_that_of_whoever_gave_it(inbox: PendingApprovals, directory: Path) -> None:
     asked = question()
-    answer = answered(inbox, asked, lambda: inbox.give(inbox.find(asked.id), "run", "ada\x1b[2J"))
+    answer = answered(
+        inbox, asked, lambda: inbox.give_answer(inbox.find_question(asked.id), "run", "ada\x1b[2J")
+    )
     assert answer == Answer(verdict="run", by="ada\\u001b[2J")
     assert [*directory.iterdir()] == []
 
 
-def test_it_is_its_owners_alone(inbox: Inbox, directory: Path) -> None:
+def test_it_is_its_owners_alone(inbox: PendingApprovals, directory: Path) -> None:
     asked = question()
-    with inbox.kept(asked):
+    with inbox.keep_question(asked):
         file = directory / f"{asked.id}.question"
         assert [stat.S_IMODE(path.stat().st_mode) for path in (directory, file)] == [0o700, 0o600]
         if os.geteuid() == 0:
             code = ATTACKER.format(nobody=NOBODY, directory=str(directory), question=asked.id)
             own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
             subprocess.run([*own, "/usr/bin/env", "python3", "-I", "-c", code], check=True, timeout=60)
-        assert [each.question for each in inbox.waiting()] == [asked]
+        assert [each.question for each in inbox.list_waiting()] == [asked]
 
 
 def test_a_directory_of_somebody_else_is_not_used(directory: Path) -> None:
@@ -104,40 +106,49 @@ def test_a_directory_of_somebody_else_is_not_used(directory: Path) -> None:
         os.chown(directory, NOBODY, NOBODY)
     else:
         directory = Path("/")
-    with pytest.raises(ApprovalError, match="it belongs to user"), Inbox(directory).kept(question()):
+    with (
+        pytest.raises(ApprovalError, match="it belongs to user"),
+        PendingApprovals(directory).keep_question(question()),
+    ):
         pytest.fail("kept")
 
 
 @pytest.mark.parametrize("mode", [0o701, 0o740, 0o600])
 def test_a_directory_that_others_may_look_into_is_closed_to_them(
-    inbox: Inbox, directory: Path, mode: int
+    inbox: PendingApprovals, directory: Path, mode: int
 ) -> None:
     directory.mkdir()
     directory.chmod(mode)
-    assert inbox.waiting() == []
+    assert inbox.list_waiting() == []
     assert directory.stat().st_mode & 0o777 == 0o700
     assert take_repairs() == [(str(directory), mode, 0o700)]
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
-def test_a_directory_that_others_may_write_to_is_not_used(inbox: Inbox, directory: Path, mode: int) -> None:
+def test_a_directory_that_others_may_write_to_is_not_used(
+    inbox: PendingApprovals, directory: Path, mode: int
+) -> None:
     directory.mkdir()
     directory.chmod(mode)
     told = (
         f"{directory}: cannot be opened: it can be written to by others (mode {mode:04o}), who may have put files there; "
         f"look at what it holds, then run: chmod 700 {directory} (approvals.directory)"
     )
-    uses: list[Callable[[], object]] = [inbox.waiting, inbox.sweep, lambda: inbox.find(new_id())]
+    uses: list[Callable[[], object]] = [
+        inbox.list_waiting,
+        inbox.remove_abandoned,
+        lambda: inbox.find_question(new_id()),
+    ]
     for use in uses:
         with pytest.raises(ApprovalError) as caught:
             use()
         assert str(caught.value) == told
 
 
-def test_a_link_is_no_directory(inbox: Inbox, directory: Path) -> None:
+def test_a_link_is_no_directory(inbox: PendingApprovals, directory: Path) -> None:
     (directory.parent / "other").mkdir(mode=0o700)
     directory.symlink_to(directory.parent / "other")
-    with pytest.raises(ApprovalError, match="it is a link and no directory"), inbox.kept(question()):
+    with pytest.raises(ApprovalError, match="it is a link and no directory"), inbox.keep_question(question()):
         pytest.fail("kept")
 
 
@@ -146,7 +157,7 @@ def good(asked: Question, **changes: Any) -> str:
     return json.dumps({**fields, "expires": time.time() + 60, **changes})
 
 
-def test_a_whole_answer_is_one(inbox: Inbox, directory: Path) -> None:
+def test_a_whole_answer_is_one(inbox: PendingApprovals, directory: Path) -> None:
     """What the hostile ones below are made of."""
     asked = question()
     file = directory / f"{asked.id}.answer"
@@ -169,7 +180,9 @@ def write(file: Path, text: str, mode: int = 0o600) -> None:
         {"by": 1},
     ],
 )
-def test_an_answer_to_something_else_is_none(inbox: Inbox, directory: Path, changes: dict[str, Any]) -> None:
+def test_an_answer_to_something_else_is_none(
+    inbox: PendingApprovals, directory: Path, changes: dict[str, Any]
+) -> None:
     asked = question()
     file = directory / f"{asked.id}.answer"
     with pytest.raises(ApprovalError, match="no answer"):
@@ -179,7 +192,7 @@ def test_an_answer_to_something_else_is_none(inbox: Inbox, directory: Path, chan
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.one_of(st.binary(max_size=300), st.integers(0, 150)))
-def test_a_torn_answer_is_none(inbox: Inbox, directory: Path, torn_off: bytes | int) -> None:
+def test_a_torn_answer_is_none(inbox: PendingApprovals, directory: Path, torn_off: bytes | int) -> None:
     asked = question()
     data = torn_off if isinstance(torn_off, bytes) else good(question())[:torn_off].encode()
     file = directory / f"{asked.id}.answer"
@@ -199,13 +212,13 @@ def odd_files(elsewhere: Path, text: str) -> dict[str, Callable[[Path], object]]
         "link": lambda file: file.symlink_to(elsewhere),
         "directory": Path.mkdir,
         "fifo": os.mkfifo,
-        "large": lambda file: write(file, text + " " * LONGEST),
+        "large": lambda file: write(file, text + " " * MAX_FILE_BYTES),
         "open to others": lambda file: write(file, text, 0o666),
     }
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo", "large", "open to others"])
-def test_an_answer_is_a_file_of_ours(inbox: Inbox, directory: Path, kind: str) -> None:
+def test_an_answer_is_a_file_of_ours(inbox: PendingApprovals, directory: Path, kind: str) -> None:
     asked = question()
     make = odd_files(directory.parent / "elsewhere", good(asked))[kind]
     with pytest.raises(ApprovalError, match=r"is no file of ours|cannot be read"):
@@ -213,30 +226,30 @@ def test_an_answer_is_a_file_of_ours(inbox: Inbox, directory: Path, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo", "large", "open to others"])
-def test_so_is_a_question(inbox: Inbox, directory: Path, kind: str) -> None:
-    with inbox.kept(question()) as _:
+def test_so_is_a_question(inbox: PendingApprovals, directory: Path, kind: str) -> None:
+    with inbox.keep_question(question()) as _:
         id_ = new_id()
         text = json.dumps({"question": question(id=id_).model_dump(), "expires": time.time() + 60})
         odd_files(directory.parent / "elsewhere", text)[kind](directory / f"{id_}.question")
         with pytest.raises(ApprovalError, match=r"is no file of ours|cannot be read"):
-            inbox.find(id_)
-        assert len(inbox.waiting()) == 1
+            inbox.find_question(id_)
+        assert len(inbox.list_waiting()) == 1
 
 
 @pytest.mark.parametrize(
     "id_", ["", "../x", "/etc/passwd", "a\0b", f"../approvals/{SOME_ID}", SOME_ID + "\n", "٣" * 26]
 )
-def test_a_forged_id_reaches_no_file(inbox: Inbox, id_: str) -> None:
+def test_a_forged_id_reaches_no_file(inbox: PendingApprovals, id_: str) -> None:
     with pytest.raises(ApprovalError, match="is no id of a question"):
-        inbox.find(id_)
+        inbox.find_question(id_)
 
 
-def test_an_answer_is_read_once(inbox: Inbox, directory: Path) -> None:
+def test_an_answer_is_read_once(inbox: PendingApprovals, directory: Path) -> None:
     asked = question()
     kept: list[bytes] = []
 
     def act() -> None:
-        inbox.give(inbox.find(asked.id), "once", "ada")
+        inbox.give_answer(inbox.find_question(asked.id), "once", "ada")
         kept.append((directory / f"{asked.id}.answer").read_bytes())
 
     answered(inbox, asked, act)
@@ -246,16 +259,16 @@ def test_an_answer_is_read_once(inbox: Inbox, directory: Path) -> None:
         answered(inbox, again, lambda: write(replayed, kept[0].decode()))
 
 
-def test_of_many_answers_the_first_counts(inbox: Inbox) -> None:
+def test_of_many_answers_the_first_counts(inbox: PendingApprovals) -> None:
     asked = question()
     given: list[str] = []
     start = threading.Barrier(8)
 
     def give(name: str) -> None:
-        waiting = inbox.find(asked.id)
+        waiting = inbox.find_question(asked.id)
         start.wait(60)
         try:
-            inbox.give(waiting, "denied" if name == "0" else "once", name)
+            inbox.give_answer(waiting, "denied" if name == "0" else "once", name)
         except ApprovalError as error:
             assert "the first answer counts" in str(error)  # noqa: PT017 - which of them it is, nobody knows
         else:
@@ -272,21 +285,21 @@ def test_of_many_answers_the_first_counts(inbox: Inbox) -> None:
     assert given == [answer.by]
 
 
-def test_who_answers_too_late_is_told(inbox: Inbox, directory: Path) -> None:
+def test_who_answers_too_late_is_told(inbox: PendingApprovals, directory: Path) -> None:
     asked = question()
-    with inbox.kept(asked):
-        waiting = inbox.find(asked.id)
+    with inbox.keep_question(asked):
+        waiting = inbox.find_question(asked.id)
     with pytest.raises(ApprovalError, match="not any longer"):
-        inbox.give(waiting, "once", "ada")
-    with inbox.kept(expired := question(wait_ms=1)):
-        while inbox.waiting():
+        inbox.give_answer(waiting, "once", "ada")
+    with inbox.keep_question(expired := question(wait_ms=1)):
+        while inbox.list_waiting():
             pass
         with pytest.raises(ApprovalError, match="not any longer"):
-            inbox.find(expired.id)
+            inbox.find_question(expired.id)
     assert [*directory.iterdir()] == []
 
 
-def test_what_is_shown_is_spelled_out(inbox: Inbox) -> None:
+def test_what_is_shown_is_spelled_out(inbox: PendingApprovals) -> None:
     texts = {
         "what": "a\x1b[2J",
         "details": "b\u202e",
@@ -294,25 +307,28 @@ def test_what_is_shown_is_spelled_out(inbox: Inbox) -> None:
         "workspace": "d\t",
         "reasons": ("e\0",),
     }
-    with inbox.kept(asked := question(**texts)):
-        shown = inbox.find(asked.id).question
+    with inbox.keep_question(asked := question(**texts)):
+        shown = inbox.find_question(asked.id).question
     assert (shown.what, shown.details, shown.actor) == ("a\\u001b[2J", "b\\u202e", "c\\u000d\\u000a")
     assert (shown.workspace, shown.reasons) == ("d\\u0009", ("e\\u0000",))
 
 
-def test_a_question_that_is_too_large_is_not_kept(inbox: Inbox, directory: Path) -> None:
-    with pytest.raises(ApprovalError, match="would be larger"), inbox.kept(question(details="x" * LONGEST)):
+def test_a_question_that_is_too_large_is_not_kept(inbox: PendingApprovals, directory: Path) -> None:
+    with (
+        pytest.raises(ApprovalError, match="would be larger"),
+        inbox.keep_question(question(details="x" * MAX_FILE_BYTES)),
+    ):
         pytest.fail("kept")
     assert [*directory.iterdir()] == []
 
 
-def test_what_a_process_that_ended_left_is_swept(inbox: Inbox, directory: Path) -> None:
+def test_what_a_process_that_ended_left_is_swept(inbox: PendingApprovals, directory: Path) -> None:
     """A question whose process was killed, its answer, and what was not finished; what waits stays."""
     dead = question()
     source = (
-        "import os, signal, sys; from pathlib import Path; from paddock.app.pending_approvals import Inbox; "
+        "import os, signal, sys; from pathlib import Path; from paddock.app.pending_approvals import PendingApprovals; "
         "from paddock.model.approval import Question\n"
-        "with Inbox(Path(sys.argv[1])).kept(Question.model_validate_json(sys.argv[2])):\n"
+        "with PendingApprovals(Path(sys.argv[1])).keep_question(Question.model_validate_json(sys.argv[2])):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run(
@@ -320,10 +336,10 @@ def test_what_a_process_that_ended_left_is_swept(inbox: Inbox, directory: Path) 
     )
     assert ended.returncode == -9
     assert len([*directory.iterdir()]) == 1
-    with inbox.kept(alive := question()):
-        assert [each.question.id for each in inbox.waiting()] == [alive.id]
+    with inbox.keep_question(alive := question()):
+        assert [each.question.id for each in inbox.list_waiting()] == [alive.id]
         with pytest.raises(ApprovalError, match="not any longer"):
-            inbox.find(dead.id)
+            inbox.find_question(dead.id)
         write(directory / f"{new_id()}.answer", good(dead))
         unfinished = directory / f".{new_id()}.question.0"
         write(unfinished, "")
@@ -331,26 +347,26 @@ def test_what_a_process_that_ended_left_is_swept(inbox: Inbox, directory: Path) 
         fresh = directory / f".{new_id()}.answer.0"
         write(fresh, "")
         write(directory / "mine.txt", "")
-        inbox.sweep()
+        inbox.remove_abandoned()
         left = {f"{alive.id}.question", "mine.txt", fresh.name}
         assert {path.name for path in directory.iterdir()} == left
 
 
-def test_nothing_waits_where_nothing_was_asked(inbox: Inbox, directory: Path) -> None:
-    inbox.sweep()
-    assert (inbox.waiting(), directory.exists()) == ([], False)
+def test_nothing_waits_where_nothing_was_asked(inbox: PendingApprovals, directory: Path) -> None:
+    inbox.remove_abandoned()
+    assert (inbox.list_waiting(), directory.exists()) == ([], False)
 
 
-def test_several_wait_side_by_side(inbox: Inbox) -> None:
+def test_several_wait_side_by_side(inbox: PendingApprovals) -> None:
     asked = [question() for _ in range(5)]
 
     async def main() -> list[Answer]:
         with ExitStack() as stack:
             for each in asked:
-                stack.enter_context(inbox.kept(each))
-            assert [each.question for each in inbox.waiting()] == sorted(asked, key=lambda each: each.id)
+                stack.enter_context(inbox.keep_question(each))
+            assert [each.question for each in inbox.list_waiting()] == sorted(asked, key=lambda each: each.id)
             for each in reversed(asked):
-                inbox.give(inbox.find(each.id), "once", each.id)
-            return await asyncio.gather(*map(inbox.answer, asked))
+                inbox.give_answer(inbox.find_question(each.id), "once", each.id)
+            return await asyncio.gather(*map(inbox.wait_for_answer, asked))
 
     assert [answer.by for answer in asyncio.run(main())] == [each.id for each in asked]

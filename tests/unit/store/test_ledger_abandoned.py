@@ -67,7 +67,7 @@ def test_it_waits_for_the_one_who_writes(directory: Path) -> None:
     with ledger._mutex:
         ending = threading.Thread(target=ledger.abandon)
         ending.start()
-        ledger._locked(lambda: None)
+        ledger._run_locked(lambda: None)
     ending.join()
     assert told(directory) == [("started", request, None, None), ("finished", request, None, "cancelled")]
 

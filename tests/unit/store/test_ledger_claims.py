@@ -10,7 +10,7 @@ import pytest
 
 from paddock.audit.claims import BROUGHT, ClaimSearch
 from paddock.audit.ledger import Ledger
-from paddock.audit.line_format import published_head
+from paddock.audit.line_format import read_published_head
 from paddock.audit.read import read
 from paddock.audit.verify import verify
 from paddock.model import ids
@@ -231,14 +231,14 @@ def test_a_search_goes_on_where_the_chain_ended(directory: Path) -> None:
     with Ledger(directory) as ledger:
         ledger.append("decided", "r", {})
         search = ClaimSearch(directory, request, ids.minted_at(request) or 0.0)
-        end = published_head(directory)
+        end = read_published_head(directory)
         with (directory / end.file).open("ab") as file:
             file.write(b"x" * 1000)
-        search.go_on(published_head(directory))
+        search.go_on(read_published_head(directory))
         os.truncate(directory / end.file, end.size)
         ledger.claim(request, {})
         assert not search.found
-        search.go_on(published_head(directory))
+        search.go_on(read_published_head(directory))
         assert search.found
 
 

@@ -344,7 +344,7 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
     write(60)
     found = find(directory, Wanted(event="decided"), limit=50)
     seqs = [next(found).seq for _ in range(3)]
-    monkeypatch.setattr("paddock.audit.search._MOST", 1)
+    monkeypatch.setattr("paddock.audit.search._MAX_PLACES", 1)
     some = find(directory, Wanted(event="decided"))
     (directory / NAME).unlink()
     (directory / NAME).mkdir()

@@ -133,7 +133,7 @@ def test_closing_at_the_worst_moment_ends_the_thread_that_syncs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`close` may come when the thread has just seen that it has not, and is about to forget what was written."""
-    monkeypatch.setattr(ledgers, "_QUIET", 1)
+    monkeypatch.setattr(ledgers, "_QUIET_INTERVALS", 1)
     ledger = Ledger(tmp_path)
 
     class Late(threading.Event):

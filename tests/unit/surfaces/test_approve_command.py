@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.cli.root import command
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
 
 
 @pytest.fixture
-def inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inbox:
+def inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PendingApprovals:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("PADDOCK_APPROVALS_DIRECTORY", str(tmp_path / "approvals"))
-    return Inbox(tmp_path / "approvals")
+    return PendingApprovals(tmp_path / "approvals")
 
 
 def approve(*args: str) -> Result:
@@ -42,11 +42,11 @@ def question(number: int) -> Question:
     )
 
 
-def test_the_newest_are_listed(inbox: Inbox) -> None:
+def test_the_newest_are_listed(inbox: PendingApprovals) -> None:
     asked = [question(number) for number in range(53)]
     with ExitStack() as stack:
         for each in asked:
-            stack.enter_context(inbox.kept(each))
+            stack.enter_context(inbox.keep_question(each))
         for options, count in (((), 50), (("--limit", "2"), 2), (("--all",), 53)):
             listed = approve(*options)
             assert [line.split("\t")[0] for line in listed.stdout.splitlines()] == [
@@ -60,7 +60,7 @@ def test_the_newest_are_listed(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("options", [("--all",), ("--limit", "3")])
-def test_a_limit_goes_with_the_list_alone(inbox: Inbox, options: tuple[str, ...]) -> None:
+def test_a_limit_goes_with_the_list_alone(inbox: PendingApprovals, options: tuple[str, ...]) -> None:
     wrong = approve(new_id(), *options)
     assert wrong.exit_code == 2
     assert "--all and --limit go with the list, not with an ID." in wrong.stderr

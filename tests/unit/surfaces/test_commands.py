@@ -48,12 +48,12 @@ class Servers:
         ("server 'x': skipped.",),
     )
 
-    async def tools(self, server: str) -> list[ToolInfo]:
+    async def list_tools(self, server: str) -> list[ToolInfo]:
         if server != "git":
             raise ServerError("it is away")
         return [TOOL]
 
-    def unchecked(self, _server: str, tool: str) -> str:
+    def explain_unchecked(self, _server: str, tool: str) -> str:
         return f"{tool} is not checked"
 
 

@@ -34,7 +34,7 @@ class SeedTools:
         catalog = self._session.servers.catalog
         listing = await catalog.list_tools(patience_s=PATIENCE_S)
         if not arguments.get("query"):
-            status = self._session.servers.status()
+            status = self._session.servers.server_statuses()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
             return _pretty(
                 [

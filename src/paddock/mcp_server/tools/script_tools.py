@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from paddock.app.script_tool_service import open_library, tool_run
+from paddock.app.script_tool_service import make_tool_run, open_library
 from paddock.mcp_server.overflow import Rest
 from paddock.mcp_server.replies import answer, cut, value_text
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
@@ -73,7 +73,7 @@ class ScriptTools:
 
     def _work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
         with self._looking:
-            return tool_run(self._library, name, inputs)
+            return make_tool_run(self._library, name, inputs)
 
     def _tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
         async def run(arguments: Arguments, caller: Caller) -> Answer:

@@ -11,7 +11,7 @@ from paddock.script_tools.inputs import Inputs
 from paddock.script_tools.prompts.detection import Match
 
 LIFETIME_S = 300.0
-_MOST_PENDING = 1_000
+_MAX_PENDING = 1_000
 _FAILED = "Validation failed"
 _NO_JSON = "Script did not return valid JSON output"
 
@@ -46,11 +46,11 @@ class Approvals:
         """
         now = self.clock()
         self._pending = {key: since for key, since in self._pending.items() if now - since < LIFETIME_S}
-        key = _key(prompt, tool, inputs, script_sha256)
+        key = _call_key(prompt, tool, inputs, script_sha256)
         if key in self._pending:
             del self._pending[key]
             return True
-        while len(self._pending) >= _MOST_PENDING:
+        while len(self._pending) >= _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         self._pending[key] = now
         return False
@@ -103,17 +103,17 @@ def judged(output: Json, *, success: bool, error: str | None) -> Verdict:
     if not isinstance(output, dict):
         return Verdict(approved=False, errors=(_NO_JSON if success else error or _FAILED,))
     said = cast("dict[str, Json]", output)
-    warnings, errors = _texts(said, "warnings"), _texts(said, "errors")
+    warnings, errors = _list_texts(said, "warnings"), _list_texts(said, "errors")
     if said.get("valid") is True:
         return Verdict(approved=True, warnings=warnings)
     return Verdict(approved=False, warnings=warnings, errors=errors or (_FAILED,))
 
 
-def _texts(output: Mapping[str, Json], name: str) -> tuple[str, ...]:
+def _list_texts(output: Mapping[str, Json], name: str) -> tuple[str, ...]:
     found = output.get(name)
     return tuple(map(str, cast("list[Json]", found))) if isinstance(found, list) else ()
 
 
-def _key(*call: str | Mapping[str, Json]) -> str:
+def _call_key(*call: str | Mapping[str, Json]) -> str:
     text = dumps(call, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from paddock.model.base import Json
-from paddock.script_tools.inputs import Inputs, properties_of, required_of
+from paddock.script_tools.inputs import Inputs, list_required, properties_of
 from paddock.script_tools.manifest import Manifest
 
 Reason = Literal["name_match", "schema_match", "always_match"]
@@ -44,12 +44,14 @@ def detect(
     arguments: Mapping[str, Json], tools: Iterable[tuple[Manifest, Mapping[str, Json]]]
 ) -> list[Match]:
     """Return the matching tools, the surest first; tools come with their input schemas."""
-    named = _named(arguments)
-    found = [match for manifest, schema in tools if (match := _match(arguments, manifest, schema, named))]
+    named = _list_named(arguments)
+    found = [
+        match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
+    ]
     return sorted(found, key=lambda match: -match.priority)
 
 
-def _named(arguments: Mapping[str, Json]) -> set[str]:
+def _list_named(arguments: Mapping[str, Json]) -> set[str]:
     """Return the ids that a call asks for, in lower case: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`."""
     named = {key.partition(":")[2].strip().lower() for key in arguments if key.lower().startswith("tool:")}
     for key in _REQUEST_KEYS:
@@ -58,7 +60,7 @@ def _named(arguments: Mapping[str, Json]) -> set[str]:
     return named - {""}
 
 
-def _match(
+def _match_tool(
     arguments: Mapping[str, Json], manifest: Manifest, schema: Mapping[str, Json], named: set[str]
 ) -> Match | None:
     rule = manifest.execution
@@ -67,7 +69,9 @@ def _match(
     tool = manifest.id.lower()
     properties = properties_of(schema)
     values = {
-        name: value for name in properties if (value := _value(arguments, name, properties[name])) is not None
+        name: value
+        for name in properties
+        if (value := _find_value(arguments, name, properties[name])) is not None
     }
     explicit = tool in named
 
@@ -82,23 +86,23 @@ def _match(
         return match(NAMED, "always_match")
     if rule.trigger == "explicit":
         return None
-    required = required_of(schema)
+    required = list_required(schema)
     present = [name for name in required if name in values]
     if not properties or not present or (rule.strict and len(present) < len(required)):
         return None
     return match(ALL_MATCHED if len(present) == len(required) else SOME_MATCHED, "schema_match")
 
 
-def _value(arguments: Mapping[str, Json], name: str, schema: Json) -> Json:
+def _find_value(arguments: Mapping[str, Json], name: str, schema: Json) -> Json:
     """Return what the arguments say about a parameter, under any of its names; None when nothing."""
-    for spelled in _spellings(name, schema):
+    for spelled in _list_spellings(name, schema):
         value = arguments.get(spelled)
         if value is not None and value not in ("", []):
             return value
     return None
 
 
-def _spellings(name: str, schema: Json) -> list[str]:
+def _list_spellings(name: str, schema: Json) -> list[str]:
     snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
     first, *rest = snake.split("_")
     found = [name, snake, first + "".join(part.capitalize() for part in rest)]

@@ -58,14 +58,14 @@ class Prompting:
 
     async def call(self, prompt: str, arguments: Mapping[str, Json]) -> PromptReply:
         """Return what the tools of a prompt, and of the workspace, make of a call."""
-        tools = self._tools(prompt)
+        tools = self._visible_tools(prompt)
         matches = detect(arguments, [(tool.manifest, tool.schema.document) for tool in tools.values()])
         reply = PromptReply(prompt=prompt)
         for match in matches:
-            await self._answer(prompt, tools[match.tool], match, reply)
+            await self._run_tools(prompt, tools[match.tool], match, reply)
         return reply
 
-    async def _answer(self, prompt: str, tool: Tool, match: Match, reply: PromptReply) -> None:
+    async def _run_tools(self, prompt: str, tool: Tool, match: Match, reply: PromptReply) -> None:
         rule = tool.manifest.execution
         if match.needs_confirmation and rule.auto_approve_on_valid:
             end = await self._run(tool, match.inputs)
@@ -73,7 +73,7 @@ class Prompting:
             reply.warnings.extend(verdict.warnings)
             if verdict.approved:
                 reply.ends[tool.id] = end
-                reply.warnings.extend(_skipped(end))
+                reply.warnings.extend(_skipped_warning(end))
             else:
                 reply.errors[tool.id] = verdict.errors
         elif not match.needs_confirmation or self._approvals.approve(
@@ -87,7 +87,7 @@ class Prompting:
                 )
             )
 
-    def _tools(self, prompt: str) -> dict[str, Tool]:
+    def _visible_tools(self, prompt: str) -> dict[str, Tool]:
         """Return the tools that a prompt sees, by id: its own before those of the workspace, none of other prompts."""
         usable = [
             tool for tool in self._library.all() if isinstance(tool, Tool) and tool.prompt in ("", prompt)
@@ -98,7 +98,7 @@ class Prompting:
         return found
 
 
-def _skipped(end: ToolEnd) -> list[str]:
+def _skipped_warning(end: ToolEnd) -> list[str]:
     """Return a warning for what a tool wants executed after it: no command of another product is there to do it."""
     wanted = cast("dict[str, Json]", end.output).get("auto_execute") if isinstance(end.output, dict) else None
     if not isinstance(wanted, dict):

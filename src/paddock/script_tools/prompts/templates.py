@@ -50,7 +50,7 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
     pieces: list[str] = []
     rest = len(template)
     for reference in reversed(references):
-        tool, field, arguments = _parsed(reference[1].strip())
+        tool, field, arguments = _parse_reference(reference[1].strip())
         inputs = {**context, **arguments}
         key = dumps([tool, inputs], sort_keys=True)
         if key not in ends:
@@ -58,7 +58,10 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
             if end is None:
                 raise ScriptNotFound(f'Script "{tool}" not found. Searched: {", ".join(searched)}')
             ends[key] = end
-        pieces += [template[reference.end() : rest], _text(_value(tool, field, ends[key]))]
+        pieces += [
+            template[reference.end() : rest],
+            _format_value(_evaluate_reference(tool, field, ends[key])),
+        ]
         rest = reference.start()
     return template[:rest] + "".join(reversed(pieces))
 
@@ -67,12 +70,12 @@ def variables(ends: Mapping[str, ToolEnd]) -> dict[str, Json]:
     """Return the variables a template gets of tools that ran before it: outputs of those that ended well, and facts."""
     found: dict[str, Json] = {f"tool_{tool}": end.output for tool, end in ends.items() if end.success}
     for tool, end in ends.items():
-        text = _text(end.output) if end.success else end.error or ""
+        text = _format_value(end.output) if end.success else end.error or ""
         found[f"tool_{tool}_result"] = {"isError": not end.success, "text": text, "content": end.output}
     return found
 
 
-def _parsed(reference: str) -> tuple[str, str | None, dict[str, Json]]:
+def _parse_reference(reference: str) -> tuple[str, str | None, dict[str, Json]]:
     head = _ID.match(reference)
     if head is None:
         first = (*reference.split(maxsplit=1), "")[0]
@@ -81,14 +84,16 @@ def _parsed(reference: str) -> tuple[str, str | None, dict[str, Json]]:
     at = head.end()
     while found := _ARGUMENT.match(reference, at):
         single, double, bare = found[2], found[3], found[4]
-        arguments[found[1]] = _bare(bare) if bare is not None else single if single is not None else double
+        arguments[found[1]] = (
+            _parse_bare(bare) if bare is not None else single if single is not None else double
+        )
         at = found.end()
     if reference[at:].strip():
         raise TemplateError(f'Invalid arguments of script "{head[1]}": {reference[at:].strip()[:100]}')
     return head[1].lower(), head[2], arguments
 
 
-def _bare(text: str) -> Json:
+def _parse_bare(text: str) -> Json:
     """Return what an argument without quotes means: a number, true, false, null, or a text."""
     try:
         value = loads_finite(text)
@@ -97,7 +102,7 @@ def _bare(text: str) -> Json:
     return value if isinstance(value, int | float | None) else text
 
 
-def _value(tool: str, field: str | None, end: ToolEnd) -> Json:
+def _evaluate_reference(tool: str, field: str | None, end: ToolEnd) -> Json:
     if not end.success:
         why = end.stderr.strip() or end.error or ""
         raise ScriptFailed(f'Script "{tool}" failed (exit code {end.exit_code}): {why}')
@@ -113,7 +118,7 @@ def _value(tool: str, field: str | None, end: ToolEnd) -> Json:
     return output[field]
 
 
-def _text(value: Json) -> str:
+def _format_value(value: Json) -> str:
     """Return a value as it stands in a text."""
     match value:
         case None:

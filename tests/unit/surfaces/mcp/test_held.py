@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.pending_calls import FETCHING, Held, Work, fetched_run
 from paddock.mcp_server.toolbox import Answer, Caller, text_block
 from paddock.model.approval import Question
@@ -36,7 +36,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) -> None:
-    inbox, name = Inbox(tmp_path / "approvals"), new_id()
+    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"], patience_s=0)
@@ -45,8 +45,8 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
         assert status(first) == "waiting"
         assert status(await held.fetch(name, "somebody")) == "invalid"
         assert status(await held.fetch(new_id(), "me")) == "invalid"
-        [waiting] = inbox.waiting()
-        inbox.give(waiting, "once", "ada")
+        [waiting] = inbox.list_waiting()
+        inbox.give_answer(waiting, "once", "ada")
         while status(answer := await held.fetch(name, "me")) == "waiting":
             pass
         result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
@@ -57,7 +57,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
 
 
 def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
-    inbox, name = Inbox(tmp_path / "approvals"), new_id()
+    inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"])
@@ -66,21 +66,21 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
         given_up = asyncio.create_task(held.fetch(name, "me"))
         await asyncio.sleep(0)
         given_up.cancel()
-        inbox.give(inbox.waiting()[0], "denied", "ada")
+        inbox.give_answer(inbox.list_waiting()[0], "denied", "ada")
         assert sorted(map(status, await asyncio.gather(*both))) == ["invalid", "ok"]
 
     run(main())
 
 
 def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> None:
-    inbox = Inbox(tmp_path / "approvals")
+    inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"])
         names = [new_id() for _ in range(20)]
         for name in names:
             await held.call("me", "client", asking(name), None)
-            inbox.give(inbox.waiting()[0], "once", "ada")
+            inbox.give_answer(inbox.list_waiting()[0], "once", "ada")
             await asyncio.gather(*held.running)
         answers = [status(await held.fetch(name, "me")) for name in names]
         assert answers == ["invalid"] * 3 + ["ok"] * 17
@@ -89,14 +89,14 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
 
 
 def test_closing_ends_what_waits(tmp_path: Path) -> None:
-    inbox = Inbox(tmp_path / "approvals")
+    inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"])
         await held.call("me", "client", asking(new_id()), None)
-        assert len(inbox.waiting()) == 1
+        assert len(inbox.list_waiting()) == 1
         await held.close()
-        assert inbox.waiting() == []
+        assert inbox.list_waiting() == []
 
     run(main())
 
@@ -117,7 +117,7 @@ def test_what_fetches() -> None:
 
 
 def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
-    inbox, mine, other = Inbox(tmp_path / "approvals"), new_id(), new_id()
+    inbox, mine, other = PendingApprovals(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"], patience_s=0)
@@ -128,7 +128,7 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
         await asyncio.sleep(0)
         held.release("a")
         await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
-        assert [waiting.question.run for waiting in inbox.waiting()] == [other]
+        assert [waiting.question.run for waiting in inbox.list_waiting()] == [other]
         assert status(await fetching) in ("waiting", "invalid")
         assert status(await held.fetch(mine, "me")) == "invalid"
         assert status(await held.fetch(other, "me")) == "waiting"

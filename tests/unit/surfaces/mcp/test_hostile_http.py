@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.app.pending_approvals import Inbox
+from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.elicitation import Rounds
 from paddock.mcp_server.http.app import application
 from paddock.mcp_server.list_changes import Announcer
@@ -79,7 +79,7 @@ class Server:
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = Rounds(1000, Held(Inbox(directory), FETCHING["native"]))
+        rounds = Rounds(1000, Held(PendingApprovals(directory), FETCHING["native"]))
         nothing: Any = Nothing()
         server = protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
         server.middleware.append(self.requests.handle)
