@@ -16,7 +16,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.app.pending_approvals import Inbox
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import KnownHosts, application
+from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.mcp_server.list_changes import Announcer
 from paddock.mcp_server.pending_calls import FETCHING, Held
@@ -202,7 +202,7 @@ async def main(directory: Path) -> None:
     announcer = Announcer()
 
     async def change(_arguments: Arguments, _caller: Caller) -> Answer:
-        await announcer.tools_changed()
+        await announcer.announce_tools()
         return Answer([text_block("changed")])
 
     tools = [
@@ -223,7 +223,7 @@ async def main(directory: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     names = HostNames.of(("127.0.0.1", "localhost"), port)
-    app = KnownHosts(application(server, Requests()), names)
+    app = KnownHosts(build_application(server, Requests()), names)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])

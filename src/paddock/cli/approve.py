@@ -71,18 +71,18 @@ def command(
         found = inbox.waiting()
         newest = found[-(options.count(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
-        _list(newest, as_json=as_json)
+        _print_waiting(newest, as_json=as_json)
         return
     waiting = inbox.find(id_)
-    verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
+    verdict = "denied" if deny else heeding_signals(_ask_verdict(waiting.question, whole_run=whole_run))
     inbox.give(waiting, verdict, actor())
     if as_json:
         print_json({"id": id_, "verdict": verdict, "by": actor()})
     else:
-        click.echo(f"{waiting.question.what}: {_SAID[verdict]}")
+        click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
 
 
-async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
+async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":
     if whole_run:
         if "run" not in question.scopes:
             raise Failure(f"{question.id} is asked once, and a yes holds for it alone; leave out --run")
@@ -93,7 +93,7 @@ async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
     return answer.verdict
 
 
-def _list(found: "list[Waiting]", *, as_json: bool) -> None:
+def _print_waiting(found: "list[Waiting]", *, as_json: bool) -> None:
     now = time.time()
     if as_json:
         print_json(
@@ -116,7 +116,7 @@ def _list(found: "list[Waiting]", *, as_json: bool) -> None:
     print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
 
 
-_SAID: "dict[Verdict, str]" = {
+_VERDICT_TEXTS: "dict[Verdict, str]" = {
     "once": "allowed, this once",
     "run": "allowed, and all such calls of this run",
     "denied": "denied",

@@ -57,7 +57,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
     number = 0
     try:
-        outcome, number = _outcome(workspace, flags)
+        outcome, number = _run_stdin_request(workspace, flags)
     except PaddockError as problem:
         outcome, answer = None, refused(problem)
     else:
@@ -76,7 +76,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
 
 
-def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
+def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
     """Return what became of the request on standard input, and the signal that cut it short. Raises PaddockError."""
     settings = load(workspace, flags=flags).settings
     most = settings.limits.compute.frame_bytes
@@ -86,11 +86,11 @@ def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, in
     if holds_more(raw, values := settings.limits.compute.frame_values):
         how = "send less, or raise `limits.compute.frame_values`"
         raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
-    request = _asked(parse(raw)).request(actor=actor(), surface="cli", workspace=workspace)
+    request = _read_request(parse(raw)).request(actor=actor(), surface="cli", workspace=workspace)
     return asyncio.run(carry_out(request, settings))
 
 
-def _asked(body: Json) -> Asked:
+def _read_request(body: Json) -> Asked:
     """Return what a request asks for; null stands for what was not given. Raises InvalidInput."""
     wanted = schema(jit=True)
     if _has_only_known(body, wanted):

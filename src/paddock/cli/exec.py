@@ -140,10 +140,10 @@ def command(
             actor=actor(),
             surface="cli",
             workspace=workspace,
-            work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
+            work=_build_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
             limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
         )
-        context.exit(_execute(request, settings, answered=answered, as_json=as_json))
+        context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
         raise click.UsageError(faults(problem)) from None
     except PaddockError as error:
@@ -162,7 +162,7 @@ def command(
         raise Failure(told, exit_code=OUR_FAULT) from error
 
 
-def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
+def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
     if given["code"] is None and file is None and not args:
         raise click.UsageError(
             "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
@@ -171,10 +171,10 @@ def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]
     if len(args) > ARGUMENTS:
         raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    return RuntimeRun.model_validate({**fields, **_wishes(file, **given)})
+    return RuntimeRun.model_validate({**fields, **_read_options(file, **given)})
 
 
-def _wishes(
+def _read_options(
     file: str | None,
     *,
     workspace: Path,
@@ -197,9 +197,9 @@ def _wishes(
     return {
         **plain,
         **({"access": access} if access else {}),
-        "code": code if file is None else _source(file),
+        "code": code if file is None else _read_source(file),
         "file": "" if file in (None, "-") else below(workspace, Path(file)),
-        "stdin": _stdin() if with_stdin else None,
+        "stdin": _read_stdin() if with_stdin else None,
         "network": network or "none",
         "output": {
             "mode": mode or ("intent" if terms else "minimal"),
@@ -211,7 +211,7 @@ def _wishes(
     }
 
 
-def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
+def _execute_request(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     assert isinstance(request.work, RuntimeRun)
     passing = Passing(combined=request.work.output.combined)
@@ -223,7 +223,7 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
         if passing.broken is not None:
             raise passing.broken
         lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
-        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome), lost)))
+        text = "" if as_json else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost)))
         passing.end(more=bool(text))
         if as_json or answered:
             response = program_response(outcome, request.work)
@@ -244,7 +244,7 @@ def _not_kept(outcome: Outcome) -> str:
     return outcome.program.not_kept if outcome.program else ""
 
 
-def _why(outcome: Outcome) -> str:
+def _explain_failure(outcome: Outcome) -> str:
     """Return why a program is not ok, unless its exit code and its own words say all of it."""
     told = outcome.program is not None and outcome.program.exit_code is not None
     if outcome.error is None or (outcome.status is Status.FAILED and told and not outcome.error.hint):
@@ -286,7 +286,7 @@ def own_settings(
     return load(workspace, flags={**given, **flags}).settings if given else merged.settings
 
 
-def _source(file: str) -> str:
+def _read_source(file: str) -> str:
     try:
         if file == "-":
             data = sys.stdin.buffer.read(_CODE_BYTES + 1)
@@ -306,7 +306,7 @@ def _source(file: str) -> str:
     return text
 
 
-def _stdin() -> bytes:
+def _read_stdin() -> bytes:
     data = sys.stdin.buffer.read(STDIN_BYTES + 1)
     if len(data) > STDIN_BYTES:
         raise click.UsageError(

@@ -26,7 +26,7 @@ def fold(text: str, stream: IO[Any]) -> str:
     """
     if not stream.isatty():
         return text
-    columns = _columns(stream)
+    columns = _count_columns(stream)
     return "\n".join(
         line
         if len(line) <= columns or line.startswith(_QUOTED)
@@ -47,7 +47,7 @@ def wrap(line: str, width: int, margin: str) -> str:
     )
 
 
-def _columns(stream: IO[Any]) -> int:
+def _count_columns(stream: IO[Any]) -> int:
     """Return how wide a terminal is; `COLUMNS` says otherwise where it is set, as everywhere."""
     if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given):
         return int(given)

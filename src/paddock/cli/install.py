@@ -194,9 +194,9 @@ def command(
     if scope is not None and scope not in scopes:
         raise click.UsageError(f"{CLIENTS[client].title} has no file for a project; leave --scope out.")
     wish = _Wish(client, scope or scopes[0], folder, served, name, docker, replace)
-    main = _draft(wish, remove=remove)
+    main = _draft_change(wish, remove=remove)
     move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
-    _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
+    _write_drafts(wish, main, move, dry_run=dry_run, as_json=as_json)
 
 
 def _check_together(
@@ -233,7 +233,7 @@ def _find_folder(workspace: str, docker: str) -> Path:
     return options.directory.convert(workspace, parameter, context)
 
 
-def _draft(wish: _Wish, *, remove: bool) -> Draft:
+def _draft_change(wish: _Wish, *, remove: bool) -> Draft:
     """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
@@ -343,11 +343,11 @@ def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: boo
     return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
 
 
-def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
+def _write_drafts(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
     """Write the drafts, unless it is a rehearsal, and print what became of them."""
     # The new file of the servers first: an interruption leaves them in both, and in none never.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
-    backups = _rehearse(drafts) if dry_run else write_drafts(drafts)
+    backups = _warn_of_obstacles(drafts) if dry_run else write_drafts(drafts)
     difference = "\n".join(text for draft in drafts if (text := draft.difference()))
     if as_json:
         facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
@@ -366,7 +366,7 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     _point_to_other_scope(wish, main)
 
 
-def _rehearse(drafts: Sequence[Draft]) -> list[Path]:
+def _warn_of_obstacles(drafts: Sequence[Draft]) -> list[Path]:
     """Warn of what would keep the drafts from being written."""
     try:
         check_drafts(drafts)

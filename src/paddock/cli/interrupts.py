@@ -60,7 +60,7 @@ def end_at_next(number: int) -> None:
 def _end_by(number: int) -> None:
     """End the process by a signal, after what must come before; another signal, half a second later, does not wait."""
     if not forced_exit.has_acts():
-        _kill(number)
+        _kill_self(number)
         return
     heard, done = time.monotonic(), False
 
@@ -74,16 +74,16 @@ def _end_by(number: int) -> None:
 
     def again(_number: int, _frame: "FrameType | None") -> None:
         if done or time.monotonic() - heard >= SAME_S:
-            _kill(number)
+            _kill_self(number)
 
     signal.signal(number, again)
     try:
         # The interrupted code may hold the locks that are needed; `threading` itself takes some.
         _thread.start_new_thread(act, ())
     except RuntimeError:  # there may be no more threads
-        _kill(number)
+        _kill_self(number)
 
 
-def _kill(number: int) -> None:
+def _kill_self(number: int) -> None:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -97,10 +97,10 @@ async def _log_in(
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
     async with session(settings, workspace) as opened:
-        server = _known(opened.servers, name)
+        server = _find_http_server(opened.servers, name)
         keeper = opened.servers.logins.keeper(server)
         if server.oauth.grant != MACHINE_GRANT:
-            return await log_in(server, keeper, _Shown(browser=browser).visit, scope=scope, wait_ms=wait_ms)
+            return await log_in(server, keeper, _AddressPrinter(browser=browser).visit, scope=scope, wait_ms=wait_ms)
         if server.oauth.client_secret or server.oauth.private_key:
             return await log_in_machine(server, server.oauth.client_secret)
         secret = vault.ask(f"Secret of the client {server.oauth.client_id}")
@@ -111,7 +111,7 @@ async def _log_in(
 
 async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
     async with session(settings, workspace) as opened:
-        keeper = opened.servers.logins.keeper(_known(opened.servers, name))
+        keeper = opened.servers.logins.keeper(_find_http_server(opened.servers, name))
         made = keeper.read()
         async with keeper.held():
             deleted = keeper.delete()
@@ -126,7 +126,7 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
         return deleted
 
 
-def _known(servers: "Servers", name: str) -> "HttpServer":
+def _find_http_server(servers: "Servers", name: str) -> "HttpServer":
     from paddock.hub.config import HttpServer
 
     for text in servers.config.warnings:
@@ -146,7 +146,7 @@ def _known(servers: "Servers", name: str) -> "HttpServer":
     return server
 
 
-class _Shown:
+class _AddressPrinter:
     """Shows a person where to log in."""
 
     def __init__(self, *, browser: bool) -> None:

@@ -46,7 +46,7 @@ def command() -> None:
     """Search, show and delete stored output of programs."""
 
 
-def _range(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
+def _parse_range(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,9})", text)
@@ -67,7 +67,7 @@ def _range(_context: click.Context, parameter: click.Parameter, text: str | None
 @click.option(
     "-t", "--term", "--query", "terms", multiple=True, help="Text to look for, in either case; up to 10."
 )
-@click.option("--lines", metavar="FIRST-LAST", callback=_range, help="Lines to read, at most 1000 at a time.")
+@click.option("--lines", metavar="FIRST-LAST", callback=_parse_range, help="Lines to read, at most 1000 at a time.")
 @_stream
 @click.option("--after", type=click.IntRange(0), help="Go on after this line (of stdout, or of --stream).")
 @click.option(
@@ -111,7 +111,7 @@ def query_(
         cursor=None if after is None else Cursor(stream=first, after_line=after),
         line_range=LineRange(stream=first, start_line=lines[0], end_line=lines[1]) if lines else None,
     )
-    found = query(_artifacts(workspace, flags), asked, workspace)
+    found = query(_open_artifacts(workspace, flags), asked, workspace)
     if as_json:
         print_json(found.to_wire())
     else:
@@ -140,9 +140,9 @@ def show(
     as_json: bool,
 ) -> None:
     """Print stored output whole, each stream to its own; with --json what is known about it instead."""
-    reading = Reading(_artifacts(workspace, flags), handle, workspace)
+    reading = Reading(_open_artifacts(workspace, flags), handle, workspace)
     if as_json:
-        print_json(_facts(reading.found))
+        print_json(_collect_facts(reading.found))
         return
     empty = True
     for name in STREAMS if stream == "both" else (stream,):
@@ -174,15 +174,15 @@ def list_(
 ) -> None:
     """List stored output of this workspace, the newest at the end."""
     count = options.count(limit, everything=everything)
-    readable = _artifacts(workspace, flags).readable(None if everything else workspace)
+    readable = _open_artifacts(workspace, flags).readable(None if everything else workspace)
     found = list(islice(readable, count))[::-1]
     options.report_hidden(len(found), sum(1 for _ in readable))
     if as_json:
-        print_json([_facts(each) for each in found])
+        print_json([_collect_facts(each) for each in found])
     else:
         print_table(
             ("created", "handle", "runtime", "status", "bytes", "expires"),
-            [_row(each) for each in found],
+            [_build_row(each) for each in found],
             empty=f"no output is stored{'' if everything else ' for this workspace'}; "
             "`paddock exec` and `paddock run` store it",
         )
@@ -194,7 +194,7 @@ def list_(
 @options.as_json
 def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Delete stored output that has expired, of every workspace."""
-    swept = _artifacts(workspace, flags).sweep()
+    swept = _open_artifacts(workspace, flags).sweep()
     if as_json:
         print_json({"deleted": swept.deleted, "errors": swept.errors})
     else:
@@ -203,7 +203,7 @@ def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             warn(f"could not be judged or deleted: {swept.errors}")
 
 
-def _artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
+def _open_artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
     return open_artifacts(load(workspace, flags=flags).settings)
 
 
@@ -221,13 +221,13 @@ def _print_found(found: OutputFound) -> None:
         click.echo(f"there is more: --after {more.after_line}{stream}", err=True)
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _collect_facts(found: Found) -> dict[str, object]:
     handle = {"artifactHandle": str(found.handle)}
     manifest = found.manifest.model_dump(mode="json", by_alias=True) if found.manifest else None
     return {**handle, "manifest": manifest}
 
 
-def _row(found: Found) -> tuple[str, ...]:
+def _build_row(found: Found) -> tuple[str, ...]:
     created = found.handle.created.isoformat(timespec="seconds")
     if (manifest := found.manifest) is None:
         return (created, str(found.handle), "?", "?", "?", "?")

@@ -49,8 +49,8 @@ def enable(
     """
     settings = load(workspace, flags=flags).settings
     ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
-    _tell(change, "enabled", as_json=as_json)
+    change = heeding_signals(_enable_server(settings, workspace, name, own_name, ask=ask))
+    _print_change(change, "enabled", as_json=as_json)
 
 
 @click.command(
@@ -63,8 +63,8 @@ def enable(
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Keep a server of the servers file from being used; `enable` brings it back."""
     settings = load(workspace, flags=flags).settings
-    change = heeding_signals(_disable(settings, workspace, name))
-    _tell(change, "disabled", as_json=as_json)
+    change = heeding_signals(_disable_server(settings, workspace, name))
+    _print_change(change, "disabled", as_json=as_json)
 
 
 @click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
@@ -73,24 +73,24 @@ def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
-    offered = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
+    offered = heeding_signals(_refresh_list(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json({"offers": offered})
     else:
         click.echo(f"{count(offered, 'server')} can be had")
 
 
-async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
+async def _enable_server(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
     async with session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         for text in provisioning.trust_problems():
             warn(text)
-        click.echo(_describe(name, provisioning.entry(name)), err=True)
+        click.echo(_describe_entry(name, provisioning.entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
         return provisioning.enable(name, own_name=own_name, approved=approved)
 
 
-def _describe(name: str, entry: "Mapping[str, Json]") -> str:
+def _describe_entry(name: str, entry: "Mapping[str, Json]") -> str:
     """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
     words, variables = entry.get("args"), entry.get("env")
     arguments = cast("list[Json]", words) if isinstance(words, list) else []
@@ -100,17 +100,17 @@ def _describe(name: str, entry: "Mapping[str, Json]") -> str:
     return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
-async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change":
+async def _disable_server(settings: "Settings", workspace: Path, name: str) -> "Change":
     async with session(settings, workspace) as opened:
         return opened.servers.provisioning.disable(name, approved=True)
 
 
-async def _refresh(settings: "Settings", workspace: Path) -> int:
+async def _refresh_list(settings: "Settings", workspace: Path) -> int:
     async with session(settings, workspace) as opened:
         return await opened.servers.refresh()
 
 
-def _tell(change: "Change", done: str, *, as_json: bool) -> None:
+def _print_change(change: "Change", done: str, *, as_json: bool) -> None:
     backup = None if change.backup is None else str(change.backup)
     if as_json:
         print_json(

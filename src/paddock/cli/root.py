@@ -68,9 +68,9 @@ class _Lazy(Group):
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            failure = _unwritable(unwritten()) or refused(error)
+            failure = _build_write_failure(unwritten()) or refused(error)
         except SystemExit as end:
-            failure = _unwritable(unwritten())
+            failure = _build_write_failure(unwritten())
             if failure is None or end.code:
                 raise
         failure.show()
@@ -116,7 +116,7 @@ class _Lazy(Group):
             unwritten()  # nobody reads any more
             ctx.exit(UNREAD)
         except Exception as error:
-            if (failure := _known(error)) is None:
+            if (failure := _find_failure(error)) is None:
                 raise
             raise failure from None
 
@@ -129,16 +129,16 @@ def _fold_error(error: click.ClickException) -> click.ClickException:
     return click.UsageError(text, ctx=error.ctx)
 
 
-def _known(error: Exception) -> Failure | None:
+def _find_failure(error: Exception) -> Failure | None:
     """Return the failure that is behind an exception of others, None where it is a fault of ours, or click's."""
     if isinstance(error, OSError):
-        return _unwritable(unwritten()) or refused(error)
+        return _build_write_failure(unwritten()) or refused(error)
     if isinstance(error, RuntimeError):
         return without_thread(error)
     return interrupted() if is_interrupt(error) else None
 
 
-def _unwritable(error: OSError | None) -> Failure | None:
+def _build_write_failure(error: OSError | None) -> Failure | None:
     """Return the failure of output that could not be written."""
     return None if error is None else Failure(f"cannot write the output: {error.strerror}")
 

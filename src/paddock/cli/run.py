@@ -19,7 +19,7 @@ from paddock.saved_scripts import Script, listed, read, text, whole
 from paddock.settings.loader import load
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     names = dict.fromkeys(name for name, _ in listed(Path()) if name.startswith(incomplete))
     return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
@@ -33,7 +33,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str
         "paddock run - --json < program.js",
     ),
 )
-@click.argument("program", metavar="NAME|PATH|-", shell_complete=_names)
+@click.argument("program", metavar="NAME|PATH|-", shell_complete=_complete_names)
 @options.pairs("--var", "variables", help="A variable of the script; repeat it for more.")
 @click.option(
     "--vars-file",
@@ -68,7 +68,7 @@ def command(
     """
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")
-    script = _read(program, workspace)
+    script = _read_script(program, workspace)
     if jit:
         flags = {"grants.jit": "true", **flags}
     settings = load(workspace, flags=flags).settings
@@ -78,7 +78,7 @@ def command(
         workspace=workspace,
         jit=jit,
         limits=LimitOverrides(timeout_ms=timeout),
-        work=_guest_run(
+        work=_build_guest_run(
             script,
             {**(read_variables(vars_file) if vars_file else {}), **variables},
             None if input_text is None else read_input(input_text, settings.limits.script, "script"),
@@ -87,7 +87,7 @@ def command(
     execute(request, settings, as_json=as_json)
 
 
-def _read(program: str, workspace: Path) -> Script:
+def _read_script(program: str, workspace: Path) -> Script:
     try:
         if program == "-":
             return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
@@ -96,7 +96,7 @@ def _read(program: str, workspace: Path) -> Script:
         raise Failure(str(problem)) from None
 
 
-def _guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
+def _build_guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
     return GuestRun(
         source=script.source,
         name=script.name,

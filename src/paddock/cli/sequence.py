@@ -106,7 +106,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
         try:
             async with session(settings, request.workspace) as opened:
                 opened.flowing.flows.on_step = tell
-                opened.flowing.flows.on_console = _line
+                opened.flowing.flows.on_console = _print_line
                 outcome = await opened.gate.execute(request)
             for text in opened.warnings:
                 warn(text)
@@ -128,7 +128,7 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:
-            _print(f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_where(ended[-1])}")
+            _print_text(f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}")
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
@@ -136,19 +136,19 @@ def tell(record: StepRecord) -> None:
     """Print what became of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print(f"{record['name']}: {record['status']}{took}{why}{_where(record)}")
+    _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
 
 
-def _where(record: StepRecord) -> str:
+def _explain_where(record: StepRecord) -> str:
     """Return where a value is that was too large."""
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""
 
 
-def _line(line: ConsoleLine) -> None:
-    _print(console_text(line))
+def _print_line(line: ConsoleLine) -> None:
+    _print_text(console_text(line))
 
 
-def _print(text: str) -> None:
+def _print_text(text: str) -> None:
     click.echo(encodable(escape(text)), err=True)

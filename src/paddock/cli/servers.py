@@ -57,7 +57,7 @@ for _command in (
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the configured servers, and which of them a person has logged in to, without starting any."""
     columns = ("name", "transport", "address", "login")
-    servers, empty = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
+    servers, empty = heeding_signals(_list_servers(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
@@ -72,7 +72,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the tools of one server, or of all; this starts them."""
     settings = load(workspace, flags=flags).settings
-    found, failures, empty = heeding_signals(_tools(settings, workspace, server))
+    found, failures, empty = heeding_signals(_list_tools(settings, workspace, server))
     if as_json:
         print_json(
             [
@@ -150,19 +150,19 @@ def _as_two_words(name: str) -> str:
     return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
 
-async def _listed(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
+async def _list_servers(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
     """Return name, transport, address and login of every server, and why there is none if so."""
     async with session(settings, workspace) as opened:
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
         rows = [
-            (name, *_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
+            (name, *_describe_address(server), logins.state(server) if isinstance(server, HttpServer) else "")
             for name, server in config.servers.items()
         ]
         return rows, tools_of_all.explain_no_servers(config)
 
 
-async def _tools(
+async def _list_tools(
     settings: Settings, workspace: Path, only: str | None
 ) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
     """Return the tools by server with what is to be said of each, why servers could not tell theirs, and why none."""
@@ -182,12 +182,12 @@ async def _tools(
             case BaseException():
                 raise answer
             case _:
-                found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
+                found += [(name, tool, _list_notes(servers, name, tool)) for tool in answer]
     without = f"no tools are listed by {', '.join(names)}"
     return found, failures, without if names else tools_of_all.explain_no_servers(servers.config)
 
 
-def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
+def _list_notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
     """Return what is to be known of a tool before it is called."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
     unchecked = servers.unchecked(server, tool.name)
@@ -199,7 +199,7 @@ def _warn_about(config: ServersConfig) -> None:
         warn(text)
 
 
-def _address(server: Server) -> tuple[str, str]:
+def _describe_address(server: Server) -> tuple[str, str]:
     """Return transport and address of a server, without what may be secret: arguments, user, query."""
     match server:
         case StdioServer():

@@ -49,13 +49,13 @@ def heeding_signals(work: Coroutine[Any, Any, T]) -> T:
 
     It is cancelled, so that it ends in order: without processes, and without what it keeps in temporary directories.
     """
-    value, number = asyncio.run(_heeding(work))
+    value, number = asyncio.run(_await_until_signal(work))
     if number:
         raise Failure("Cancelled", exit_code=128 + number)
     return value[0]
 
 
-async def _heeding(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
+async def _await_until_signal(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
     """Return the value of `work`, or none and the signal that cut it short."""
     with cancelled_by_signals() as received:
         try:

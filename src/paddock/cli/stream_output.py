@@ -26,7 +26,7 @@ class Passing:
         self.broken: OSError | None = None
         self._errors = sys.stdout if combined else sys.stderr
         self._screens: list[Screen] = []
-        self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
+        self._write = {"stdout": self._build_writer(sys.stdout), "stderr": self._build_writer(sys.stderr)}
         self._last: str = ""
         self._unended_error = False
 
@@ -54,7 +54,7 @@ class Passing:
         elif more and self._unended_error:
             sys.stderr.write("\n")
 
-    def _writer(self, file: TextIO) -> Callable[[bytes], None]:
+    def _build_writer(self, file: TextIO) -> Callable[[bytes], None]:
         def write(data: bytes) -> None:
             file.buffer.write(data)
             file.buffer.flush()

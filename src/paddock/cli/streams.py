@@ -7,7 +7,7 @@ import sys
 from typing import IO, Any, TextIO, cast
 
 
-class _Waiting(io.BufferedWriter):
+class _BlockingWriter(io.BufferedWriter):
     """A buffer that waits for its reader.
 
     Whoever shares the file may have made it non-blocking, as Node does with what it inherits; then a full pipe would be
@@ -77,8 +77,8 @@ def prepare() -> None:
                 os.dup2(device, number)
                 os.close(device)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    sys.stdout = _over(io.FileIO(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
+    sys.stdout = _wrap_raw(io.FileIO(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _wrap_raw(_Err(2, "w", closefd=False), sys.stderr)
 
 
 def apart() -> bool:
@@ -143,9 +143,9 @@ def unwritten() -> OSError | None:
     return None
 
 
-def _over(raw: io.FileIO, file: TextIO) -> TextIO:
+def _wrap_raw(raw: io.FileIO, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    buffer = _Waiting(raw)
+    buffer = _BlockingWriter(raw)
     if raw.isatty():
         return terminal_stream(buffer, encoding=file.encoding)
     return io.TextIOWrapper(

@@ -59,12 +59,12 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.as_json
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
     """Run the sequence of a schedule now; the exit code is 0 when it ran to its end, else 1."""
-    outcome, number = asyncio.run(carry_out(_request(name, workspace), load(workspace, flags=flags).settings))
+    outcome, number = asyncio.run(carry_out(_build_request(name, workspace), load(workspace, flags=flags).settings))
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
-    elif problem := _stopped(answer):
-        _print(problem)
+    elif problem := _explain_stop(answer):
+        _print_text(problem)
     sys.exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
@@ -77,10 +77,10 @@ def serve(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
     What becomes of it goes to standard error; with --json one object for each run goes to standard output.
     """
-    asyncio.run(_serve(workspace, load(workspace, flags=flags).settings, as_json=as_json))
+    asyncio.run(_serve_schedules(workspace, load(workspace, flags=flags).settings, as_json=as_json))
 
 
-async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
+async def _serve_schedules(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
     with cancelled_by_signals() as received:
         try:
             async with session(settings, workspace) as opened:
@@ -88,13 +88,13 @@ async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> Non
                 stay()
 
                 async def fire(name: str, due: datetime) -> None:
-                    outcome = await opened.gate.execute(_request(name, workspace, {"due": due.isoformat()}))
+                    outcome = await opened.gate.execute(_build_request(name, workspace, {"due": due.isoformat()}))
                     if as_json:
                         answer = outcome.value if outcome.ok else {"name": name, "ok": False}
-                        print_json({**answer, "problem": _problem(outcome)})
+                        print_json({**answer, "problem": _explain_problem(outcome)})
                         sys.stdout.flush()
                     else:
-                        _print(f"{name}: {_problem(outcome) or outcome.value.get('skipped', 'ok')}")
+                        _print_text(f"{name}: {_explain_problem(outcome) or outcome.value.get('skipped', 'ok')}")
 
                 await opened.flowing.temporals.serve(workspace, fire)
         except asyncio.CancelledError:
@@ -102,21 +102,21 @@ async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> Non
                 raise
 
 
-def _request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionRequest:
+def _build_request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionRequest:
     work = SdkCall(method="temporal.fire", arguments=(name, *options))
     return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
 
 
-def _problem(outcome: Outcome) -> str:
+def _explain_problem(outcome: Outcome) -> str:
     """Return why a schedule did not run to its end; empty when it did."""
-    return _stopped(outcome.value) if outcome.ok else error_text(outcome)
+    return _explain_stop(outcome.value) if outcome.ok else error_text(outcome)
 
 
-def _stopped(answer: Json) -> str:
+def _explain_stop(answer: Json) -> str:
     if "error" in answer:
         return str(answer["error"].get("message", answer["error"]["name"]))
     return "" if answer["ok"] else "a failing step has stopped the sequence"
 
 
-def _print(text: str) -> None:
+def _print_text(text: str) -> None:
     click.echo(encodable(escape(text)), err=True)

@@ -44,7 +44,7 @@ class Terminal:
         try:
             termios.tcflush(tty, termios.TCIFLUSH)
             os.write(tty, asked(question).encode())
-            said = (await _line(tty)).strip().lower()
+            said = (await _read_line(tty)).strip().lower()
         finally:
             self.asking = False
             with suppress(OSError):
@@ -71,7 +71,7 @@ def asked(question: Question) -> str:
     )
 
 
-async def _line(tty: int) -> str:
+async def _read_line(tty: int) -> str:
     """Return the line that is typed; nothing when the terminal goes away."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()

@@ -65,11 +65,11 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """
     seen: set[str] = set()
     found: list[tuple[Tool | Broken, str]] = []
-    for tool in _library(workspace, flags).all():
-        found.append((tool, _state(tool, hidden=tool.id in seen)))
+    for tool in _open_library(workspace, flags).all():
+        found.append((tool, _describe_state(tool, hidden=tool.id in seen)))
         seen |= {tool.id} if isinstance(tool, Tool) else set()
     if as_json:
-        print_json([{**_facts(tool), "state": state} for tool, state in found])
+        print_json([{**_collect_facts(tool), "state": state} for tool, state in found])
     else:
         rows = [(tool.id, state, _first_line(tool), str(tool.directory)) for tool, state in found]
         print_table(
@@ -86,10 +86,10 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.as_json
 def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show what a tool says of itself: its manifest, description and input schema."""
-    tool = find_tool(_library(workspace, flags), name)
+    tool = find_tool(_open_library(workspace, flags), name)
     if as_json:
         manifest = tool.manifest.model_dump(mode="json", by_alias=True)
-        print_json({**_facts(tool), "manifest": manifest, "inputSchema": dict(tool.schema.document)})
+        print_json({**_collect_facts(tool), "manifest": manifest, "inputSchema": dict(tool.schema.document)})
         return
     manifest = tool.manifest
     rows = [
@@ -147,8 +147,8 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
     The exit code is 1 when one cannot be used; warnings do not count.
     """
-    library = _library(workspace, flags)
-    directories = [_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
+    library = _open_library(workspace, flags)
+    directories = [_find_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
     known = recipes()
     found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
     if as_json:
@@ -203,7 +203,7 @@ def run(
     when it did not.
     """
     settings = load(workspace, flags=flags).settings
-    values = _object(inputs, settings)
+    values = _read_object(inputs, settings)
     library = open_library(settings.tools, workspace)
     request = ExecutionRequest(
         actor=actor(),
@@ -213,7 +213,7 @@ def run(
         work=tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))
-    (_print_json if as_json else _print)(outcome)
+    (_print_json if as_json else _print_end)(outcome)
     failed = outcome is None or not outcome.ok
     click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
 
@@ -227,7 +227,7 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
     """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
     settings = load(workspace, flags=flags).settings
     tools = open_library(settings.tools, workspace).tools().values()
-    found = detect(_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
+    found = detect(_read_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -257,23 +257,23 @@ def fill_template(
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
         given = utf8(what, whole(what, template))
-        text = heeding_signals(_fill(given, _object(inputs, settings), prompt, settings, workspace))
+        text = heeding_signals(_fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace))
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:
         print_json({"text": text})
     else:
-        _echo(text + "\n" * (not text.endswith("\n")))
+        _echo_text(text + "\n" * (not text.endswith("\n")))
 
 
-async def _fill(
+async def _fill_in_session(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
     async with session(settings, workspace) as opened:
-        return await _filled(template, inputs, prompt, opened, workspace)
+        return await _fill_with_tools(template, inputs, prompt, opened, workspace)
 
 
-async def _filled(
+async def _fill_with_tools(
     template: str, inputs: dict[str, Any], prompt: str, opened: "Session", workspace: Path
 ) -> str:
     library = opened.scripts.library
@@ -296,7 +296,7 @@ async def _filled(
     return await fill(template, inputs, run_one, searched=searched)
 
 
-def _object(text: str, settings: Settings) -> dict[str, Any]:
+def _read_object(text: str, settings: Settings) -> dict[str, Any]:
     values = read_input(text, settings.limits.script, "script")
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
@@ -304,49 +304,49 @@ def _object(text: str, settings: Settings) -> dict[str, Any]:
 
 
 def _print_json(outcome: Outcome | None) -> None:
-    click.echo(dumps(_ended(outcome).to_wire()))
+    click.echo(dumps(_build_end(outcome).to_wire()))
 
 
-def _print(outcome: Outcome | None) -> None:
-    end = _ended(outcome)
-    _echo(end.stdout)
-    _echo(end.stderr, err=True)
+def _print_end(outcome: Outcome | None) -> None:
+    end = _build_end(outcome)
+    _echo_text(end.stdout)
+    _echo_text(end.stderr, err=True)
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
-        _echo(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+        _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
     if outcome is not None and (told := put_back(outcome)):
-        _echo("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
+        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
 
 
-def _echo(text: str, *, err: bool = False) -> None:
+def _echo_text(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
     shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(encodable(shown), nl=False, err=err, color=True)
 
 
-def _ended(outcome: Outcome | None) -> ToolEnd:
+def _build_end(outcome: Outcome | None) -> ToolEnd:
     """Return the end of a run, also of one that policy or an interrupt ended."""
     return ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
 
 
-def _library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
+def _open_library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
     return open_library(load(workspace, flags=flags).settings.tools, workspace)
 
 
-def _directory(library: ToolLibrary, name: str) -> Path:
+def _find_directory(library: ToolLibrary, name: str) -> Path:
     if "/" in name and Path(name).is_dir():
         return Path(name)
     found = library.find(name)
     return found.directory if found is not None else find_tool(library, name).directory
 
 
-def _state(tool: Tool | Broken, *, hidden: bool) -> str:
+def _describe_state(tool: Tool | Broken, *, hidden: bool) -> str:
     if isinstance(tool, Broken):
         return "broken"
     return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
 
 
-def _facts(tool: Tool | Broken) -> dict[str, Any]:
+def _collect_facts(tool: Tool | Broken) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
     if isinstance(tool, Broken):
         return {**facts, "problem": tool.problem}

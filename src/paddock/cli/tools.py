@@ -68,13 +68,13 @@ def search(
             f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
         )
     settings = load(workspace, flags=flags).settings
-    hits, listing, config = heeding_signals(_search(settings, workspace, queries, server, limit))
-    _tell(listing)
+    hits, listing, config = heeding_signals(_search_tools(settings, workspace, queries, server, limit))
+    _print_notes(listing)
     for hit, _ in hits:
         if hit.tool.warning:
             warn(hit.tool.warning)
     if as_json:
-        print_json([{**_facts(hit), "signature": line} for hit, line in hits])
+        print_json([{**_collect_facts(hit), "signature": line} for hit, line in hits])
     else:
         empty = _NOTHING if config.servers else explain_no_servers(config)
         print_table(("tool",), [(line,) for _, line in hits], empty=empty)
@@ -93,11 +93,11 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.catalog.catalog import Unknown
 
     settings = load(workspace, flags=flags).settings
-    described, listing, config = heeding_signals(_describe(settings, workspace, names))
-    _tell(listing)
+    described, listing, config = heeding_signals(_describe_tools(settings, workspace, names))
+    _print_notes(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
-        print_json([_description(each) for each in known])
+        print_json([_build_description(each) for each in known])
     else:
         for each in known:
             name = (
@@ -108,7 +108,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             for note in each.notes:
                 print_text(f"// {note}")
     if unknown := [each for each in described if isinstance(each, Unknown)]:
-        raise Failure("\n".join(_missing(each, config, listing) for each in unknown))
+        raise Failure("\n".join(_explain_missing(each, config, listing) for each in unknown))
 
 
 @click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
@@ -123,10 +123,10 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
     changes, listing, config = heeding_signals(
-        _diff(load(workspace, flags=flags).settings, workspace, server)
+        _diff_tools(load(workspace, flags=flags).settings, workspace, server)
     )
-    _tell(listing)
-    _show(changes, as_json=as_json)
+    _print_notes(listing)
+    _print_changes(changes, as_json=as_json)
     if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
         print_note(told)
     click.get_current_context().exit(int(bool(listing.failures)))
@@ -144,15 +144,15 @@ def approve(
     server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
     """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
-    approved = heeding_signals(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
+    approved = heeding_signals(_approve_changes(load(workspace, flags=flags).settings, workspace, server, tools))
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
         raise Failure(f"{server}: no change waits for approval; paddock servers diff {server} looks for some")
-    _show(approved, as_json=as_json)
+    _print_changes(approved, as_json=as_json)
 
 
-async def _search(
+async def _search_tools(
     settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
     from paddock.hub.typescript import signature
@@ -166,14 +166,14 @@ async def _search(
         return [(hit, signature(hit.tool, catalog.observed(hit.tool))) for hit in hits], listing, config
 
 
-async def _describe(
+async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
     async with session(settings, workspace) as opened:
         return *(await opened.servers.catalog.describe(names)), opened.servers.config
 
 
-async def _diff(
+async def _diff_tools(
     settings: Settings, workspace: Path, server: str | None
 ) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
     """Return what waits for approval, what the servers listed, and what the servers file says."""
@@ -204,19 +204,19 @@ def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str |
     return f"nothing waits for approval: every tool of {', '.join(compared)} is as it was pinned"
 
 
-async def _approve(
+async def _approve_changes(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
 ) -> "tuple[Change, ...]":
     async with session(settings, workspace) as opened:
         return opened.servers.pins.approve(server, tools or None)
 
 
-def _tell(listing: "Listing") -> None:
+def _print_notes(listing: "Listing") -> None:
     for remark in listing.remarks():
         warn(remark)
 
 
-def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
+def _print_changes(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
     if as_json:
         print_json(
             [
@@ -229,12 +229,12 @@ def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
             print_text(each.diff())
 
 
-def _facts(hit: "Hit") -> dict[str, Json]:
+def _collect_facts(hit: "Hit") -> dict[str, Json]:
     tool = hit.tool
     return {"server": tool.server, "tool": tool.tool.name, "score": hit.score, "changed": tool.changed}
 
 
-def _description(each: "Described") -> dict[str, Json]:
+def _build_description(each: "Described") -> dict[str, Json]:
     return {
         "name": each.name,
         "declaration": each.declaration,
@@ -244,7 +244,7 @@ def _description(each: "Described") -> dict[str, Json]:
     }
 
 
-def _missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
+def _explain_missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]

@@ -41,7 +41,7 @@ def command() -> None:
 @options.as_json
 def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
-    _vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
+    _open_vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
     if as_json:
         print_json({"scope": scope, "name": name})
 
@@ -53,7 +53,7 @@ def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_js
 @options.as_json
 def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """List the names in a scope; values are never listed."""
-    names = _vault(workspace, flags).names(scope)
+    names = _open_vault(workspace, flags).names(scope)
     if as_json:
         print_json({"scope": scope, "names": names})
     else:
@@ -72,7 +72,7 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
 @options.as_json
 def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Remove a secret; the exit code is 1 when there was none."""
-    deleted = _vault(workspace, flags).delete(scope, name)
+    deleted = _open_vault(workspace, flags).delete(scope, name)
     if as_json:
         print_json({"scope": scope, "name": name, "deleted": deleted})
     if not deleted:
@@ -82,12 +82,12 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
 def ask(question: str) -> str:
     """Return a secret that a person types unseen, twice, or that is piped in."""
     if not sys.stdin.isatty():
-        return _piped()
+        return _read_piped()
     typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
     return typed
 
 
-def _piped() -> str:
+def _read_piped() -> str:
     """Return standard input without the newline that most programs add."""
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
     if len(data) > VALUE_BYTES + len("\r\n"):
@@ -101,5 +101,5 @@ def _piped() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _vault(workspace: Path, flags: dict[str, str]) -> Vault:
+def _open_vault(workspace: Path, flags: dict[str, str]) -> Vault:
     return open_vault(load(workspace, flags=flags).settings.vault)

@@ -37,7 +37,7 @@ def command() -> None:
 @options.as_json
 def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """List the webhooks; their secrets are never listed."""
-    found = _answer(workspace, flags, "list")
+    found = _call_method(workspace, flags, "list")
     if as_json:
         print_json(found)
     else:
@@ -77,7 +77,7 @@ def register(
     vault. It is never an argument.
     """
     secret = {"vault": name} if name is not None else ask("Secret that messages are signed with")
-    made = _answer(workspace, flags, "register", event, url, secret)
+    made = _call_method(workspace, flags, "register", event, url, secret)
     if as_json:
         print_json(made)
     else:
@@ -91,7 +91,7 @@ def register(
 @options.as_json
 def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Send a webhook a message `webhook.test`; the exit code is 1 when it does not arrive."""
-    found = _answer(workspace, flags, "test", id_)
+    found = _call_method(workspace, flags, "test", id_)
     if as_json:
         print_json(found)
     else:
@@ -107,14 +107,14 @@ def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> 
 @options.as_json
 def delete(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Forget a webhook, and its secret unless --vault named it; the exit code is 1 when there was none."""
-    deleted = _answer(workspace, flags, "delete", id_)
+    deleted = _call_method(workspace, flags, "delete", id_)
     if as_json:
         print_json({"id": id_, "deleted": deleted})
     if not deleted:
         raise Failure(f"there is no webhook {id_}; paddock webhook list shows them")
 
 
-def _answer(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
+def _call_method(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
     """Return what `paddock.webhook.METHOD` gives, under policy and on the record; a failure ends the command."""
     work = SdkCall(method=f"webhook.{method}", arguments=arguments)
     request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)

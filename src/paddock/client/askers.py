@@ -25,7 +25,7 @@ def on_a_loop(asking: Asking) -> Asker:
 
     async def ask(question: Question) -> Answer:
         called = (
-            asking(question) if inspect.iscoroutinefunction(asking) else await _in_a_thread(asking, question)
+            asking(question) if inspect.iscoroutinefunction(asking) else await _call_in_thread(asking, question)
         )
         answer = await called if inspect.isawaitable(called) else called
         if not isinstance(answer, Answer):
@@ -35,7 +35,7 @@ def on_a_loop(asking: Asking) -> Asker:
     return ask
 
 
-async def _in_a_thread(asking: Asking, question: Question) -> Answer | Awaitable[Answer]:
+async def _call_in_thread(asking: Asking, question: Question) -> Answer | Awaitable[Answer]:
     answered: Future[Answer | Awaitable[Answer]] = Future()
     answered.set_running_or_notify_cancel()
 

@@ -44,13 +44,13 @@ class BlockingPaddock:
     ) -> None:
         """Take what `Paddock` takes, and raise what it raises."""
         self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
-        self._open: _Open | None = None
+        self._open: _OpenLoop | None = None
         self._end: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
-        opened: Future[_Open] = Future()
-        thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
+        opened: Future[_OpenLoop] = Future()
+        thread = threading.Thread(target=_run_loop, args=(self._paddock, opened), name="paddock", daemon=True)
         thread.start()
         self._open = opened.result()
         # Also of one that was never left, once nobody knows it.
@@ -80,19 +80,19 @@ class BlockingPaddock:
         return self._paddock.warnings
 
     @staticmethod
-    def _waiting(
+    def _make_waiting(
         method: Callable[Concatenate[Paddock, P], Coroutine[Any, Any, T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], T]":
         """Return a method that does what `method` does and waits for it."""
 
         @wraps(method)
         def wait(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> T:
-            return self._wait(partial(method, self._paddock, *args, **named))
+            return self._run_and_wait(partial(method, self._paddock, *args, **named))
 
         return wait
 
     @staticmethod
-    def _yielding(
+    def _make_yielding(
         method: Callable[Concatenate[Paddock, P], AsyncGenerator[T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], Generator[T]]":
         """Return a method that yields what `method` yields, waiting for each."""
@@ -103,9 +103,9 @@ class BlockingPaddock:
             try:
                 with suppress(StopAsyncIteration):
                     while True:
-                        yield self._wait(source.__anext__)
+                        yield self._run_and_wait(source.__anext__)
             finally:
-                self._wait(source.aclose)
+                self._run_and_wait(source.aclose)
 
         return each
 
@@ -122,13 +122,13 @@ class BlockingPaddock:
 
     events = _yielding(Paddock.events)
 
-    def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:
             raise RuntimeError(_NOT_OPEN)
         return self._open.wait(work)
 
 
-class _Open:
+class _OpenLoop:
     """An event loop that runs in a thread of this process, with a Paddock open on it."""
 
     def __init__(self) -> None:
@@ -172,12 +172,12 @@ class _Open:
             self._thread.join()
 
 
-def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
+def _run_loop(paddock: Paddock, opened: "Future[_OpenLoop]") -> None:
     """Have a loop run with a Paddock open on it until it is told to end."""
 
     async def serve() -> None:
         async with paddock:
-            one = _Open()
+            one = _OpenLoop()
             opened.set_result(one)
             await one.end_of_it()
 

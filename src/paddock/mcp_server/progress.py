@@ -21,7 +21,7 @@ LONGEST = 4000
 """Characters of one notification."""
 MOST = 200
 """Notifications of one call and kind; a program that prints more shows its last lines in its result only."""
-_PATIENCE_SECONDS = 1.0
+_SEND_TIMEOUT_S = 1.0
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def streamed(*sinks: Sink) -> AsyncGenerator[OnConsole]:
         yield listen
         ended = True
         arrived.set()
-        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        await asyncio.wait({task}, timeout=_SEND_TIMEOUT_S)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -83,13 +83,13 @@ class OutputLines:
     def __init__(self, listen: OnConsole) -> None:
         self._listen = listen
         self._begun: dict[Stream, str] = {"stdout": "", "stderr": ""}
-        self._sinks = {stream: decoded(partial(self._text, stream)) for stream in self._begun}
+        self._sinks = {stream: decoded(partial(self._take_text, stream)) for stream in self._begun}
 
     def take(self, stream: Stream, data: bytes) -> None:
         """Take the next output of the program. Never raises."""
         self._sinks[stream](data)
 
-    def _text(self, stream: Stream, text: str) -> None:
+    def _take_text(self, stream: Stream, text: str) -> None:
         *whole, begun = (self._begun[stream] + text).split("\n")
         for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
             level = "log" if stream == "stdout" else "error"

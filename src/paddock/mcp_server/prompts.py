@@ -59,7 +59,7 @@ class Prompts:
         self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
     ) -> list[dict[str, Json]]:
         """Return the messages of a prompt; its person is asked for what is left out. Raises UnknownPromptError."""
-        text = await self._text(name, arguments, inquire)
+        text = await self._build_text(name, arguments, inquire)
         return [{"role": "user", "content": {"type": "text", "text": text}}]
 
     def completions(self, argument: str, begun: str) -> list[str]:
@@ -72,21 +72,21 @@ class Prompts:
             case _:
                 return []
 
-    async def _text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
+    async def _build_text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
         match name:
             case "write-program":
                 text = guide()
                 if server := arguments.get("server"):
-                    text += await self._tools(server)
+                    text += await self._render_tools(server)
             case "run-script":
-                text = self._script(arguments.get("name") or await self._choice(inquire))
+                text = self._read_script(arguments.get("name") or await self._ask_for_script(inquire))
             case _:
                 raise UnknownPromptError(
                     f"there is no prompt {name[:100]}; there are write-program and run-script"
                 )
         return cut(self._outgoing.text(text), self._cap)
 
-    async def _tools(self, server: str) -> str:
+    async def _render_tools(self, server: str) -> str:
         listing = await self._servers.catalog.listing(server, patience_s=PATIENCE_S)
         lines = [signature(tool, self._servers.catalog.observed(tool)) for tool in listing.tools]
         notes = [f"note: {why}" for why in listing.notes.get(server, ())]
@@ -94,7 +94,7 @@ class Prompts:
             [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), *notes, ""]
         )
 
-    async def _choice(self, inquire: Inquire | None) -> str:
+    async def _ask_for_script(self, inquire: Inquire | None) -> str:
         """Return the script that a person chooses; an empty name where nobody can be asked, or nobody chooses."""
         names = beginning(self._scripts.files(), "")
         if not names or inquire is None:
@@ -113,7 +113,7 @@ class Prompts:
         chosen = (given.content or {}).get(_CHOICE) if isinstance(given, ElicitResult) else None
         return chosen if isinstance(chosen, str) else ""
 
-    def _script(self, name: str) -> str:
+    def _read_script(self, name: str) -> str:
         scripts = self._scripts.files()
         if name not in scripts:
             what = f"there is no script {name[:100]}" if name else "name a script"

@@ -14,7 +14,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.elicitation import Context, Rounds, read_actor
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import Caller, Inquire
@@ -104,7 +104,7 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) 
             return {"messages": [*found], **COMPLETE}
 
         try:
-            return await rounds.get(context, params, actor(context), messages)
+            return await rounds.get_result(context, params, read_actor(context), messages)
         except UnknownPromptError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
 

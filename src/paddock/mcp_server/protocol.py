@@ -12,7 +12,7 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
-from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.elicitation import Context, Rounds, read_actor
 from paddock.mcp_server.list_changes import Announcer, AnnouncingServer
 from paddock.mcp_server.log import Logs
 from paddock.mcp_server.progress import as_progress, streamed
@@ -52,19 +52,19 @@ def protocol_server(
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
         work = partial(toolbox.call, params.name, params.arguments)
-        sinks = [logs.sink(context)]
+        sinks = [logs.create_sink(context)]
         if (context.meta or {}).get("progress_token") is not None:
             sinks.append(as_progress(context.session.report_progress))
         if wanted := [sink for sink in sinks if sink is not None]:
             async with streamed(*wanted) as listen:
-                answer = await rounds.call(context, params, actor(context), work, listen)
+                answer = await rounds.call_tool(context, params, read_actor(context), work, listen)
         else:
-            answer = await rounds.call(context, params, actor(context), work, None)
+            answer = await rounds.call_tool(context, params, read_actor(context), work, None)
         if not isinstance(answer, Answer):
             return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
-            await announcer.resources_changed()
-        return _result(answer, context.protocol_version)
+            await announcer.announce_resources()
+        return _build_result(answer, context.protocol_version)
 
     kind: type[Server[Any]] = AnnouncingServer if announcer else Server
     server = kind(
@@ -88,11 +88,11 @@ def protocol_server(
     logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
-    _seal(server, rounds.wait_ms)
+    _seal_request_state(server, rounds.wait_ms)
     return server
 
 
-def _seal(server: "Server[Any]", wait_ms: int) -> None:
+def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
     """Have what clients bring back be encrypted by us, for this request of this client, and not for long."""
 
     @cache
@@ -103,7 +103,7 @@ def _seal(server: "Server[Any]", wait_ms: int) -> None:
         )
 
         keys = [os.urandom(32)]
-        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=actor)
+        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=read_actor)
         return RequestStateBoundary(security, default_audience="paddock")
 
     async def sealed(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -121,7 +121,7 @@ def _seal(server: "Server[Any]", wait_ms: int) -> None:
     server.middleware.append(sealed)
 
 
-def _result(answer: Answer, version: str) -> dict[str, Json]:
+def _build_result(answer: Answer, version: str) -> dict[str, Json]:
     """Return an answer as the result of a call.
 
     Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.

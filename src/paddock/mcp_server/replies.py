@@ -9,7 +9,7 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 from collections import Counter
 from collections.abc import Sequence
 
-from paddock.mcp_server.media import lifted, may_hold_media
+from paddock.mcp_server.media import lift_media, may_hold_media
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
@@ -25,12 +25,12 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
 
     `single` is for what is one call itself, of a server's tool or of a script tool.
     """
-    data = _facts(outcome)
-    parts = [_headline(outcome)]
+    data = _collect_facts(outcome)
+    parts = [_build_headline(outcome)]
     if not outcome.ok:
         explained = cut(render.explanation(outcome), cap // 2)
         parts.append(explained)
-        data["error"] = _error(outcome, explained, cap // 4)
+        data["error"] = _build_error(outcome, explained, cap // 4)
         if explained != render.explanation(outcome):
             data["truncated"] = True
         data["happened"] = happened(outcome, single=single)
@@ -39,7 +39,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     if outcome.has_value and outcome.ok:
         value, text = outcome.value, value_text(outcome.value)
         if may_hold_media(text):
-            value, blocks = lifted(value)
+            value, blocks = lift_media(value)
             text = value_text(value)
         shown = cut(text, room)
         parts.append(shown)
@@ -51,13 +51,13 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     elif outcome.ok:
         parts.append("(the program returned nothing)")
     if outcome.planned:
-        lines, plan = _plan(outcome.planned, max(room, cap // 4))
+        lines, plan = _build_plan(outcome.planned, max(room, cap // 4))
         parts += lines
         data |= plan
         room -= sum(map(len, lines))
     if outcome.console:
         whole = [encodable(render.console_text(line)) for line in outcome.console]
-        lines = _shortened(whole, max(room, cap // 4))
+        lines = _shorten_lines(whole, max(room, cap // 4))
         parts += [f"--- console ({count(len(whole), 'line')})", *lines]
         data["console"] = lines
         if lines != whole:
@@ -65,7 +65,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
 
 
-def _facts(outcome: Outcome) -> dict[str, Json]:
+def _collect_facts(outcome: Outcome) -> dict[str, Json]:
     data: dict[str, Json] = {
         "status": outcome.status.value,
         "run": outcome.id,
@@ -96,7 +96,7 @@ def happened(outcome: Outcome, *, single: bool = False) -> str:
     return "calls_completed" if ends - _NOT_STARTED else "no_calls"
 
 
-def _headline(outcome: Outcome) -> str:
+def _build_headline(outcome: Outcome) -> str:
     facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
     if outcome.calls:
         servers = Counter(call.server for call in outcome.calls)
@@ -107,7 +107,7 @@ def _headline(outcome: Outcome) -> str:
     return " · ".join([*facts, f"run {outcome.id}"])
 
 
-def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
     """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
     error = outcome.error
     if error is None:
@@ -126,16 +126,16 @@ def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
     return told
 
 
-def _plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
+def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
     """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
     whole = [encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
-    lines, planned = _shortened(whole, room), _planned(calls, room)
+    lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
     left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
     told = {"planned": planned} | ({"truncated": True} if left_out else {})
     return [f"--- planned, not called ({len(calls)})", *lines], told
 
 
-def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
     """Return the first calls that were not made as data, without the arguments for which there is no room."""
     planned: list[dict[str, Json]] = []
     for call in calls:
@@ -151,18 +151,18 @@ def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
     return planned
 
 
-def _shortened(texts: list[str], room: int) -> list[str]:
+def _shorten_lines(texts: list[str], room: int) -> list[str]:
     """Return the lines from the beginning and the end that fit, and between them how many do not."""
     if sum(map(len, texts)) + len(texts) <= room:
         return texts
-    head = _fitting(texts, room // 2)
+    head = _take_fitting_lines(texts, room // 2)
     rest = texts[len(head) :]
-    tail = _fitting(rest[::-1], room // 2)[::-1]
+    tail = _take_fitting_lines(rest[::-1], room // 2)[::-1]
     left_out = len(rest) - len(tail)
     return [*head, f"[{count(left_out, 'line')} left out]", *tail] if left_out else [*head, *tail]
 
 
-def _fitting(texts: list[str], room: int) -> list[str]:
+def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     kept: list[str] = []
     for text in texts:
         if room <= 0:

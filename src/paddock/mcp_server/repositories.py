@@ -52,7 +52,7 @@ class Repositories:
             return self._own
         if name not in self._opening:
             self._opening[name] = ready = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._keep(name, ready))
+            task = asyncio.create_task(self._keep_open(name, ready))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(self._opening[name])
@@ -62,7 +62,7 @@ class Repositories:
         self._closing.set()
         await asyncio.gather(*self._tasks)
 
-    async def _keep(self, name: str, ready: "asyncio.Future[Programs]") -> None:
+    async def _keep_open(self, name: str, ready: "asyncio.Future[Programs]") -> None:
         """Hold a workspace open, in one task from its beginning to its end; the next call tries again what failed."""
         try:
             async with self._open(self._roots[name]) as programs:

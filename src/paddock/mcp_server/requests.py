@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from paddock.mcp_server.list_changes import Context, session_of
+from paddock.mcp_server.list_changes import Context, read_session_id
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
@@ -66,7 +66,7 @@ class Requests:
             return await call_next(ctx)
         if self.ending and ctx.request is None:  # over HTTP it was judged before
             raise MCPError(code=CONNECTION_CLOSED, message=ENDING)
-        with self.in_flight((session_of(ctx), str(ctx.request_id))):
+        with self.in_flight((read_session_id(ctx), str(ctx.request_id))):
             return await call_next(ctx)
 
     async def drained(self, seconds: float) -> bool:

@@ -85,15 +85,15 @@ class SavedScripts:
 
     async def changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
         """Yield, soon after they changed, the addresses of scripts, and whether one came or went."""
-        known = await asyncio.to_thread(self._versions)
+        known = await asyncio.to_thread(self._read_versions)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            before, known = known, await asyncio.to_thread(self._versions)
+            before, known = known, await asyncio.to_thread(self._read_versions)
             changed = {name for name, _ in before.items() ^ known.items()}
             if changed:
                 yield {_SCRIPT.expand({"name": name}) for name in changed}, before.keys() != known.keys()
 
-    def _versions(self) -> dict[str, tuple[str, int, int]]:
+    def _read_versions(self) -> dict[str, tuple[str, int, int]]:
         """Return what tells that a script has changed, by its name: which file it is, and of when."""
         found: dict[str, tuple[str, int, int]] = {}
         for name, path in self.files().items():
@@ -116,7 +116,7 @@ class SavedScripts:
                 f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
             )
         try:
-            return _contents(uri, self.source(name, known[name]))
+            return _build_contents(uri, self.source(name, known[name]))
         except ScriptNotFound as problem:
             raise UnknownResourceError(str(problem)) from None
 
@@ -144,7 +144,7 @@ class ToolTypes:
         config = self._servers.config
         (entry,), _ = await self._servers.catalog.describe([name], patience_s=PATIENCE_S)
         if isinstance(entry, Described):
-            return _contents(uri, cut(write_declaration(entry, config), self._cap))
+            return _build_contents(uri, cut(write_declaration(entry, config), self._cap))
         raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
 
     async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
@@ -188,7 +188,7 @@ class Resources:
     async def read(self, uri: str) -> dict[str, Json]:
         """Return the contents of a resource. Raises UnknownResourceError."""
         if uri == GUIDE:
-            return {**_contents(uri, guide()), "mimeType": "text/markdown"}
+            return {**_build_contents(uri, guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
             if (contents := await kind.read(uri)) is not None:
                 return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
@@ -216,5 +216,5 @@ def beginning(names: Iterable[str], begun: str) -> list[str]:
     return list(islice((name for name in names if name.startswith(begun)), COMPLETIONS))
 
 
-def _contents(uri: str, text: str) -> dict[str, Json]:
+def _build_contents(uri: str, text: str) -> dict[str, Json]:
     return {"uri": uri, "mimeType": "text/plain", "text": encodable(text)}

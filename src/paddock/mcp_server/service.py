@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.app.pending_approvals import Inbox
 from paddock.app.session import Session, open_session
-from paddock.mcp_server.compat.programs import seed_program_tools
-from paddock.mcp_server.compat.tools import seed_tools
+from paddock.mcp_server.compat.programs import build_compat_program_tools
+from paddock.mcp_server.compat.tools import build_compat_tools
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import application, http_service
-from paddock.mcp_server.http.endpoint import Door
+from paddock.mcp_server.http.app import build_application, http_service
+from paddock.mcp_server.http.endpoint import Endpoint
 from paddock.mcp_server.list_changes import Announcer
-from paddock.mcp_server.overflow import Rest
+from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.pending_calls import FETCHING, Held
 from paddock.mcp_server.prompts import Prompts
 from paddock.mcp_server.prompts_resources import Offers
@@ -62,7 +62,7 @@ class Service:
     ) -> None:
         """Ask `settings_of` for the settings of workspaces that are registered besides."""
         cap = settings.mcp.answer_characters
-        rest = Rest(session, workspace)
+        rest = OverflowStore(session, workspace)
         own = [
             *code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
             *discovery_tools(session.servers, cap),
@@ -70,9 +70,9 @@ class Service:
         programs = Programs(session, workspace, cap)
         own += [provision_tool(session, workspace, cap), *program_tools(programs)]
         own.append(compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
-        opened = partial(_programs, settings_of, session.metrics, names == "seed")
+        opened = partial(_open_programs, settings_of, session.metrics, names == "seed")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
+        seed = [*build_compat_tools(session, workspace), *build_compat_program_tools(programs, self._repositories)]
         seed.append(seed_compute_tool(session.gate, workspace))
         seed = [replace(tool, exact=True) for tool in seed]
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
@@ -96,24 +96,24 @@ class Service:
 
     async def stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over the standard streams until it closes its end, or `stop` is set."""
-        async with self._server() as server, standard_streams() as (reader, writer):
+        async with self._open_server() as server, standard_streams() as (reader, writer):
             serving = asyncio.create_task(serve_client(server, reader, writer))
             try:
-                await self._until(stop, serving)
+                await self._wait_until_ended(stop, serving)
             finally:
                 serving.cancel()
                 await asyncio.wait({serving})
 
-    async def http(self, door: Door, stop: asyncio.Event) -> None:
+    async def http(self, door: Endpoint, stop: asyncio.Event) -> None:
         """Serve many clients over HTTP until `stop` is set."""
-        async with self._server() as server:
-            app = application(server, self._requests, self._grace_s)
+        async with self._open_server() as server:
+            app = build_application(server, self._requests, self._grace_s)
             async with http_service(app, door, self._requests, self._metrics) as serving:
-                await self._until(stop, serving)
+                await self._wait_until_ended(stop, serving)
 
-    async def _until(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+    async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
         """Wait until a transport has ended, or `stop` is set and what is in flight has ended."""
-        for waiting in (stop.wait, self._drain):
+        for waiting in (stop.wait, self._drain_requests):
             other = asyncio.create_task(waiting())
             try:
                 await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,14 +123,14 @@ class Service:
                 serving.result()
                 return
 
-    async def _drain(self) -> None:
+    async def _drain_requests(self) -> None:
         """Let what is in flight end within the grace; then stop it, and let the answers leave."""
         if not await self._requests.drained(self._grace_s):
             await self._tools.stop()
             await self._requests.drained(_ANSWERS_S)
 
     @asynccontextmanager
-    async def _server(self) -> "AsyncGenerator[Server[Any]]":
+    async def _open_server(self) -> "AsyncGenerator[Server[Any]]":
         """Give the protocol's side; changes are announced as long as it is there."""
         looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
         watching = [*map(asyncio.create_task, looks)]
@@ -154,17 +154,17 @@ class Service:
     async def _watch_scripts(self) -> None:
         async for changed, others in self._saved.changes():
             for uri in changed:
-                await self._announcer.resource_updated(uri)
+                await self._announcer.announce_resource_update(uri)
             if others:
-                await self._announcer.resources_changed()
+                await self._announcer.announce_resources()
 
     async def _watch_tools(self) -> None:
         async for _ in self._scripts.changes():
-            await self._announcer.tools_changed()
+            await self._announcer.announce_tools()
 
 
 @asynccontextmanager
-async def _programs(
+async def _open_programs(
     settings_of: SettingsOf,
     metrics: "Metrics | None",
     compatible: bool,

@@ -18,7 +18,7 @@ from paddock.cancellation import stopped_first
 from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
-from paddock.mcp_server.icons import icons
+from paddock.mcp_server.icons import list_icons
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, marked, unmarked
@@ -45,10 +45,10 @@ A key that was not answered is missing. Raises MCPError for what the client cann
 come back.
 """
 
-_SURROGATE = "\\ud"
+_SURROGATE_ESCAPE = "\\ud"
 """How `json.dumps` begins to spell half of a character."""
 
-_HEED_S = 3.0
+_STOP_GRACE_S = 3.0
 """Seconds that calls have for an outcome of their own once they are stopped; the rest is cancelled."""
 
 _log = logging.getLogger("paddock.mcp")
@@ -183,7 +183,7 @@ class Tool:
             shown["outputSchema"] = self.output_schema
         if self.annotations:
             shown["annotations"] = self.annotations
-        shown["icons"] = icons(self.name)
+        shown["icons"] = list_icons(self.name)
         return shown
 
 
@@ -216,7 +216,7 @@ class Toolbox:
 
     async def listed(self) -> tuple[Tool, ...]:
         """Return the tools that are listed, as they are now."""
-        further = await self._others() if self._shows_further else {}
+        further = await self._list_changing_tools() if self._shows_further else {}
         return (*self._listed, *further.values())
 
     def input_schema(self, name: str) -> dict[str, Json] | None:
@@ -228,7 +228,7 @@ class Toolbox:
 
         Raises MCPError for what the tool wants to be answered with an error of the protocol.
         """
-        return await _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
+        return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:
         """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
@@ -236,12 +236,12 @@ class Toolbox:
         for stop in self._running.values():
             stop.set()
         if self._running:
-            await asyncio.wait([*self._running], timeout=_HEED_S)
+            await asyncio.wait([*self._running], timeout=_STOP_GRACE_S)
         for task in [*self._running]:
             task.cancel()
 
-    async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
-        known = self._known if name in self._known else {**await self._others(), **self._known}
+    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
             near = get_close_matches(name[:200], known, n=1) if self._suggests else []
@@ -260,7 +260,7 @@ class Toolbox:
         if tool.checks and (problems := tool.schema.problems(given)):
             return tool.explain(tool, given, problems)
         try:
-            return await self._run(tool, given, caller)
+            return await self._run_tool(tool, given, caller)
         except MCPError:
             raise
         except PaddockError as error:
@@ -269,7 +269,7 @@ class Toolbox:
             _log.exception("tool %s failed", tool.name)
             return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
 
-    async def _run(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
+    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
         """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
 
         The protocol library cancels again at every await, which would cut short what ends a program's processes.
@@ -290,7 +290,7 @@ class Toolbox:
                 await asyncio.wait({task})
             raise
 
-    async def _others(self) -> dict[str, Tool]:
+    async def _list_changing_tools(self) -> dict[str, Tool]:
         """Return the tools that come and go, but for those that bear the name of another."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
@@ -305,7 +305,7 @@ def _is_finite(given: Json) -> bool:
     return True
 
 
-async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
+async def _make_sendable(answer: Answer, outgoing: Outgoing) -> Answer:
     """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
@@ -315,6 +315,6 @@ async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
         parts = marked(parts)
     if not outgoing.leaves_alone([text]):
         parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
-    if _SURROGATE in text:
+    if _SURROGATE_ESCAPE in text:
         parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

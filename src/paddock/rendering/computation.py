@@ -146,7 +146,7 @@ def read(raw: bytes) -> Asked:
 def parse(raw: bytes) -> Json:
     """Return the value of a JSON text. Raises InvalidInput."""
     try:
-        return json.loads(raw.decode(), parse_constant=_no_constant)
+        return json.loads(raw.decode(), parse_constant=_reject_constant)
     except RecursionError:
         raise InvalidInput("invalid JSON: it is nested too deeply") from None
     except UnicodeDecodeError as problem:
@@ -160,19 +160,19 @@ def parse(raw: bytes) -> Json:
 
 def asked(body: Json) -> Asked:
     """Return what a JSON value asks for. Names count in any case, unknown ones do not. Raises InvalidInput."""
-    fields = _fields(body, "the request")
-    source = _text(fields, "source")
+    fields = _read_fields(body, "the request")
+    source = _read_text(fields, "source")
     if not source:
         raise InvalidInput("missing source")
-    limits = _fields(fields.get("limits"), "limits")
-    wall_ms, output_kb = (_number(limits, name) for name in ("wall_ms", "output_kb"))
+    limits = _read_fields(fields.get("limits"), "limits")
+    wall_ms, output_kb = (_read_limit(limits, name) for name in ("wall_ms", "output_kb"))
     return Asked(
         source=source,
-        input=_text(fields, "input"),
+        input=_read_text(fields, "input"),
         limits=LimitOverrides(timeout_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
-        deterministic=_flag(limits, "deterministic", default=True),
-        partial=_flag(limits, "partial", default=False),
-        jit=_flag(limits, "jit", default=False),
+        deterministic=_read_flag(limits, "deterministic", default=True),
+        partial=_read_flag(limits, "partial", default=False),
+        jit=_read_flag(limits, "jit", default=False),
     )
 
 
@@ -183,7 +183,7 @@ def envelope(outcome: Outcome) -> Envelope:
     if outcome.ok:
         return Envelope(output=emitted or "", warnings=warnings)
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
-    answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
+    answer = Envelope(code=code(outcome.status), message=encodable(_render_message(outcome.status, error)))
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
     hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
     return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
@@ -200,7 +200,7 @@ def one_line(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SPELLED)
 
 
-def _told(status: Status, error: ErrorInfo) -> str:
+def _render_message(status: Status, error: ErrorInfo) -> str:
     """Return the message; of an error in the program with its name and place."""
     if status is Status.FAILED:
         text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
@@ -208,7 +208,7 @@ def _told(status: Status, error: ErrorInfo) -> str:
     return f"{error.message}: {error.hint}" if status is Status.MEMORY_LIMIT else error.message
 
 
-def _fields(value: Json, what: str) -> dict[str, Json]:
+def _read_fields(value: Json, what: str) -> dict[str, Json]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -216,21 +216,21 @@ def _fields(value: Json, what: str) -> dict[str, Json]:
     return {name.lower(): member for name, member in cast("dict[str, Json]", value).items()}
 
 
-def _text(fields: dict[str, Json], name: str) -> str:
+def _read_text(fields: dict[str, Json], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
         raise InvalidInput(f"invalid JSON: {name} must be a string, not {kind(value)}")
     return value or ""
 
 
-def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
+def _read_flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
     value = limits.get(name)
     if not isinstance(value, bool | None):
         raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {kind(value)}")
     return default if value is None else value
 
 
-def _number(limits: dict[str, Json], name: str) -> int | None:
+def _read_limit(limits: dict[str, Json], name: str) -> int | None:
     """Return a limit; None, which stands for the default, when it is left out or not positive."""
     if name not in limits:
         return None
@@ -244,5 +244,5 @@ def _number(limits: dict[str, Json], name: str) -> int | None:
     return value if value > 0 else None
 
 
-def _no_constant(name: str) -> Json:
+def _reject_constant(name: str) -> Json:
     raise _NoValueError(f"{name} is no JSON value")

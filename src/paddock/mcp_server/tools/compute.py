@@ -5,7 +5,7 @@ from typing import cast
 
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.overflow import Rest
+from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import cut
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
 from paddock.model.base import Json
@@ -37,19 +37,19 @@ _COMPAT_SCHEMA: dict[str, Json] = {
 """The compat tool overlooks members that it does not know."""
 
 
-def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> Tool:
+def compute_tool(gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False) -> Tool:
     """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
 
     With `jit` its limits may ask for just-in-time compilation.
     """
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        done, outcome = await _computed(gate, workspace, arguments, caller)
+        done, outcome = await _run_computation(gate, workspace, arguments, caller)
         shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
-        return await rest.told(outcome, shown, what="compute", value=emitted, data=data)
+        return await rest.add_handle(outcome, shown, what="compute", value=emitted, data=data)
 
     return Tool(
         name="compute",
@@ -69,7 +69,7 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        return _lines((await _computed(gate, workspace, arguments, caller, exact=False))[0])
+        return _lines((await _run_computation(gate, workspace, arguments, caller, exact=False))[0])
 
     return Tool(
         name=SEED_NAME,
@@ -78,11 +78,11 @@ def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
         input_schema=_COMPAT_SCHEMA,
         run=compute,
         annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),
+        explain=lambda _tool, given, problems: _lines(_reject_arguments(given, problems)),
     )
 
 
-async def _computed(
+async def _run_computation(
     gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
 ) -> tuple[Envelope, Outcome | None]:
     """Return what a computation gave, and its outcome where it was one."""
@@ -97,7 +97,7 @@ async def _computed(
     return envelope(outcome), outcome
 
 
-def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
+def _reject_arguments(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     """Return the refusal of arguments that break the schema."""
     try:
         asked(arguments)

@@ -31,7 +31,7 @@ SEARCH_TOOLS = (
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
 PATIENCE_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
-_MOST = 50
+_MAX_MATCHES = 50
 
 
 class _Discovery:
@@ -57,24 +57,24 @@ class _Discovery:
             told = f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
             return refusal(Status.INVALID, "InvalidArguments", told)
         asked = arguments.get("limit", default_limit(queries))
-        limit = min(asked, _MOST)
+        limit = min(asked, _MAX_MATCHES)
         hits, listing = await catalog.search(queries, server=server, limit=limit, patience_s=PATIENCE_S)
         lines = [signature(hit.tool, catalog.observed(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=True)
         ]
-        lines = lines or [_nothing(listing, server)]
+        lines = lines or [_explain_no_match(listing, server)]
         notes = [f"warning: {hit.tool.warning}" for hit in hits if hit.tool.warning]
         if asked > limit == len(hits):
-            notes.append(f"note: one answer lists at most {_MOST} tools; ask more precisely for others")
-        notes += _notes(listing)
-        return _answer(f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap)
+            notes.append(f"note: one answer lists at most {_MAX_MATCHES} tools; ask more precisely for others")
+        notes += _list_notes(listing)
+        return _build_answer(f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap)
 
     async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
-        entries, listing = await self._servers.catalog.describe(names[:_MOST], patience_s=PATIENCE_S)
+        entries, listing = await self._servers.catalog.describe(names[:_MAX_MATCHES], patience_s=PATIENCE_S)
         config = self._servers.config
         texts = [write_declaration(entry, config) for entry in entries]
         found: list[Json] = [
@@ -82,12 +82,12 @@ class _Discovery:
             for entry, text in zip(entries, texts, strict=True)
             if isinstance(entry, Described)
         ]
-        notes = _notes(listing)
+        notes = _list_notes(listing)
         notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
             told = cut("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
             return refusal(Status.INVALID, "UnknownTools", told)
-        return _answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
+        return _build_answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
 
 
 def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
@@ -125,7 +125,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     ]
 
 
-def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
+def _build_answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
     """Return entries as text and as data; those at the end that do not fit are left out of both.
 
     What is to be said beside them comes in any case, within a quarter of `cap`.
@@ -145,18 +145,18 @@ def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str]
     return Answer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
 
 
-def _notes(listing: "Listing") -> list[str]:
+def _list_notes(listing: "Listing") -> list[str]:
     """Return which tools are missing, and why."""
-    notes = [_unavailable(name, why) for name, why in listing.failures.items()]
+    notes = [_explain_unavailable(name, why) for name, why in listing.failures.items()]
     notes += [f"note: {cut(listing.ranking, 500)}"] if listing.ranking else []
     return notes + [f"note: {name}: {cut(why, 200)}" for name, each in listing.notes.items() for why in each]
 
 
-def _unavailable(server: str, why: str) -> str:
+def _explain_unavailable(server: str, why: str) -> str:
     return f"not available: {server}: {cut(why, 200)}"
 
 
-def _nothing(listing: "Listing", server: str | None) -> str:
+def _explain_no_match(listing: "Listing", server: str | None) -> str:
     servers = Counter(tool.server for tool in listing.tools)
     known = ", ".join(f"{name} ({count(number, 'tool')})" for name, number in servers.items())
     if known:
@@ -171,13 +171,13 @@ _HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `
 def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> str:
     """Return a declaration as agents read it, or why there is none."""
     if not isinstance(entry, Described):
-        return _unknown(entry, config)
+        return _explain_unknown(entry, config)
     notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
     notes += [_HIDES] if entry.hides else []
     return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
 
 
-def _unknown(entry: "Unknown", config: "ServersConfig") -> str:
+def _explain_unknown(entry: "Unknown", config: "ServersConfig") -> str:
     """Return why a name has no declaration, and what to ask for instead."""
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.argument_errors import invalid
+from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
 from paddock.mcp_server.query_reply import fitted, text_of
 from paddock.mcp_server.replies import compact, cut
@@ -88,7 +88,7 @@ class Programs:
         Raises pydantic's ValidationError.
         Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
         """
-        work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments, mode)})
+        work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
         request = ExecutionRequest(
             actor=caller.actor,
             surface="mcp",
@@ -116,11 +116,11 @@ class Programs:
         try:
             outcome, work = await self.execute(arguments, caller, mode="summary")
         except ValidationError as problem:
-            return invalid("run_program", problem)
+            return reject_arguments("run_program", problem)
         response = {**program_response(outcome, work), "run": outcome.id}
         if outcome.status is Status.DENIED and (error := outcome.error) is not None:
             response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
-        text = cut(_told(response, outcome), self._cap)
+        text = cut(_render_response(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
@@ -136,10 +136,10 @@ class Programs:
     async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
-            asked = OutputQuery.model_validate(_from_start(_of_a_link(arguments)))
+            asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
             found = await self.find(asked)
         except ValidationError as problem:
-            return invalid("query_output", problem)
+            return reject_arguments("query_output", problem)
         except PaddockError as error:
             return refusal(Status.INVALID, type(error).__name__, str(error))
         shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
@@ -147,7 +147,7 @@ class Programs:
         return Answer([text_block(cut(text_of(shown), self._cap))], data)
 
 
-def _of_a_link(arguments: Arguments) -> Arguments:
+def _resolve_link(arguments: Arguments) -> Arguments:
     """Return the arguments of a query, with handle and stream where the address of a stored stream is given."""
     if (found := read_address(arguments["artifact_handle"])) is None:
         return arguments
@@ -155,7 +155,7 @@ def _of_a_link(arguments: Arguments) -> Arguments:
     return {"stream": stream, **arguments, "artifact_handle": handle}
 
 
-def _from_start(arguments: Arguments) -> Arguments:
+def _default_to_start(arguments: Arguments) -> Arguments:
     """Return the arguments of a query, which asks for the first lines when it asks for nothing else."""
     if any(arguments.get(name) for name in ("query_terms", "cursor", "line_range")):
         return arguments
@@ -192,7 +192,7 @@ def program_tools(programs: Programs) -> list[Tool]:
             ),
             run=programs.run,
             phrases=_PHRASES,
-            explain=_explain,
+            explain=_reject_arguments,
             aliases=ALIASES,
             output_schema=output_schemas.PROGRAM,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -223,7 +223,7 @@ def program_tools(programs: Programs) -> list[Tool]:
     ]
 
 
-def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
@@ -238,7 +238,7 @@ def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     return invalid_arguments(tool, arguments, problems)
 
 
-def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
+def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     """Return the fields of a program under their names of the model."""
     fields: dict[str, Json] = {
         ours: arguments[theirs] for theirs, ours in _PLAIN.items() if theirs in arguments
@@ -250,7 +250,7 @@ def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     return fields
 
 
-def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
+def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
     lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]

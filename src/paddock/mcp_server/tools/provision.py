@@ -40,23 +40,23 @@ class Provision:
         """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
-            return self._status(arguments.get("intent") or name)
+            return self._report_status(arguments.get("intent") or name)
         if name is None:
             return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
         enabled = self._servers.provisioning.configured().get(name)
         if enabled is (action == "enable"):
-            return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
-        if enabled is None and (refused := self._unfit(action, name)):
+            return _render_answer({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
+        if enabled is None and (refused := self._explain_unfit(action, name)):
             return refused
         if caller.present:
-            return await self._asked(action, name, caller)
+            return await self._ask_and_apply(action, name, caller)
         command = shlex.join(["paddock", "servers", action, name])
         text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
         error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
         return Answer([text_block(f"denied\n{text}")], data, is_error=True)
 
-    async def _asked(self, action: str, name: str, caller: Caller) -> Answer:
+    async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> Answer:
         """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
         provisioning = self._servers.provisioning
         entry = provisioning.entry(name)
@@ -81,20 +81,20 @@ class Provision:
             )
         change = (provisioning.enable if action == "enable" else provisioning.disable)(name, approved=True)
         server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
-        return _told({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
+        return _render_answer({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
-    def _status(self, intent: str | None) -> Answer:
+    def _report_status(self, intent: str | None) -> Answer:
         provisioning = self._servers.provisioning
         configured = provisioning.configured().items()
         known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
         data: dict[str, Json] = {"status": "ok", "servers": known}
         if intent and intent.strip():
-            data["offers"] = [_offer(each) for each in provisioning.answer(intent).matches]
+            data["offers"] = [_describe_offer(each) for each in provisioning.answer(intent).matches]
             if not data["offers"]:
                 data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
-        return _told(data, self._cap)
+        return _render_answer(data, self._cap)
 
-    def _unfit(self, action: str, name: str) -> Answer | None:
+    def _explain_unfit(self, action: str, name: str) -> Answer | None:
         """Return why a server that is not configured cannot be asked for; None when it can."""
         if action == "disable":
             return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
@@ -123,7 +123,7 @@ def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
     )
 
 
-def _offer(match: "Match") -> dict[str, Json]:
+def _describe_offer(match: "Match") -> dict[str, Json]:
     offer = match.offer
     return {
         "name": offer.name if offer.is_unique else offer.address,
@@ -133,7 +133,7 @@ def _offer(match: "Match") -> dict[str, Json]:
     }
 
 
-def _told(data: dict[str, Json], cap: int) -> Answer:
+def _render_answer(data: dict[str, Json], cap: int) -> Answer:
     """Return what there is, as text and as data; offers that do not fit are left out of both."""
     offers = data.get("offers")
     while len(text := compact(data)) > cap and isinstance(offers, list) and offers:

@@ -40,18 +40,18 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"], patience_s=0)
-        first = await held.call("me", "client", asking(name), None)
-        assert await held.fetch(name, "me") == first
+        first = await held.run_call("me", "client", asking(name), None)
+        assert await held.fetch_answer(name, "me") == first
         assert status(first) == "waiting"
-        assert status(await held.fetch(name, "somebody")) == "invalid"
-        assert status(await held.fetch(new_id(), "me")) == "invalid"
+        assert status(await held.fetch_answer(name, "somebody")) == "invalid"
+        assert status(await held.fetch_answer(new_id(), "me")) == "invalid"
         [waiting] = inbox.waiting()
         inbox.give(waiting, "once", "ada")
-        while status(answer := await held.fetch(name, "me")) == "waiting":
+        while status(answer := await held.fetch_answer(name, "me")) == "waiting":
             pass
         result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
         assert answer == Answer([text_block("once")], result)
-        assert status(await held.fetch(name, "me")) == "invalid"
+        assert status(await held.fetch_answer(name, "me")) == "invalid"
 
     run(main())
 
@@ -61,9 +61,9 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"])
-        await held.call("me", "client", asking(name), None)
-        both = [asyncio.create_task(held.fetch(name, "me")) for _ in range(2)]
-        given_up = asyncio.create_task(held.fetch(name, "me"))
+        await held.run_call("me", "client", asking(name), None)
+        both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
+        given_up = asyncio.create_task(held.fetch_answer(name, "me"))
         await asyncio.sleep(0)
         given_up.cancel()
         inbox.give(inbox.waiting()[0], "denied", "ada")
@@ -79,10 +79,10 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
         held = Held(inbox, FETCHING["native"])
         names = [new_id() for _ in range(20)]
         for name in names:
-            await held.call("me", "client", asking(name), None)
+            await held.run_call("me", "client", asking(name), None)
             inbox.give(inbox.waiting()[0], "once", "ada")
             await asyncio.gather(*held.running)
-        answers = [status(await held.fetch(name, "me")) for name in names]
+        answers = [status(await held.fetch_answer(name, "me")) for name in names]
         assert answers == ["invalid"] * 3 + ["ok"] * 17
 
     run(main())
@@ -93,7 +93,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"])
-        await held.call("me", "client", asking(new_id()), None)
+        await held.run_call("me", "client", asking(new_id()), None)
         assert len(inbox.waiting()) == 1
         await held.close()
         assert inbox.waiting() == []
@@ -121,18 +121,18 @@ def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None
 
     async def main() -> None:
         held = Held(inbox, FETCHING["native"], patience_s=0)
-        assert [held.meets(client) for client in ("a", "b", "a")] == [True, True, False]
-        await held.call("me", "a", asking(mine), None)
-        await held.call("me", "b", asking(other), None)
-        fetching = asyncio.create_task(held.fetch(mine, "me"))
+        assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
+        await held.run_call("me", "a", asking(mine), None)
+        await held.run_call("me", "b", asking(other), None)
+        fetching = asyncio.create_task(held.fetch_answer(mine, "me"))
         await asyncio.sleep(0)
-        held.release("a")
+        held.end_calls_of_client("a")
         await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
         assert [waiting.question.run for waiting in inbox.waiting()] == [other]
         assert status(await fetching) in ("waiting", "invalid")
-        assert status(await held.fetch(mine, "me")) == "invalid"
-        assert status(await held.fetch(other, "me")) == "waiting"
-        assert held.meets("a")
+        assert status(await held.fetch_answer(mine, "me")) == "invalid"
+        assert status(await held.fetch_answer(other, "me")) == "waiting"
+        assert held.add_client("a")
         await held.close()
 
     run(main())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from paddock.app.pending_approvals import Inbox
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import application
+from paddock.mcp_server.http.app import build_application
 from paddock.mcp_server.list_changes import Announcer
 from paddock.mcp_server.pending_calls import FETCHING, Held
 from paddock.mcp_server.prompts_resources import Offers
@@ -83,7 +83,7 @@ class Server:
         nothing: Any = Nothing()
         server = protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
         server.middleware.append(self.requests.handle)
-        self.app: App = application(server, self.requests)
+        self.app: App = build_application(server, self.requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Server"]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from mcp_types import LoggingLevel
 
-from paddock.mcp_server.log import messages
+from paddock.mcp_server.log import create_message_sink
 from paddock.mcp_server.progress import LONGEST, OutputLines, as_progress, streamed
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 
@@ -113,9 +113,9 @@ def test_log_messages_have_a_level_and_neighbours_of_one_level_are_one() -> None
 
         levels: list[ConsoleLevel] = ["debug", "log", "info", "warn", "warn", "error", "log"]
         lines = [ConsoleLine(level=level, text=f"{number} {level}") for number, level in enumerate(levels)]
-        await messages(send, "debug")(lines)
+        await create_message_sink(send, "debug")(lines)
         sent.append(("notice", "and up"))
-        await messages(send, "notice")(lines)
+        await create_message_sink(send, "notice")(lines)
 
     asyncio.run(main())
     assert sent == [
@@ -137,7 +137,7 @@ def test_a_flood_is_a_bounded_number_of_bounded_log_messages() -> None:
         async def send(_level: LoggingLevel, text: str) -> None:
             sent.append(text)
 
-        take = messages(send, "debug")
+        take = create_message_sink(send, "debug")
         for _ in range(300):
             await take([ConsoleLine(level=level, text="z" * 5000) for level in ("warn", "error")])
 
