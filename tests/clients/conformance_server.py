@@ -19,10 +19,10 @@ from paddock.mcp_server.elicitation import Rounds
 from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.mcp_server.list_changes import Announcer
-from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.prompts_resources import Offers
-from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.requests import Requests
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import (
@@ -217,9 +217,9 @@ async def main(directory: Path) -> None:
         Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    rounds = Rounds(60_000, Held(Inbox(directory / "approvals"), FETCHING["native"]))
+    rounds = Rounds(60_000, PendingCalls(Inbox(directory / "approvals"), FETCHING["native"]))
     offers = Offers(FixturePrompts(), FixtureResources())
-    server = protocol_server(Toolbox(tools), offers, rounds, announcer)
+    server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     names = HostNames.of(("127.0.0.1", "localhost"), port)

@@ -8,9 +8,9 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import examples
-from paddock.cli.session import actor
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import find_actor
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.cli.terminal import Terminal
 from paddock.policy.questions import plain
@@ -27,7 +27,7 @@ _SHOWN = 100
 
 @click.command(
     "approve",
-    epilog=examples(
+    epilog=render_examples(
         "paddock approve",
         "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D --run",
@@ -69,15 +69,15 @@ def command(
     inbox = Inbox(load(workspace, flags=flags).settings.approvals.directory)
     if id_ is None:
         found = inbox.waiting()
-        newest = found[-(options.count(limit, everything=everything) or len(found)) :]
+        newest = found[-(options.choose_limit(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
         _print_waiting(newest, as_json=as_json)
         return
     waiting = inbox.find(id_)
-    verdict = "denied" if deny else heeding_signals(_ask_verdict(waiting.question, whole_run=whole_run))
-    inbox.give(waiting, verdict, actor())
+    verdict = "denied" if deny else run_until_signal(_ask_verdict(waiting.question, whole_run=whole_run))
+    inbox.give(waiting, verdict, find_actor())
     if as_json:
-        print_json({"id": id_, "verdict": verdict, "by": actor()})
+        print_json({"id": id_, "verdict": verdict, "by": find_actor()})
     else:
         click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
 

@@ -17,7 +17,7 @@ from paddock.audit.sink import EVENTS, AuditRecord
 from paddock.audit.verify import Finding, verify
 from paddock.cli import options
 from paddock.cli.failure import PRINTED, Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.streams import with_controls
 from paddock.cli.table import print_json, print_row, print_table
 from paddock.model.base import count
@@ -35,7 +35,7 @@ _SLOW_BYTES = 32 * 1024 * 1024
 @click.group(
     "audit",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),
 )
@@ -45,7 +45,7 @@ def command() -> None:
 
 @command.command(
     "tail",
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit tail",
         "paddock audit tail -n 100 --event decided --json",
         "paddock audit tail --server git --status failed --since 24h",
@@ -102,7 +102,7 @@ def tail(
 
 @command.command(
     "show",
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --all",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --json",
@@ -133,14 +133,14 @@ def show(
     newest_first = _find_records(directory, Wanted(name=id_))
     if not newest_first:
         raise Failure(f"No record of {id_} in {directory}")
-    count = options.count(limit, everything=everything or as_json)
+    count = options.choose_limit(limit, everything=everything or as_json)
     calls = [record for record in newest_first if record.parent == id_]
     hidden = {record.id for record in calls[count:]} if count else set[str]()
     options.report_hidden(len(calls) - len(hidden), len(hidden))
     _print_records([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
 
 
-@command.command("verify", epilog=examples("paddock audit verify", "paddock audit verify --json"))
+@command.command("verify", epilog=render_examples("paddock audit verify", "paddock audit verify --json"))
 @options.workspace
 @options.settings
 @options.as_json

@@ -6,21 +6,23 @@ from pathlib import Path
 import click
 
 from paddock.cli import options
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.model.base import Json
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
 
 
-@click.group("config", cls=Group, epilog=examples("paddock config show", "paddock config show limits.script"))
+@click.group(
+    "config", cls=Group, epilog=render_examples("paddock config show", "paddock config show limits.script")
+)
 def command() -> None:
     """Show the settings in force and where each comes from."""
 
 
 @command.command(
     "show",
-    epilog=examples(
+    epilog=render_examples(
         "paddock config show",
         "paddock config show limits.script --workspace ~/project",
         "PADDOCK_GRANTS_JIT=true paddock config show grants --json",

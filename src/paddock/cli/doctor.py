@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.cli import options
-from paddock.cli.help import examples
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.settings.loader import load
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paddock.runtimes.toolchain import Missing, Toolchain
 
 
-@click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
+@click.command("doctor", epilog=render_examples("paddock doctor", "paddock doctor --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -39,8 +39,8 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
     job_user = configured_user(sandbox.job_user)
-    found = heeding_signals(examine(sandbox.minimum_tier, job_user))
-    python = heeding_signals(_find_python(settings, workspace, found, job_user))
+    found = run_until_signal(examine(sandbox.minimum_tier, job_user))
+    python = run_until_signal(_find_python(settings, workspace, found, job_user))
     places = look_at_places(settings)
     if as_json:
         state, executable, _ = _describe_python(python)
@@ -78,7 +78,9 @@ def _describe_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
 def _print_report(
     found: Examination, python: "Toolchain | Missing", places: "Sequence[PlaceReport]", *, jit: bool
 ) -> None:
-    rows = [_build_layer_row(layer) for layer in found.layers] + [_build_tier_row(tier) for tier in found.tiers]
+    rows = [_build_layer_row(layer) for layer in found.layers] + [
+        _build_tier_row(tier) for tier in found.tiers
+    ]
     rows.append(("python", *_describe_python(python)))
     rows.append(_JIT if jit else _JITLESS)
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]

@@ -10,16 +10,16 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import completions, options, streams
-from paddock.cli.failure import Failure, interrupted, refused, without_thread
+from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_failure, build_thread_failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
+from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.output_reply import print_response
 from paddock.cli.run_request import INTERRUPTED, carry_out
-from paddock.cli.session import actor
-from paddock.cli.stream_output import Passing
+from paddock.cli.session import find_actor
+from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
-from paddock.cli.variables import utf8
+from paddock.cli.variables import decode_utf8
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
@@ -69,7 +69,7 @@ class _Program(click.Command):
 @click.command(
     "exec",
     cls=_Program,
-    epilog=examples(
+    epilog=render_examples(
         "paddock exec python -c 'print(6 * 7)'",
         "paddock exec rust ./main.rs -- --size 10",
         "git log | paddock exec perl ./count.pl --stdin",
@@ -84,7 +84,7 @@ class _Program(click.Command):
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
-@options.timeout("Longest wall time, compile step included")
+@options.add_timeout_option("Longest wall time, compile step included")
 @options.timeout_ms
 @click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
 @click.option(
@@ -133,11 +133,11 @@ def command(
 
         raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
     answered = given["mode"] is not None or bool(given["terms"])
-    given["combined"] = given["combined"] or not (answered or as_json or streams.apart())
+    given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
         request = ExecutionRequest(
-            actor=actor(),
+            actor=find_actor(),
             surface="cli",
             workspace=workspace,
             work=_build_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
@@ -145,17 +145,17 @@ def command(
         )
         context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
-        raise click.UsageError(faults(problem)) from None
+        raise click.UsageError(list_faults(problem)) from None
     except PaddockError as error:
         raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
-        raise refused(error, exit_code=OUR_FAULT) from error
+        raise build_refusal_failure(error, exit_code=OUR_FAULT) from error
     except Exception as error:
         if is_interrupt(error):
-            raise interrupted() from None
-        if isinstance(error, RuntimeError) and (failure := without_thread(error, exit_code=OUR_FAULT)):
+            raise build_interrupt_failure() from None
+        if isinstance(error, RuntimeError) and (failure := build_thread_failure(error, exit_code=OUR_FAULT)):
             raise failure from None
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
         told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
@@ -214,8 +214,8 @@ def _read_options(
 def _execute_request(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     assert isinstance(request.work, RuntimeRun)
-    passing = Passing(combined=request.work.output.combined)
-    take = None if as_json or answered else passing.take
+    passing = OutputStreamer(combined=request.work.output.combined)
+    take = None if as_json or answered else passing.take_output
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
     assert outcome is not None
     cut_short = number if outcome.status is Status.CANCELLED else 0
@@ -223,7 +223,9 @@ def _execute_request(request: ExecutionRequest, settings: Settings, *, answered:
         if passing.broken is not None:
             raise passing.broken
         lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
-        text = "" if as_json else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost)))
+        text = (
+            "" if as_json else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost)))
+        )
         passing.end(more=bool(text))
         if as_json or answered:
             response = program_response(outcome, request.work)
@@ -297,7 +299,7 @@ def _read_source(file: str) -> str:
         told = f"{file}: cannot read this program: {problem.strerror}"
         raise click.BadParameter(told, param_hint="FILE") from None
     try:
-        text = utf8(file, data) if len(data) <= _CODE_BYTES else ""
+        text = decode_utf8(file, data) if len(data) <= _CODE_BYTES else ""
     except Failure as problem:
         raise click.BadParameter(problem.message, param_hint="FILE") from None
     if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
@@ -316,7 +318,7 @@ def _read_stdin() -> bytes:
     return data
 
 
-def faults(problem: ValidationError) -> str:
+def list_faults(problem: ValidationError) -> str:
     """Return what is wrong with a request, without what was given."""
     lines: list[str] = []
     for error in problem.errors(include_input=False, include_url=False):

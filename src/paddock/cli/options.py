@@ -50,7 +50,7 @@ def _parse_pairs(_context: click.Context, parameter: click.Parameter, texts: Seq
     return pairs
 
 
-def pairs(*names: str, help: str) -> Callable[[Any], Any]:
+def add_pairs_option(*names: str, help: str) -> Callable[[Any], Any]:
     """Return a repeatable option whose values are KEY=VALUE."""
     return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_parse_pairs, help=help)
 
@@ -67,7 +67,7 @@ def _parse_duration(_context: click.Context, parameter: click.Parameter, text: s
     return max(1, round(milliseconds))
 
 
-def timeout(help: str) -> Callable[[Any], Any]:
+def add_timeout_option(help: str) -> Callable[[Any], Any]:
     """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
     return click.option(
         "--timeout", metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
@@ -93,7 +93,10 @@ def _parse_moment(_context: click.Context, parameter: click.Parameter, text: str
 
 
 since = click.option(
-    "--since", metavar="AGE|DATE", callback=_parse_moment, help="Earliest moment: an age such as 24h, or a date."
+    "--since",
+    metavar="AGE|DATE",
+    callback=_parse_moment,
+    help="Earliest moment: an age such as 24h, or a date.",
 )
 
 
@@ -102,7 +105,7 @@ limit = click.option(
 )
 
 
-def count(limit: int | None, *, everything: bool) -> int | None:
+def choose_limit(limit: int | None, *, everything: bool) -> int | None:
     """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
     return limit or (None if everything else NEWEST)
 
@@ -113,4 +116,6 @@ def report_hidden(shown: int, hidden: int) -> None:
         click.echo(f"{hidden} older not shown; --limit {shown + hidden} shows them", err=True)
 
 
-settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")
+settings = add_pairs_option(
+    "--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50."
+)

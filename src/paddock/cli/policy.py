@@ -8,9 +8,9 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import DENIED, faults, own_settings
-from paddock.cli.help import Group, examples
-from paddock.cli.session import actor
+from paddock.cli.exec import DENIED, list_faults, own_settings
+from paddock.cli.help import Group, render_examples
+from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
@@ -37,7 +37,7 @@ _ASKS = 3
 @click.group(
     "policy",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock policy show",
         "paddock policy check python --network full",
         "paddock policy explain node --executable bun",
@@ -48,7 +48,7 @@ def command() -> None:
     """Show what policy allows, and how it decides. Nothing is run."""
 
 
-@command.command("show", epilog=examples("paddock policy show", "paddock policy show --json"))
+@command.command("show", epilog=render_examples("paddock policy show", "paddock policy show --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -75,7 +75,7 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
             click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
             click.option("--executable", metavar="NAME", help="What the program is run with."),
             click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
-            options.timeout("Wall time that is asked for"),
+            options.add_timeout_option("Wall time that is asked for"),
             options.timeout_ms,
             click.option(
                 "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
@@ -92,7 +92,7 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command(
     "check",
-    epilog=examples(
+    epilog=render_examples(
         "paddock policy check python --access workspace-write", "paddock policy check git/git_log"
     ),
 )
@@ -120,7 +120,9 @@ def check(
 
 @command.command(
     "explain",
-    epilog=examples("paddock policy explain rust", "paddock policy explain node --executable bun --json"),
+    epilog=render_examples(
+        "paddock policy explain rust", "paddock policy explain node --executable bun --json"
+    ),
 )
 @_request_options
 def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
@@ -133,7 +135,9 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     decision = decide(request, settings, _build_executables)
     steps = _list_steps(request, settings)
     if as_json:
-        print_json({**_build_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]})
+        print_json(
+            {**_build_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]}
+        )
         return
     rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
     if decision.asks:
@@ -176,16 +180,18 @@ def _build_request(
         try:
             work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
         except ValidationError as problem:
-            raise click.UsageError(faults(problem)) from None
+            raise click.UsageError(list_faults(problem)) from None
     else:
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
         )
     limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
     try:
-        return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+        return ExecutionRequest(
+            actor=find_actor(), surface="cli", workspace=workspace, work=work, limits=limits
+        )
     except ValidationError as problem:
-        raise click.UsageError(faults(problem)) from None
+        raise click.UsageError(list_faults(problem)) from None
 
 
 def _render_decision(decision: Decision) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from paddock.cli import options
-from paddock.cli.help import examples
-from paddock.cli.session import session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, warn
 from paddock.model.base import count
 from paddock.settings.loader import load
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "enable",
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers enable @modelcontextprotocol/server-memory",
         "paddock servers enable @modelcontextprotocol/server-memory --as memory",
         "paddock servers enable memory",
@@ -49,12 +49,13 @@ def enable(
     """
     settings = load(workspace, flags=flags).settings
     ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    change = heeding_signals(_enable_server(settings, workspace, name, own_name, ask=ask))
+    change = run_until_signal(_enable_server(settings, workspace, name, own_name, ask=ask))
     _print_change(change, "enabled", as_json=as_json)
 
 
 @click.command(
-    "disable", epilog=examples("paddock servers disable memory", "paddock servers disable memory --json")
+    "disable",
+    epilog=render_examples("paddock servers disable memory", "paddock servers disable memory --json"),
 )
 @click.argument("name")
 @options.workspace
@@ -63,25 +64,27 @@ def enable(
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Keep a server of the servers file from being used; `enable` brings it back."""
     settings = load(workspace, flags=flags).settings
-    change = heeding_signals(_disable_server(settings, workspace, name))
+    change = run_until_signal(_disable_server(settings, workspace, name))
     _print_change(change, "disabled", as_json=as_json)
 
 
-@click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
+@click.command("refresh", epilog=render_examples("paddock servers refresh", "paddock servers refresh --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
-    offered = heeding_signals(_refresh_list(load(workspace, flags=flags).settings, workspace))
+    offered = run_until_signal(_refresh_list(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json({"offers": offered})
     else:
         click.echo(f"{count(offered, 'server')} can be had")
 
 
-async def _enable_server(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
-    async with session(settings, workspace) as opened:
+async def _enable_server(
+    settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
+) -> "Change":
+    async with open_cli_session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         for text in provisioning.trust_problems():
             warn(text)
@@ -101,12 +104,12 @@ def _describe_entry(name: str, entry: "Mapping[str, Json]") -> str:
 
 
 async def _disable_server(settings: "Settings", workspace: Path, name: str) -> "Change":
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return opened.servers.provisioning.disable(name, approved=True)
 
 
 async def _refresh_list(settings: "Settings", workspace: Path) -> int:
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return await opened.servers.refresh()
 
 

@@ -12,9 +12,9 @@ import click
 
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
-from paddock.cli.session import actor, session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import Group, render_examples
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
@@ -62,7 +62,7 @@ class _Row:
     "runtimes",
     cls=Group,
     invoke_without_command=True,
-    epilog=examples(
+    epilog=render_examples(
         "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
     ),
 )
@@ -80,7 +80,7 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    rows = heeding_signals(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
+    rows = run_until_signal(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
@@ -90,7 +90,9 @@ def command(
         sys.exit(1)
 
 
-def _check_names(_context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(
+    _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
 
     for name in names:
         if name not in recipes():
@@ -100,7 +102,8 @@ def _check_names(_context: click.Context, parameter: click.Parameter, names: tup
 
 
 @command.command(
-    "install", epilog=examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes")
+    "install",
+    epilog=render_examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes"),
 )
 @click.argument(
     "names",
@@ -139,7 +142,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
         raise Failure("\n".join(impossible))
 
 
-@command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
+@command.command("warm", epilog=render_examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
 @click.argument(
     "names", nargs=-1, callback=_check_names, metavar="[RUNTIME]...", shell_complete=completions.runtimes
 )
@@ -148,7 +151,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 @options.as_json
 def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
-    made = heeding_signals(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
+    made = run_until_signal(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
     if as_json:
         print_json(made)
     else:
@@ -158,7 +161,7 @@ def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_j
 async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
 
     made: dict[str, str] = {}
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         sandbox = await opened.processes.sandbox()
     toolchains = Toolchains(os.environ, settings.runtimes)
     for job in usual_jobs(settings, workspace):
@@ -188,12 +191,16 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramJob]:
 
 async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
 
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         sandbox = await opened.processes.sandbox()
         jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
         rows: list[_Row] = []
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
-            row = await _run_greeting(opened, workspace, each) if check and isinstance(each, Found) else _build_row(each)
+            row = (
+                await _run_greeting(opened, workspace, each)
+                if check and isinstance(each, Found)
+                else _build_row(each)
+            )
             told = [
                 each.told
                 for each in toolchains.passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
@@ -234,7 +241,7 @@ async def _run_greeting(opened: "Session", workspace: Path, each: Found) -> _Row
     """Run the greeting of a runtime through the gate, as any program."""
     name = cast("Runtime", each.toolchain.recipe.name)
     work = RuntimeRun(runtime=name, code=hello(each.toolchain))
-    request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     outcome = await opened.gate.execute(request)
     row, end = _build_row(each), outcome.program
     said = end.stdout.head.strip() if end else ""

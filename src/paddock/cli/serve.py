@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddock.cli import options, stay
-from paddock.cli.help import Group, examples
-from paddock.cli.signals import cancelled_by_signals
+from paddock.cli import options, restore_garbage_collection
+from paddock.cli.help import Group, render_examples
+from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
 from paddock.model.errors import EngineError
 from paddock.settings.loader import TOKEN_VARIABLE, load
@@ -26,7 +26,7 @@ LEVELS = ("error", "warning", "info", "debug")
 
 
 @click.group(
-    "serve", cls=Group, epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+    "serve", cls=Group, epilog=render_examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
 )
 def command() -> None:
     """Serve agents and other programs."""
@@ -34,7 +34,7 @@ def command() -> None:
 
 @command.command(
     "mcp",
-    epilog=examples(
+    epilog=render_examples(
         "paddock serve mcp",
         "paddock serve mcp --workspace ~/project",
         "paddock serve mcp --http 127.0.0.1:8700 --token-file ~/.config/paddock/token",
@@ -132,11 +132,11 @@ async def _serve_mcp(
     from paddock.mcp_server import service  # the protocol's library costs 0.8 s
 
     stop = asyncio.Event()
-    with cancelled_by_signals(stop):
+    with cancel_on_signals(stop):
         compatible = names == "seed"
         async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
-            stay()
-            await (served.stdio(stop) if door is None else served.http(door, stop))
+            restore_garbage_collection()
+            await (served.serve_stdio(stop) if door is None else served.serve_http(door, stop))
             for text in session.warnings:
                 warn(text)

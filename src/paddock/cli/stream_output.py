@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.cli.streams import why_broken, write_escaped
-from paddock.rendering.terminal import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
+from paddock.rendering.terminal import NO_COLOUR, escape_line, escape_piece, make_encodable, stays_coloured
 from paddock.sandbox.io import decoded
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """What may become a colour when the next piece has come."""
 
 
-class Passing:
+class OutputStreamer:
     """Writes each stream to ours of the same name.
 
     `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
@@ -30,7 +30,7 @@ class Passing:
         self._last: str = ""
         self._unended_error = False
 
-    def take(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+    def take_output(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         """Take the next output of the program. Never raises."""
         if self.broken is not None:
             return
@@ -67,7 +67,7 @@ class Passing:
         self._screens.append(screen)
 
         def show(text: str) -> None:
-            screen.show(text)
+            screen.write_piece(text)
             self._last = text[-1:]
 
         return decoded(show)
@@ -81,14 +81,14 @@ class Screen:
         self._held = ""
         self._coloured = False
 
-    def show(self, text: str) -> None:
+    def write_piece(self, text: str) -> None:
         """Write the next piece of a text. Raises OSError."""
         text = self._held + text
         begun = _BEGUN.search(text)
         self._held = begun[0] if begun else ""
         shown = escape_piece(text.removesuffix(self._held))
         self._coloured = stays_coloured(shown, before=self._coloured)
-        write_escaped(self.file, encodable(shown))
+        write_escaped(self.file, make_encodable(shown))
         self.file.flush()
 
     def end(self) -> None:

@@ -43,7 +43,7 @@ class Terminal:
         self.asking = True
         try:
             termios.tcflush(tty, termios.TCIFLUSH)
-            os.write(tty, asked(question).encode())
+            os.write(tty, render_question(question).encode())
             said = (await _read_line(tty)).strip().lower()
         finally:
             self.asking = False
@@ -56,7 +56,7 @@ class Terminal:
         return Answer(verdict=verdict, by="the person at the terminal")
 
 
-def asked(question: Question) -> str:
+def render_question(question: Question) -> str:
     """Return a question as lines of text. Its parts are one line each, whatever is in them."""
     facts = {
         "to": question.what,

@@ -12,12 +12,12 @@ import click
 from paddock.app.script_tool_service import find_tool, open_library, tool_run
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.run_request import INTERRUPTED, carry_out
-from paddock.cli.session import actor, session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
-from paddock.cli.variables import read_input, utf8, whole
+from paddock.cli.variables import decode_utf8, read_input, read_to_end
 from paddock.model.errors import ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
@@ -26,7 +26,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.rendering.program_response import put_back
 from paddock.rendering.render import tool_end
-from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.rendering.terminal import escape_but_colour, make_encodable
 from paddock.runtimes.recipe import recipes
 from paddock.script_tools.authoring import SUFFIXES, create, findings
 from paddock.script_tools.library import Broken, Tool, ToolLibrary
@@ -44,7 +44,7 @@ _NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
 @click.group(
     "tool",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock tool new word_count",
         'paddock tool run word_count --input \'{"text": "two words"}\'',
         "paddock tool validate",
@@ -54,7 +54,7 @@ def command() -> None:
     """List, show, create, check and run script tools."""
 
 
-@command.command("list", epilog=examples("paddock tool list", "paddock tool list --json"))
+@command.command("list", epilog=render_examples("paddock tool list", "paddock tool list --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -79,7 +79,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         )
 
 
-@command.command("show", epilog=examples("paddock tool show word_count --json"))
+@command.command("show", epilog=render_examples("paddock tool show word_count --json"))
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @options.workspace
 @options.settings
@@ -111,7 +111,7 @@ def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
 
 
 @command.command(
-    "new", epilog=examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
+    "new", epilog=render_examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
 )
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @click.option(
@@ -136,7 +136,7 @@ def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
 
 
 @command.command(
-    "validate", epilog=examples("paddock tool validate", "paddock tool validate word_count --json")
+    "validate", epilog=render_examples("paddock tool validate", "paddock tool validate word_count --json")
 )
 @click.argument("names", metavar="[ID|DIRECTORY]...", nargs=-1)
 @options.workspace
@@ -148,7 +148,9 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     The exit code is 1 when one cannot be used; warnings do not count.
     """
     library = _open_library(workspace, flags)
-    directories = [_find_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
+    directories = [_find_directory(library, name) for name in names] or [
+        tool.directory for tool in library.all()
+    ]
     known = recipes()
     found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
     if as_json:
@@ -171,7 +173,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
 @command.command(
     "run",
-    epilog=examples(
+    epilog=render_examples(
         'paddock tool run word_count --input \'{"text": "two words"}\'',
         "paddock tool run word_count --input @inputs.json --json",
         "git log --format=%s | jq -Rs '{text: .}' | paddock tool run word_count --input -",
@@ -179,10 +181,10 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 )
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs as a JSON object.")
-@options.pairs(
+@options.add_pairs_option(
     "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
 )
-@options.timeout("Longest wall time")
+@options.add_timeout_option("Longest wall time")
 @options.workspace
 @options.settings
 @options.as_json
@@ -206,7 +208,7 @@ def run(
     values = _read_object(inputs, settings)
     library = open_library(settings.tools, workspace)
     request = ExecutionRequest(
-        actor=actor(),
+        actor=find_actor(),
         surface="cli",
         workspace=workspace,
         limits=LimitOverrides(timeout_ms=timeout),
@@ -218,7 +220,7 @@ def run(
     click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
 
 
-@command.command("match", epilog=examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
+@command.command("match", epilog=render_examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Arguments of the call.")
 @options.workspace
 @options.settings
@@ -239,7 +241,7 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
         print_table(("tool", "priority", "reason", ""), rows, empty=empty)
 
 
-@command.command("fill", epilog=examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
+@command.command("fill", epilog=render_examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
 @click.argument("template", metavar="FILE|-", type=click.File("rb"))
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of every script.")
 @click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools go before others.")
@@ -256,8 +258,10 @@ def fill_template(
     settings = load(workspace, flags=flags).settings
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
-        given = utf8(what, whole(what, template))
-        text = heeding_signals(_fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace))
+        given = decode_utf8(what, read_to_end(what, template))
+        text = run_until_signal(
+            _fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace)
+        )
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:
@@ -269,7 +273,7 @@ def fill_template(
 async def _fill_in_session(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return await _fill_with_tools(template, inputs, prompt, opened, workspace)
 
 
@@ -284,7 +288,7 @@ async def _fill_with_tools(
         except ToolNotFound:
             return None
         request = ExecutionRequest(
-            actor=actor(),
+            actor=find_actor(),
             surface="cli",
             workspace=workspace,
             limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
@@ -321,7 +325,7 @@ def _print_end(outcome: Outcome | None) -> None:
 def _echo_text(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
     shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(encodable(shown), nl=False, err=err, color=True)
+    click.echo(make_encodable(shown), nl=False, err=err, color=True)
 
 
 def _build_end(outcome: Outcome | None) -> ToolEnd:

@@ -11,9 +11,9 @@ from paddock.catalog.queries import MAX_QUERIES
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
-from paddock.cli.session import session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table, print_text, warn
 from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
@@ -32,7 +32,7 @@ _NOTHING = "nothing found; try other words, or see `paddock servers list` for th
 
 @click.command(
     "search",
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers search 'open issues'",
         "paddock servers search 'weather tomorrow' 'send a mail'",
         "paddock servers search commit --server git --json",
@@ -68,7 +68,7 @@ def search(
             f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
         )
     settings = load(workspace, flags=flags).settings
-    hits, listing, config = heeding_signals(_search_tools(settings, workspace, queries, server, limit))
+    hits, listing, config = run_until_signal(_search_tools(settings, workspace, queries, server, limit))
     _print_notes(listing)
     for hit, _ in hits:
         if hit.tool.warning:
@@ -82,7 +82,9 @@ def search(
 
 @click.command(
     "describe",
-    epilog=examples("paddock servers describe git.git_log", "paddock servers describe git.git_log --json"),
+    epilog=render_examples(
+        "paddock servers describe git.git_log", "paddock servers describe git.git_log --json"
+    ),
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @options.workspace
@@ -93,7 +95,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.catalog.catalog import Unknown
 
     settings = load(workspace, flags=flags).settings
-    described, listing, config = heeding_signals(_describe_tools(settings, workspace, names))
+    described, listing, config = run_until_signal(_describe_tools(settings, workspace, names))
     _print_notes(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
@@ -111,7 +113,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
         raise Failure("\n".join(_explain_missing(each, config, listing) for each in unknown))
 
 
-@click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
+@click.command("diff", epilog=render_examples("paddock servers diff", "paddock servers diff git --json"))
 @click.argument("server", required=False, shell_complete=completions.servers)
 @options.workspace
 @options.settings
@@ -122,7 +124,7 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
     server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
-    changes, listing, config = heeding_signals(
+    changes, listing, config = run_until_signal(
         _diff_tools(load(workspace, flags=flags).settings, workspace, server)
     )
     _print_notes(listing)
@@ -133,7 +135,8 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
 
 
 @click.command(
-    "approve", epilog=examples("paddock servers approve git", "paddock servers approve git git_log --json")
+    "approve",
+    epilog=render_examples("paddock servers approve git", "paddock servers approve git git_log --json"),
 )
 @click.argument("server", shell_complete=completions.servers)
 @click.argument("tools", nargs=-1)
@@ -144,7 +147,9 @@ def approve(
     server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
     """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
-    approved = heeding_signals(_approve_changes(load(workspace, flags=flags).settings, workspace, server, tools))
+    approved = run_until_signal(
+        _approve_changes(load(workspace, flags=flags).settings, workspace, server, tools)
+    )
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
@@ -157,7 +162,7 @@ async def _search_tools(
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
     from paddock.hub.typescript import signature
 
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server, config.servers, config.absent)
@@ -169,7 +174,7 @@ async def _search_tools(
 async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return *(await opened.servers.catalog.describe(names)), opened.servers.config
 
 
@@ -177,7 +182,7 @@ async def _diff_tools(
     settings: Settings, workspace: Path, server: str | None
 ) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
     """Return what waits for approval, what the servers listed, and what the servers file says."""
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         listing = await opened.servers.catalog.listing(server)
         return opened.servers.pins.changes(server), listing, opened.servers.config
 
@@ -207,7 +212,7 @@ def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str |
 async def _approve_changes(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
 ) -> "tuple[Change, ...]":
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return opened.servers.pins.approve(server, tools or None)
 
 

@@ -16,7 +16,7 @@ from paddock.settings.profiles import ProfileLimits
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
-MOST_BYTES = 64 * MIB
+MAX_FILE_BYTES = 64 * MIB
 """Bytes that are read, before any limit is known: what never ends would fill memory."""
 _BYTE_ORDER_MARK = "\ufeff"
 """With it some editors begin a file, and nobody sees it."""
@@ -36,7 +36,9 @@ def read_variables(path: Path) -> dict[str, str]:
                 return _render_scalars(path, tomllib.loads(text, parse_float=read_toml_float))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):
                 return dict(
-                    _parse_assignment(path, n, line) for n, line in enumerate(text.splitlines(), 1) if _has_content(line)
+                    _parse_assignment(path, n, line)
+                    for n, line in enumerate(text.splitlines(), 1)
+                    if _has_content(line)
                 )
             case _:
                 raise Failure(f"{path}: variables are read from .json, .toml and .env files")
@@ -54,7 +56,7 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
     try:
         if text == "-":
             what = "standard input"
-            text = utf8(what, whole(what, sys.stdin.buffer)).removeprefix(_BYTE_ORDER_MARK)
+            text = decode_utf8(what, read_to_end(what, sys.stdin.buffer)).removeprefix(_BYTE_ORDER_MARK)
         elif text.startswith("@"):
             what = text[1:]
             text = _read_text(what, Path(what))
@@ -68,15 +70,15 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
         raise Failure(f"{what}: this is not a JSON value: {problem}") from None
 
 
-def whole(what: str, file: BinaryIO) -> bytes:
+def read_to_end(what: str, file: BinaryIO) -> bytes:
     """Return what comes out of a pipe or a file, to its end. Raises `Failure` when it has none, and OSError."""
-    raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise Failure(f"{what}: cannot be read: larger than {MOST_BYTES} bytes")
+    raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        raise Failure(f"{what}: cannot be read: larger than {MAX_FILE_BYTES} bytes")
     return raw
 
 
-def utf8(what: str, raw: bytes) -> str:
+def decode_utf8(what: str, raw: bytes) -> str:
     """Return what is in a file as text. Raises `Failure` when it is not UTF-8."""
     try:
         return raw.decode()
@@ -87,7 +89,7 @@ def utf8(what: str, raw: bytes) -> str:
 
 def _read_text(what: str, path: Path) -> str:
     with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
-        return utf8(what, whole(what, file)).removeprefix(_BYTE_ORDER_MARK)
+        return decode_utf8(what, read_to_end(what, file)).removeprefix(_BYTE_ORDER_MARK)
 
 
 def _parse_value(text: str) -> Json:

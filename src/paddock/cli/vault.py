@@ -7,7 +7,7 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
 from paddock.settings.loader import load
@@ -20,7 +20,7 @@ _scope = click.option(
 @click.group(
     "vault",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock vault set github-token",
         "pass show github | paddock vault set github-token --scope work",
         "paddock vault list --scope work",
@@ -33,7 +33,9 @@ def command() -> None:
     """
 
 
-@command.command("set", epilog=examples("paddock vault set github-token", "paddock vault set key < key.pem"))
+@command.command(
+    "set", epilog=render_examples("paddock vault set github-token", "paddock vault set key < key.pem")
+)
 @click.argument("name")
 @_scope
 @options.workspace
@@ -41,12 +43,14 @@ def command() -> None:
 @options.as_json
 def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
-    _open_vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
+    _open_vault(workspace, flags).set(scope, name, ask_secret(f"Value of {name}"))
     if as_json:
         print_json({"scope": scope, "name": name})
 
 
-@command.command("list", epilog=examples("paddock vault list", "paddock vault list --scope work --json"))
+@command.command(
+    "list", epilog=render_examples("paddock vault list", "paddock vault list --scope work --json")
+)
 @_scope
 @options.workspace
 @options.settings
@@ -64,7 +68,7 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
         )
 
 
-@command.command("delete", epilog=examples("paddock vault delete github-token --scope work"))
+@command.command("delete", epilog=render_examples("paddock vault delete github-token --scope work"))
 @click.argument("name")
 @_scope
 @options.workspace
@@ -79,7 +83,7 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
         raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
 
 
-def ask(question: str) -> str:
+def ask_secret(question: str) -> str:
     """Return a secret that a person types unseen, twice, or that is piped in."""
     if not sys.stdin.isatty():
         return _read_piped()

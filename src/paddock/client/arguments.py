@@ -66,7 +66,10 @@ def _convert_exactly(value: object, path: str) -> Json:
             return _convert_number(value, path)
         case dict():
             members = cast("dict[object, object]", value)
-            return {_convert_key(key, path): _convert_exactly(each, f"{path}{_render_member(key)}") for key, each in members.items()}
+            return {
+                _convert_key(key, path): _convert_exactly(each, f"{path}{_render_member(key)}")
+                for key, each in members.items()
+            }
         case list() | tuple():
             items = cast("list[object]", value)
             return [_convert_exactly(each, f"{path}[{number}]") for number, each in enumerate(items)]

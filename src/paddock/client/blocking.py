@@ -109,23 +109,23 @@ class BlockingPaddock:
 
         return each
 
-    execute = _waiting(Paddock.execute)
-    run = _waiting(Paddock.run)
-    exec = _waiting(Paddock.exec)
-    tool = _waiting(Paddock.tool)
-    prompt = _waiting(Paddock.prompt)
-    compute = _waiting(Paddock.compute)
-    call = _waiting(Paddock.call)
-    search_tools = _waiting(Paddock.search_tools)
-    query = _waiting(Paddock.query)
-    find_records = _waiting(Paddock.find_records)
+    execute = _make_waiting(Paddock.execute)
+    run = _make_waiting(Paddock.run)
+    exec = _make_waiting(Paddock.exec)
+    tool = _make_waiting(Paddock.tool)
+    prompt = _make_waiting(Paddock.prompt)
+    compute = _make_waiting(Paddock.compute)
+    call = _make_waiting(Paddock.call)
+    search_tools = _make_waiting(Paddock.search_tools)
+    query = _make_waiting(Paddock.query)
+    find_records = _make_waiting(Paddock.find_records)
 
-    events = _yielding(Paddock.events)
+    events = _make_yielding(Paddock.events)
 
     def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:
             raise RuntimeError(_NOT_OPEN)
-        return self._open.wait(work)
+        return self._open.run_and_wait(work)
 
 
 class _OpenLoop:
@@ -140,24 +140,24 @@ class _OpenLoop:
         self._lock = threading.Lock()
         self._ended = False
 
-    async def end_of_it(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Return when it is to end."""
         await self._ending.wait()
 
-    def wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Have the loop do something, and wait for it. Raises RuntimeError where that would be for ever."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if threading.current_thread() is self._thread:
             raise RuntimeError(_OWN_THREAD)
 
-        async def done() -> T:
+        async def run_work() -> T:
             return await work()
 
         with self._lock:  # a loop that is told to end does first what it was told before
             if self._ended:
                 raise RuntimeError(_NOT_OPEN)
-            future = asyncio.run_coroutine_threadsafe(done(), self._loop)
+            future = asyncio.run_coroutine_threadsafe(run_work(), self._loop)
         return future.result()
 
     def end(self) -> None:
@@ -179,7 +179,7 @@ def _run_loop(paddock: Paddock, opened: "Future[_OpenLoop]") -> None:
         async with paddock:
             one = _OpenLoop()
             opened.set_result(one)
-            await one.end_of_it()
+            await one.wait_until_ended()
 
     try:
         asyncio.run(serve())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.app.script_tool_service import tool_run
 from paddock.app.session import Session, open_session
 from paddock.client.arguments import read_object, read_value
-from paddock.client.askers import on_a_loop
+from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
-from paddock.client.requests import Running
+from paddock.client.requests import RunningSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -74,15 +74,15 @@ class Paddock:
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
-        self._asker = None if asker is None else on_a_loop(asker)
+        self._asker = None if asker is None else adapt_asking(asker)
         self._open = AsyncExitStack()
-        self._running: Running | None = None
+        self._running: RunningSession | None = None
         self._prompting: Prompting | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
         session = open_session(self._settings, self._workspace, asker=self._asker)
-        self._running = Running(await self._open.enter_async_context(session))
+        self._running = RunningSession(await self._open.enter_async_context(session))
         return self
 
     async def __aexit__(
@@ -123,7 +123,9 @@ class Paddock:
         digits. Raises ValueError for what is no JSON.
         """
         work = GuestRun(source=code, input=read_value(input, "input"))
-        return await self._execute_work(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
+        return await self._execute_work(
+            work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call
+        )
 
     async def events(
         self,
@@ -326,7 +328,9 @@ class Paddock:
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
         from paddock.output.query import query
 
-        return await asyncio.to_thread(query, self._require_session().output.artifacts(), asked, self._workspace)
+        return await asyncio.to_thread(
+            query, self._require_session().output.artifacts(), asked, self._workspace
+        )
 
     async def find_records(
         self,
@@ -368,10 +372,10 @@ class Paddock:
 
     def _require_session(self) -> Session:
         running = self._require_running()
-        running.check()
+        running.check_caller()
         return running.session
 
-    def _require_running(self) -> Running:
+    def _require_running(self) -> RunningSession:
         if self._running is None:
             raise RuntimeError(_OPEN_IT)
         return self._running
@@ -401,6 +405,6 @@ class Paddock:
             jit=jit,
             calls=calls,
         )
-        return await self._require_running().outcome(
+        return await self._require_running().execute_request(
             request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.mcp_server.arguments import to_snake_case
-from paddock.mcp_server.toolbox import Answer, refusal
+from paddock.mcp_server.toolbox import Answer, build_refusal
 from paddock.model.outcome import Status
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def reject_compat_arguments(tool: str, problem: "ValidationError") -> Answer:
 
 
 def _build_rejection(tool: str, texts: list[str]) -> Answer:
-    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
+    return build_refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
 
 
 def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:

@@ -62,7 +62,9 @@ def _read_value(
     if kind == "object" and isinstance(value, dict):
         return _read_members(schema, cast("dict[str, Json]", value), aliases, phrases, path)
     if kind == "array" and isinstance(value, list) and "items" in schema:
-        return [_read_value(schema["items"], each, {}, phrases, f"{path}[]") for each in cast("list[Json]", value)]
+        return [
+            _read_value(schema["items"], each, {}, phrases, f"{path}[]") for each in cast("list[Json]", value)
+        ]
     return cast("Json", value)
 
 

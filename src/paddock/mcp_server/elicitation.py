@@ -39,7 +39,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from paddock.app.approvals import Asker, ClientAsker
 from paddock.javascript.job import OnConsole
 from paddock.mcp_server.list_changes import call_at_session_end, read_session_id
-from paddock.mcp_server.pending_calls import Errand, Held, Work, fetched_run
+from paddock.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Answer, Caller, Inquire
 from paddock.model import approval
 from paddock.model.approval import Question
@@ -152,7 +152,9 @@ def create_direct_inquiry(context: Context) -> Inquire:
         send = context.session.send_request
         return {
             key: await send(
-                _adapt_to_version(request, context.protocol_version), _KINDS[type(request)][1], metadata=related
+                _adapt_to_version(request, context.protocol_version),
+                _KINDS[type(request)][1],
+                metadata=related,
             )
             for key, request in requests.items()
         }
@@ -191,7 +193,7 @@ def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
 class Rounds:
     """How the work for each request reaches its client; the work that waits for the next request of its client."""
 
-    def __init__(self, wait_ms: int, held: Held) -> None:
+    def __init__(self, wait_ms: int, held: PendingCalls) -> None:
         """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
         self._held = held
@@ -207,21 +209,25 @@ class Rounds:
         on_console: OnConsole | None,
     ) -> Answer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
-        if (run := fetched_run(params.name, params.arguments)) is not None:
+        if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
             return await self._held.fetch_answer(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
             return await current.wait_for_requests(on_console) or await self._held.settle_call(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
-            return await work(Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True))
+            return await work(
+                Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
+            )
         if self._held.add_client(client):
             call_at_session_end(context, self._held.end_calls_of_client)
         return await self._held.run_call(
             actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
         )
 
-    async def get_result(self, context: Context, params: RepeatableParams, actor: str, work: Work[T]) -> T | dict[str, Json]:
+    async def get_result(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> T | dict[str, Json]:
         """Return what any other request gives, or the result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return await work(Caller(actor, inquire=create_direct_inquiry(context)))
@@ -236,7 +242,9 @@ class Rounds:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _start_or_resume(self, context: Context, params: RepeatableParams, actor: str, work: Work[T]) -> "_Round[T]":
+    def _start_or_resume(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> "_Round[T]":
         """Return the work for a request: begun, or for one that is repeated that which waits, with its answers."""
         if params.request_state is None:
             begun = _Round(context, self, self._held, actor, work)
@@ -250,10 +258,12 @@ class Rounds:
         return cast("_Round[T]", current)
 
 
-class _Round(Errand[T]):
+class _Round(PendingCall[T]):
     """The work for one request, over as many requests as it asks for something and one more."""
 
-    def __init__(self, context: Context, rounds: Rounds, held: Held, actor: str, work: Work[T]) -> None:
+    def __init__(
+        self, context: Context, rounds: Rounds, held: PendingCalls, actor: str, work: Work[T]
+    ) -> None:
         self._context = context
         self._rounds = rounds
         self._requests: InputRequests = {}
@@ -319,7 +329,9 @@ def _supports_kind(context: Context, kind: str) -> bool:
 def _check_capabilities(context: Context, requests: InputRequests) -> None:
     """Raise MCPError unless a client says that it can do all that is asked of it, as both revisions want."""
     missing = {
-        kind for kind, _ in (_KINDS[type(each)] for each in requests.values()) if not _supports_kind(context, kind)
+        kind
+        for kind, _ in (_KINDS[type(each)] for each in requests.values())
+        if not _supports_kind(context, kind)
     }
     if missing:
         text = f"this needs a client that declares the capability {', '.join(sorted(missing))}"

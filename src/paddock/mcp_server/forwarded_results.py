@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
-from paddock.mcp_server.replies import answer, compact, cut
+from paddock.mcp_server.replies import build_answer, compact, cut_text
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.rendering.render import console_text
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 _OWN = "(modelcontextprotocol|mcp)"
 _RESERVED = re.compile(
@@ -27,11 +27,11 @@ def forward_result(outcome: Outcome, cap: int) -> Answer:
     Warnings of Paddock about the call follow the server's content, a block each.
     """
     if not outcome.ok:
-        return answer(outcome, cap, single=True)
+        return build_answer(outcome, cap, single=True)
     result = build_result(outcome, cap)
     if not outcome.console:
         return result
-    warnings = [text_block(encodable(console_text(line))) for line in outcome.console]
+    warnings = [text_block(make_encodable(console_text(line))) for line in outcome.console]
     return replace(result, content=[*result.content, *warnings])
 
 
@@ -43,14 +43,16 @@ def build_result(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     for part in raw["content"]:
         block = part if _is_block(part) else text_block(compact(part))
         if isinstance(text := block.get("text"), str):
-            block = {**block, "text": cut(text, room)}
+            block = {**block, "text": cut_text(text, room)}
             room = max(0, room - len(text))
         blocks.append(block)
     structured = raw.get("structuredContent")
     if structured is not None and len(text := compact(structured)) > cap:
         structured = None
-        blocks = blocks or [text_block(cut(text, cap))]
-    return Answer(blocks, structured, is_error=raw.get("isError") is True, meta=_filter_meta(raw.get("_meta"), cap))
+        blocks = blocks or [text_block(cut_text(text, cap))]
+    return Answer(
+        blocks, structured, is_error=raw.get("isError") is True, meta=_filter_meta(raw.get("_meta"), cap)
+    )
 
 
 def _filter_meta(given: Json, cap: int) -> dict[str, Json]:

@@ -19,10 +19,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.mcp_server.list_changes import MAX_CLIENTS, call_at_session_end, read_session_id
-from paddock.mcp_server.progress import LONGEST, MOST, Sink
+from paddock.mcp_server.progress import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS, Sink
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -88,10 +88,10 @@ def create_message_sink(send: Send, least: LoggingLevel) -> Sink:
     async def send_lines(lines: list[ConsoleLine]) -> None:
         nonlocal sent
         for level, together in groupby(lines, key=_level_of_line):
-            if level in wanted and sent < MOST:
+            if level in wanted and sent < MAX_NOTIFICATIONS:
                 sent += 1
                 text = "\n".join(line.text for line in together)
-                await send(level, encodable(text)[:LONGEST])
+                await send(level, make_encodable(text)[:MAX_NOTIFICATION_CHARS])
 
     return send_lines
 

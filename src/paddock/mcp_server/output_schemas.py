@@ -47,7 +47,9 @@ _NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
 _WAITING = "waiting"
 _TRUNCATED = _add_description(_FLAG, "Whether something was left out to fit into the answer.")
 _HANDLE = _add_description(_TEXT, "Handle of the whole in stored output, for `query_output`.")
-_REDACTIONS = _add_description(_INTEGER, "How many secrets were removed from the answer; missing when none were.")
+_REDACTIONS = _add_description(
+    _INTEGER, "How many secrets were removed from the answer; missing when none were."
+)
 _REFUSAL = object_schema(["name", "message"], name=_TEXT, message=_TEXT)
 _WAITS: dict[str, Schema] = {
     "run": _add_description(_TEXT, "Id of the run, as the record has it."),
@@ -61,7 +63,9 @@ OUTCOME = object_schema(
     **_WAITS,
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
     redactions=_REDACTIONS,
-    calls=_add_description({"type": "object", "additionalProperties": _INTEGER}, "Calls of tools, by server."),
+    calls=_add_description(
+        {"type": "object", "additionalProperties": _INTEGER}, "Calls of tools, by server."
+    ),
     value=_add_description(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
     excerpt=_add_description(_TEXT, "The beginning of a value that is too large, as text."),
     artifactHandle=_HANDLE,
@@ -89,7 +93,9 @@ OUTCOME = object_schema(
         code=_add_description(_INTEGER, "JSON-RPC code of a server's error."),
         data=_add_description(_ANY, "What the server said beside it."),
         frames=_add_description(
-            _build_list_schema(object_schema(["function", "line", "column"], function=_TEXT, line=_INTEGER, column=_INTEGER)),
+            _build_list_schema(
+                object_schema(["function", "line", "column"], function=_TEXT, line=_INTEGER, column=_INTEGER)
+            ),
             "The program's functions that were running, innermost first.",
         ),
     ),
@@ -146,7 +152,9 @@ PROGRAM = object_schema(
     ),
     truncated=_TRUNCATED,
     limit=_add_description(_TEXT, "The limit that ended it: `wall`, `memory`, `processes`."),
-    violations=_add_description(_build_list_schema(_TEXT), "Protected files that it changed, and that were put back."),
+    violations=_add_description(
+        _build_list_schema(_TEXT), "Protected files that it changed, and that were put back."
+    ),
     stdinBytes=_INTEGER,
     stdinSha256=_TEXT,
     error=object_schema(
@@ -168,12 +176,17 @@ PROGRAM = object_schema(
         emitted_bytes=_INTEGER,
     ),
     sandbox=object_schema(
-        ["tier", "layers", "residual"], tier=_TEXT, layers=_build_list_schema(_TEXT), residual=_build_list_schema(_TEXT)
+        ["tier", "layers", "residual"],
+        tier=_TEXT,
+        layers=_build_list_schema(_TEXT),
+        residual=_build_list_schema(_TEXT),
     ),
 )
 """Of `run_program`; `paddock.rendering.program_response` makes them."""
 
-_CURSOR = object_schema(["stream", "afterLine"], stream=_build_enum_schema(*STREAMS), afterLine=_INTEGER, afterChar=_INTEGER)
+_CURSOR = object_schema(
+    ["stream", "afterLine"], stream=_build_enum_schema(*STREAMS), afterLine=_INTEGER, afterChar=_INTEGER
+)
 
 STORED = object_schema(
     [],
@@ -220,7 +233,9 @@ DESCRIBED_TOOLS = object_schema(
             ["name", "declaration", "output"],
             name=_TEXT,
             declaration=_add_description(_TEXT, "TypeScript."),
-            output=_add_description(_build_enum_schema(*get_args(Output)), "Where the type of the result comes from."),
+            output=_add_description(
+                _build_enum_schema(*get_args(Output)), "Where the type of the result comes from."
+            ),
         )
     ),
     notes=_add_description(_build_list_schema(_TEXT), "What is missing or wrong, and why."),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from paddock.mcp_server.stored_output import links
+from paddock.mcp_server.stored_output import build_links
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.rendering import render
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -44,8 +44,8 @@ class OverflowStore:
         """
         if value is None:
             value = _render_in_lines(outcome) if outcome.has_value else ""
-        console = [encodable(render.console_text(line)) for line in outcome.console]
-        explained = [] if outcome.ok else [render.explanation(outcome)]
+        console = [make_encodable(render.console_text(line)) for line in outcome.console]
+        explained = [] if outcome.ok else [render.explain_outcome(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
         filled: list[Stream] = [stream for stream in streams if streams[stream]]
         if (handle := outcome.artifact) is not None:
@@ -56,11 +56,13 @@ class OverflowStore:
                 return _append_line(shown, f"--- the whole is not kept: {why}")
         told = [f"{stream} has the {_NAMES[stream]}" for stream in filled]
         line = f"--- the whole: query_output {handle} ({', '.join(told)})"
-        pointers = links(handle, filled, what)
+        pointers = build_links(handle, filled, what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
         return replace(shown, content=[*_append_line(shown, line).content, *pointers], structured=structured)
 
-    async def _store_streams(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
+    async def _store_streams(
+        self, outcome: Outcome, streams: dict[Stream, str], what: str
+    ) -> tuple[str | None, str]:
         """Return the handle of what was stored, or None and why there is none."""
         recording = self._session.output.artifacts().record_result()
         try:

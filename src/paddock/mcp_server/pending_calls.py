@@ -15,7 +15,7 @@ import anyio
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import Inbox
 from paddock.javascript.job import OnConsole
-from paddock.mcp_server.toolbox import Answer, Caller, refusal, text_block
+from paddock.mcp_server.toolbox import Answer, Caller, build_refusal, text_block
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
@@ -40,7 +40,7 @@ _MAX_ENDED_CALLS = 16
 """Answers that wait to be fetched."""
 
 
-class Errand(Generic[T]):
+class PendingCall(Generic[T]):
     """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
 
     def __init__(self, actor: str, client: str, work: Work[T], inbox: Inbox) -> None:
@@ -96,7 +96,7 @@ class Errand(Generic[T]):
         return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
 
 
-class Held:
+class PendingCalls:
     """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
 
     def __init__(self, inbox: Inbox, fetching: tuple[str, str], patience_s: float = _WAIT_S) -> None:
@@ -107,7 +107,7 @@ class Held:
         self.inbox = inbox
         self._fetching = fetching
         self._patience_s = patience_s
-        self._calls: dict[str, Errand[Answer]] = {}
+        self._calls: dict[str, PendingCall[Answer]] = {}
         self._clients: set[str] = set()
         self.running: set[asyncio.Task[Answer]] = set()
 
@@ -125,15 +125,17 @@ class Held:
                 errand.task.cancel()
                 del self._calls[run]
 
-    async def run_call(self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None) -> Answer:
+    async def run_call(
+        self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None
+    ) -> Answer:
         """Return the answer of a tool, or that it waits for a person."""
-        errand = Errand(actor, client, work, self.inbox)
+        errand = PendingCall(actor, client, work, self.inbox)
         self.running.add(errand.task)
         errand.task.add_done_callback(self.running.discard)
         await errand.wait_until_paused(listener)
         return await self.settle_call(errand)
 
-    async def settle_call(self, errand: Errand[Answer]) -> Answer:
+    async def settle_call(self, errand: PendingCall[Answer]) -> Answer:
         """Return the answer of a call that has ended, or that it waits for a person, and keep it."""
         if errand.task.done() or (question := errand.question) is None:
             return await errand.task
@@ -165,7 +167,7 @@ class Held:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _keep_call(self, run: str, errand: Errand[Answer]) -> None:
+    def _keep_call(self, run: str, errand: PendingCall[Answer]) -> None:
         self._calls[run] = errand
         ended = [each for each, kept in self._calls.items() if kept.task.done()]
         for each in ended[:-_MAX_ENDED_CALLS]:
@@ -189,7 +191,7 @@ class Held:
         return Answer([text_block(f"waiting · run {question.run}\n{text}")], data)
 
 
-def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
+def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     """Return the run whose answer a call of a tool fetches; None for any other call."""
     tools = {tool for tool, _ in FETCHING.values()}
     if arguments is None or name not in tools:
@@ -200,7 +202,7 @@ def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
 
 def _report_unknown_run(run: str) -> Answer:
     text = f"nothing of this client waits under {run}; an answer is fetched once, and what was done is in the record"
-    return refusal(Status.INVALID, "UnknownRun", text)
+    return build_refusal(Status.INVALID, "UnknownRun", text)
 
 
 def _convert_fetched_answer(answer: Answer) -> Answer:

@@ -9,7 +9,7 @@ _FRAME_CHARS = 200
 """Characters for the rest of an answer with excerpts, and for what stands around each of them."""
 
 
-def text_of(found: OutputFound) -> str:
+def render_found_output(found: OutputFound) -> str:
     """Return what was found as text, with the cursors that read on."""
     matches = count(found.match_count, "match", "matches")
     lines = [f"ok · {found.match_status} · {matches} · {count(found.total_lines, 'line')}"]
@@ -21,7 +21,7 @@ def text_of(found: OutputFound) -> str:
     return "\n".join(lines)
 
 
-def fitted(found: OutputFound, cap: int, *, within: int | None = None) -> OutputFound:
+def fit_found_output(found: OutputFound, cap: int, *, within: int | None = None) -> OutputFound:
     """Return what was found, or as much of its beginning as `cap` characters hold, with the cursor that goes on there.
 
     `within` is the character of a line after which the query began, for one that reads on within a line.

@@ -15,12 +15,12 @@ from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.rendering import render
 from paddock.rendering.render import compact
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
-def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
+def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     """Return the answer to a program; value, console and error have at most `cap` characters together.
 
     `single` is for what is one call itself, of a server's tool or of a script tool.
@@ -28,20 +28,20 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     data = _collect_facts(outcome)
     parts = [_build_headline(outcome)]
     if not outcome.ok:
-        explained = cut(render.explanation(outcome), cap // 2)
+        explained = cut_text(render.explain_outcome(outcome), cap // 2)
         parts.append(explained)
         data["error"] = _build_error(outcome, explained, cap // 4)
-        if explained != render.explanation(outcome):
+        if explained != render.explain_outcome(outcome):
             data["truncated"] = True
-        data["happened"] = happened(outcome, single=single)
+        data["happened"] = describe_effects(outcome, single=single)
     room = cap - sum(map(len, parts))
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
-        value, text = outcome.value, value_text(outcome.value)
+        value, text = outcome.value, render_value_text(outcome.value)
         if may_hold_media(text):
             value, blocks = lift_media(value)
-            text = value_text(value)
-        shown = cut(text, room)
+            text = render_value_text(value)
+        shown = cut_text(text, room)
         parts.append(shown)
         if shown == text:
             data["value"] = value
@@ -56,7 +56,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
         data |= plan
         room -= sum(map(len, lines))
     if outcome.console:
-        whole = [encodable(render.console_text(line)) for line in outcome.console]
+        whole = [make_encodable(render.console_text(line)) for line in outcome.console]
         lines = _shorten_lines(whole, max(room, cap // 4))
         parts += [f"--- console ({count(len(whole), 'line')})", *lines]
         data["console"] = lines
@@ -78,12 +78,12 @@ def _collect_facts(outcome: Outcome) -> dict[str, Json]:
     return data
 
 
-def value_text(value: Json) -> str:
+def render_value_text(value: Json) -> str:
     """Return a value as agents read it: a text as it is, anything else as compact JSON."""
-    return encodable(value if isinstance(value, str) else compact(value))
+    return make_encodable(value if isinstance(value, str) else compact(value))
 
 
-def happened(outcome: Outcome, *, single: bool = False) -> str:
+def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
     """Return what something that did not end well had done to the world, so that nobody repeats it blindly.
 
     Calls that were refused, made no sense or never left had done nothing. `single` is for what is one call itself.
@@ -114,7 +114,7 @@ def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]
         return {"name": "Error", "message": explained}
     told: dict[str, Json] = {
         "name": error.name,
-        "message": cut(error.message or error.thrown, len(explained)),
+        "message": cut_text(error.message or error.thrown, len(explained)),
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
     if len(error.frames) > 1:  # a single one is `line` and `column`
@@ -128,7 +128,7 @@ def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]
 
 def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
     """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
-    whole = [encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
+    whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
     lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
     left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
     told = {"planned": planned} | ({"truncated": True} if left_out else {})
@@ -167,12 +167,12 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     for text in texts:
         if room <= 0:
             break
-        kept.append(cut(text, room))
+        kept.append(cut_text(text, room))
         room -= len(text) + 1
     return kept
 
 
-def cut(text: str, longest: int) -> str:
+def cut_text(text: str, longest: int) -> str:
     """Return a text, or its beginning and how much there is of it."""
     if len(text) <= longest:
         return text

@@ -36,17 +36,17 @@ class Repositories:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
-    def knows(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Tell whether there is such a workspace; looks at no file."""
         return name == self._own_name or name in self._roots
 
-    def roots(self, name: str | None) -> list[Path]:
+    def list_roots(self, name: str | None) -> list[Path]:
         """Return where a known workspace is; without a name all of them, the one that is served first."""
         if name is None:
             return [self._workspace, *self._roots.values()]
         return [self._roots.get(name, self._workspace)]
 
-    async def programs(self, name: str) -> Programs:
+    async def open_programs(self, name: str) -> Programs:
         """Return what runs programs in a known workspace. Raises PaddockError when it cannot be opened now."""
         if name not in self._roots:
             return self._own

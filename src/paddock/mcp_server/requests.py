@@ -39,7 +39,7 @@ class Requests:
         self._begun = 0
         self._watch: asyncio.TimerHandle | None = None
 
-    def has(self, key: Hashable) -> bool:
+    def has_request(self, key: Hashable) -> bool:
         """Tell whether a request is in flight."""
         return key in self._in_flight
 
@@ -60,7 +60,7 @@ class Requests:
             if not self._in_flight:
                 self._idle.set()
 
-    async def handle(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
+    async def handle_message(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
         """Handle one message of a client, as a middleware of the server. Raises MCPError when the server ends."""
         if ctx.request_id is None or ctx.method == LISTEN:
             return await call_next(ctx)
@@ -69,7 +69,7 @@ class Requests:
         with self.in_flight((read_session_id(ctx), str(ctx.request_id))):
             return await call_next(ctx)
 
-    async def drained(self, seconds: float) -> bool:
+    async def wait_until_drained(self, seconds: float) -> bool:
         """Take no further request; wait until none is in flight, and tell whether that was within `seconds`."""
         self.ending = True
         try:

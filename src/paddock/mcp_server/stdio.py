@@ -31,20 +31,20 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import NumberTooLongError, decoder_for, dumps, loads, may_lose
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
-LINE_LIMIT = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one message."""
-CLIENT_VALUES = 200_000
+MAX_CLIENT_VALUES = 200_000
 """Values in one message; over HTTP the library decodes it at once, which takes 40 ms for as many."""
 _ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
 _LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
-HALF = b"\\ud"
+SURROGATE_ESCAPE = b"\\ud"
 """How JSON begins to spell half of a character."""
 
 
@@ -81,7 +81,9 @@ class LineReader(MessageReader):
                 line = await self._stdin.readuntil(b"\n")
             except asyncio.LimitOverrunError as overrun:
                 await self._skip_line(overrun.consumed)
-                await self._send_refusal(None, INVALID_REQUEST, f"a message is longer than {LINE_LIMIT} bytes")
+                await self._send_refusal(
+                    None, INVALID_REQUEST, f"a message is longer than {MAX_LINE_BYTES} bytes"
+                )
                 continue
             except (asyncio.IncompleteReadError, ConnectionError):
                 raise anyio.EndOfStream from None
@@ -131,17 +133,17 @@ class TooManyValuesError(Exception):
     """A message of a client was not decoded."""
 
     def __init__(self) -> None:
-        super().__init__(f"a message holds more than {CLIENT_VALUES} values; send less at once")
+        super().__init__(f"a message holds more than {MAX_CLIENT_VALUES} values; send less at once")
 
 
 async def _parse_any_message(line: bytes) -> SessionMessage:
     """Return the message in a line. Raises TooManyValuesError, and ValueError for what is none."""
     if len(line) <= COUNTED_BYTES:
         return _parse_message(line)
-    meter = await count_in_slices(line, CLIENT_VALUES)
-    if meter.values > CLIENT_VALUES:
+    meter = await count_in_slices(line, MAX_CLIENT_VALUES)
+    if meter.values > MAX_CLIENT_VALUES:
         raise TooManyValuesError
-    if meter.values <= SLICED_VALUES or meter.too_deep or HALF in line.lower():
+    if meter.values <= SLICED_VALUES or meter.too_deep or SURROGATE_ESCAPE in line.lower():
         return _parse_message(line)
     document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
     return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
@@ -201,10 +203,10 @@ def _replace_surrogates(line: bytes) -> str | None:
 
     JSON has them, and programs in JavaScript cut texts there; the parser takes none.
     """
-    if HALF not in line.lower():
+    if SURROGATE_ESCAPE not in line.lower():
         return None
     try:
-        return encodable(dumps(loads(line.decode()), ensure_ascii=False))
+        return make_encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 
@@ -252,7 +254,7 @@ async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230 - opens at once
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    stdin = asyncio.StreamReader(limit=LINE_LIMIT)
+    stdin = asyncio.StreamReader(limit=MAX_LINE_BYTES)
     reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), incoming)
     writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, outgoing)
     writer = LineWriter(asyncio.StreamWriter(writing, protocol, None, loop))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
     from paddock.output.artifacts import Found
 
-PAGE = 100
+PAGE_ENTRIES = 100
 """Artifacts of one page; each has up to two streams."""
-LONGEST = 1024 * 1024
+MAX_RANGE_BYTES = 1024 * 1024
 """Most bytes of one answer, and as many as come when none are asked for."""
 _TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -37,23 +37,23 @@ class StoredOutput:
 
     template = str(_TEMPLATE)
     name = "output"
-    description = f"Output of a run, from byte `start` on, at most {LONGEST} bytes."
+    description = f"Output of a run, from byte `start` on, at most {MAX_RANGE_BYTES} bytes."
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
         self._workspace = workspace
 
-    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page, newest first, and where the next begins. Raises UnknownResourceError."""
         return await asyncio.to_thread(self._collect_page, cursor)
 
-    async def read(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the contents of a range; None when the address is of something else. Raises UnknownResourceError."""
         if (found := _TEMPLATE.match(uri)) is None:
             return None
         return await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
 
-    async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+    async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return what an argument may be."""
         match argument:
             case "handle":
@@ -67,11 +67,11 @@ class StoredOutput:
         before = _parse_cursor(cursor)
         artifacts = self._session.output.artifacts()
         older = (handle for handle in self._list_handles() if before is None or _sort_key(handle) < before)
-        found = list(islice(artifacts.readable(self._workspace, older), PAGE + 1))
-        entries = [each for artifact in found[:PAGE] for each in _build_entries(artifact)]
-        if len(found) <= PAGE:
+        found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
+        entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
+        if len(found) <= PAGE_ENTRIES:
             return entries, None
-        last = found[PAGE - 1].handle
+        last = found[PAGE_ENTRIES - 1].handle
         return entries, f"{last.epoch_ms}-{last.token}"
 
     def _list_handles(self) -> list[Handle]:
@@ -84,7 +84,7 @@ class StoredOutput:
         stream, start = asked["stream"], _parse_number(asked, "start", 0)
         if stream not in STREAMS:
             raise UnknownResourceError(f"there is no stream {stream[:20]!r}; there are stdout and stderr")
-        length = min(_parse_number(asked, "length", LONGEST), LONGEST)
+        length = min(_parse_number(asked, "length", MAX_RANGE_BYTES), MAX_RANGE_BYTES)
         try:
             reading = Reading(self._session.output.artifacts(), asked["handle"], self._workspace)
             data = read_bytes(reading, stream, start, length + 1)
@@ -107,7 +107,7 @@ def read_address(uri: str) -> tuple[str, str] | None:
     return None if found is None else (str(found["handle"]), str(found["stream"]))
 
 
-def links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
+def build_links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
     """Return content blocks that point to streams of an artifact."""
     return [{"type": "resource_link", **_build_entry(handle, stream, title)} for stream in streams]
 

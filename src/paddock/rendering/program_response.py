@@ -12,7 +12,7 @@ from paddock.output.digest.digest import digest
 from paddock.output.digest.faults import faults
 from paddock.output.text import gist
 
-MOST_EXCERPTS = 10
+MAX_EXCERPTS = 10
 """Excerpts of one response, both streams together, standard output first."""
 
 _DIGESTED = 2000
@@ -102,9 +102,9 @@ def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRu
         case "summary" | "intent":
             keep, context = wishes.max_lines, wishes.context_lines
             stdout = gist(
-                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MOST_EXCERPTS
+                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MAX_EXCERPTS
             )
-            left = MOST_EXCERPTS - len(stdout.excerpts)
+            left = MAX_EXCERPTS - len(stdout.excerpts)
             stderr = gist(program.stderr, "stderr", keep=keep, terms=terms, context=context, limit=left)
             shown: dict[str, Json] = {}
             if wishes.mode == "summary":

@@ -78,18 +78,18 @@ def error_text(outcome: Outcome) -> str:
     if outcome.ok:
         return ""
     ran = outcome.status in _BLAMES_THE_PROGRAM and (outcome.error is None or outcome.error.phase == "run")
-    return ("Sandbox error: " if ran else "") + explanation(outcome)
+    return ("Sandbox error: " if ran else "") + explain_outcome(outcome)
 
 
 def plan_text(outcome: Outcome) -> str:
     """Return what a rehearsal would have called, a line each; empty when there is nothing."""
     if not outcome.planned:
         return ""
-    calls = [f"  {planned_text(call, arguments_text(call))}" for call in outcome.planned]
+    calls = [f"  {render_planned_call(call, arguments_text(call))}" for call in outcome.planned]
     return "\n".join([f"planned, not called ({len(calls)}):", *calls])
 
 
-def planned_text(call: PlannedCall, arguments: str) -> str:
+def render_planned_call(call: PlannedCall, arguments: str) -> str:
     """Return a call that was not made, and why a person would have been asked first."""
     asks = f" - a person would be asked: {'; '.join(call.asks)}" if call.asks else ""
     return f"{call.server}.{call.tool}({arguments}){asks}"
@@ -105,7 +105,7 @@ def tool_end(outcome: Outcome) -> ToolEnd:
     return outcome.tool or ToolEnd(success=False, error=error_text(outcome))
 
 
-def explanation(outcome: Outcome) -> str:
+def explain_outcome(outcome: Outcome) -> str:
     """Return why an outcome is not ok, without any word in front of it."""
     error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
     message = _render_message(outcome.status, error) or outcome.status.value

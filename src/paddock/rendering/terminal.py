@@ -19,7 +19,7 @@ _CONTROL_BUT_COLOUR = re.compile(rf"({_COLOUR}|\r(?=\n))|{_OTHERS}")
 _CONTROL_BUT_PROGRESS = re.compile(rf"({_COLOUR}|\r)|{_OTHERS}")
 
 
-def escape(text: str) -> str:
+def escape_text(text: str) -> str:
     r"""Return a text of a stranger with all that acts on a terminal spelled out (`\x1b`), colours included."""
     return spell_invisible(_CONTROL.sub(_spell_control, text))
 
@@ -46,7 +46,7 @@ def stays_coloured(shown: str, *, before: bool = False) -> bool:
     return last.partition("m")[0] not in ("", "0") if coloured else before
 
 
-def encodable(text: str) -> str:
+def make_encodable(text: str) -> str:
     """Return a text that UTF-8 can hold: pairs of surrogates joined, single ones replaced by U+FFFD."""
     if text.isascii():
         return text

@@ -42,7 +42,7 @@ class Draft:
             ) from None
         self.after = self.before
 
-    def entries(self, key: Sequence[str]) -> Mapping[str, Any]:
+    def read_entries(self, key: Sequence[str]) -> Mapping[str, Any]:
         """Return the entries of the file by name. Raises ConfigurationError for a file that is not understood."""
         try:
             return read_entries(self.after, self.file, key)
@@ -53,7 +53,7 @@ class Draft:
 
     def holds_only(self, key: Sequence[str]) -> bool:
         """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
-        return all(set(self.entries(key[:depth])) <= {name} for depth, name in enumerate(key))
+        return all(set(self.read_entries(key[:depth])) <= {name} for depth, name in enumerate(key))
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
         """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
@@ -64,7 +64,7 @@ class Draft:
                 f"{self.file}: {error}. Nothing was changed.\n{_explain_by_hand(path, entry)}"
             ) from None
 
-    def difference(self) -> str:
+    def render_diff(self) -> str:
         """Return the change as a unified diff, empty when there is none."""
         lines = unified_diff(
             self.before.splitlines(), self.after.splitlines(), str(self.file), str(self.file), lineterm=""
@@ -92,7 +92,7 @@ class Draft:
         replace_file(self.file, data, mode=self._mode)
         return self.backup
 
-    def join(self, *others: "Draft") -> "Draft":
+    def find_same_file(self, *others: "Draft") -> "Draft":
         """Return the first of the others that is a draft of the same file, else this one.
 
         Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.

@@ -59,7 +59,7 @@ class _Reader:
     def refuse(self, why: str) -> NoReturn:
         raise JsoncError(self.text, min(self.at, len(self.text)), why)
 
-    def skip(self) -> str:
+    def skip_blanks(self) -> str:
         """Skip blanks and comments; return the next character, empty at the end."""
         found = _BLANK.match(self.text, self.at)
         assert found is not None
@@ -68,8 +68,8 @@ class _Reader:
             self.refuse("this comment has no end")
         return self.text[self.at : self.at + 1]
 
-    def read(self) -> Node:
-        first = self.skip()
+    def read_value(self) -> Node:
+        first = self.skip_blanks()
         start = self.at
         if first in ("{", "["):
             self.depth += 1
@@ -98,18 +98,18 @@ class _Reader:
     def _read_object(self, start: int) -> Node:
         members: list[Member] = []
         self.at += 1
-        while (first := self.skip()) != "}":
+        while (first := self.skip_blanks()) != "}":
             if first != '"':
                 self.refuse("expected a name in double quotes, or `}`")
             if members and members[-1].comma is None:
                 self.refuse("expected a comma, or `}`")
             place = self.at
             name = self._read_string()
-            if self.skip() != ":":
+            if self.skip_blanks() != ":":
                 self.refuse("expected `:` after the name")
             self.at += 1
-            members.append(Member(name, place, self.read()))
-            if self.skip() == ",":
+            members.append(Member(name, place, self.read_value()))
+            if self.skip_blanks() == ",":
                 members[-1].comma = self.at
                 self.at += 1
         self.at += 1
@@ -118,11 +118,11 @@ class _Reader:
     def _read_list(self, start: int) -> Node:
         items: list[Member] = []
         self.at += 1
-        while self.skip() != "]":
+        while self.skip_blanks() != "]":
             if items and items[-1].comma is None:
                 self.refuse("expected a comma, or `]`")
-            items.append(Member("", self.at, self.read()))
-            if self.skip() == ",":
+            items.append(Member("", self.at, self.read_value()))
+            if self.skip_blanks() == ",":
                 items[-1].comma = self.at
                 self.at += 1
         self.at += 1
@@ -132,8 +132,8 @@ class _Reader:
 def parse(text: str) -> Node:
     """Return what a text holds. Raises JsoncError."""
     reader = _Reader(text)
-    node = reader.read()
-    if reader.skip():
+    node = reader.read_value()
+    if reader.skip_blanks():
         reader.refuse("expected nothing after the value")
     return node
 
@@ -173,7 +173,7 @@ def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
     """Return the text with other items in the places of those of a list, and further ones at its end."""
     for item in items[len(node.members) :]:
         text = _insert_member(text, node, None, item)
-        node = _Reader(text, node.start).read()
+        node = _Reader(text, node.start).read_value()
     for member, item in reversed(
         list(zip(node.members, items, strict=True))
     ):  # so that earlier places stay right
@@ -257,7 +257,10 @@ def _end_of_line(text: str, at: int, most: int) -> int:
 def _remove_member(text: str, node: Node, member: Member) -> str:
     at = node.members.index(member)
     if len(node.members) == 1:
-        before, after = text[node.start + 1 : member.start].rstrip(" \t"), text[_find_end(member) : node.end - 1]
+        before, after = (
+            text[node.start + 1 : member.start].rstrip(" \t"),
+            text[_find_end(member) : node.end - 1],
+        )
         if before.endswith("\n") and after.lstrip(" \t\r").startswith("\n"):
             after = after.partition("\n")[2]
         inside = before + after

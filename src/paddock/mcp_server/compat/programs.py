@@ -49,9 +49,9 @@ class CompatPrograms:
             return unknown
         name = arguments["repoId"]
         try:
-            programs = await self._repositories.programs(name)
+            programs = await self._repositories.open_programs(name)
             native = {ALIASES.get(name, to_snake_case(name)): value for name, value in arguments.items()}
-            outcome, work = await programs.execute(native, caller, mode="minimal")
+            outcome, work = await programs.execute_program(native, caller, mode="minimal")
         except ValidationError as problem:
             return reject_compat_arguments(EXECUTE, problem)
         except ConfigurationError as problem:
@@ -60,7 +60,7 @@ class CompatPrograms:
                 f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
             )
         if outcome.status in _ERROR_STATUSES:
-            return _build_error(render.explanation(outcome))
+            return _build_error(render.explain_outcome(outcome))
         return _build_response(program_response(_report_busy_as_denied(outcome), work))
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
@@ -68,9 +68,11 @@ class CompatPrograms:
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
-        roots = self._repositories.roots(arguments.get("repoId"))
+        roots = self._repositories.list_roots(arguments.get("repoId"))
         try:
-            return _build_response((await self._find_output(OutputQuery.model_validate(asked), roots)).to_wire())
+            return _build_response(
+                (await self._find_output(OutputQuery.model_validate(asked), roots)).to_wire()
+            )
         except ValidationError as problem:
             return reject_compat_arguments(QUERY, problem)
         except PaddockError as error:
@@ -81,13 +83,13 @@ class CompatPrograms:
         own, *others = roots
         for root in others:
             with suppress(UnknownArtifact):
-                return await self._programs.find(asked, root)
-        return await self._programs.find(asked, own)
+                return await self._programs.find_output(asked, root)
+        return await self._programs.find_output(asked, own)
 
     def _reject_unknown_repository(self, arguments: Arguments) -> Answer | None:
         """Return the answer to a repository that nobody registered; None for others."""
         named = arguments.get("repoId")
-        known = named is None or self._repositories.knows(named)
+        known = named is None or self._repositories.has_name(named)
         return None if known else _build_error(f"Repository {named} not found")
 
 

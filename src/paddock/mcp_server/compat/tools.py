@@ -8,7 +8,7 @@ from paddock.catalog.provisioning import NOTHING
 from paddock.catalog.search import confidence, keyword_search
 from paddock.mcp_server.forwarded_results import build_result
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
-from paddock.mcp_server.tools.discovery import PATIENCE_S
+from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
 from paddock.model.outcome import Outcome, Status
@@ -32,7 +32,7 @@ class CompatTools:
     async def discover_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
         """List the servers, or find tools by the compat score."""
         catalog = self._session.servers.catalog
-        listing = await catalog.listing(patience_s=PATIENCE_S)
+        listing = await catalog.listing(patience_s=SEARCH_WAIT_S)
         if not arguments.get("query"):
             status = self._session.servers.status()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
@@ -63,7 +63,7 @@ class CompatTools:
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _report_missing(["intent"])
-        tools = (await self._session.servers.catalog.listing(patience_s=PATIENCE_S)).tools
+        tools = (await self._session.servers.catalog.listing(patience_s=SEARCH_WAIT_S)).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
         found = self._session.servers.provisioning.answer(intent, hits, context=context)
         match found.source:
@@ -81,7 +81,10 @@ class CompatTools:
             case "registry":
                 auto = arguments.get("autoProvision") is True
                 return _build_json_answer(
-                    {"source": "registry", "matches": [_describe_match(each, auto=auto) for each in found.matches]}
+                    {
+                        "source": "registry",
+                        "matches": [_describe_match(each, auto=auto) for each in found.matches],
+                    }
                 )
             case "none":
                 return _build_json_answer({"source": "none", "message": NOTHING})
@@ -106,7 +109,9 @@ class CompatTools:
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])
-        return _build_error("\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text])))
+        return _build_error(
+            "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
+        )
 
     def _build_request(self, work: Work, caller: Caller) -> ExecutionRequest:
         return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
@@ -129,7 +134,9 @@ def build_compat_tools(session: "Session", workspace: Path) -> list[Tool]:
             name="mcp_provision",
             title="Find a server",
             description="Find tools for an intent: among the configured servers, else servers that could be had.",
-            input_schema=_build_schema(["intent"], intent="string", context="string", autoProvision="boolean"),
+            input_schema=_build_schema(
+                ["intent"], intent="string", context="string", autoProvision="boolean"
+            ),
             run=seed.provision_server,
             explain=_reject_arguments,
             annotations={"readOnlyHint": True, "openWorldHint": False},

@@ -77,7 +77,11 @@ class AbandonedSessions:
 async def end_session(app: App, session: bytes, scope: Scope) -> None:
     """Delete a session of an application in the name of the client that sent a request to it."""
     kept = [each for each in scope["headers"] if each[0] != SESSION and not each[0].startswith(b"content-")]
-    await app({**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]}, _receive_nothing, _discard_message)
+    await app(
+        {**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]},
+        _receive_nothing,
+        _discard_message,
+    )
 
 
 async def _receive_nothing() -> MutableMapping[str, Any]:

@@ -20,12 +20,12 @@ from paddock.mcp_server.http.abandoned import AbandonedSessions, App, Receive, S
 from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
 from paddock.mcp_server.http.endpoint import PATH, Endpoint
 from paddock.mcp_server.http.hosts import HostNames
-from paddock.mcp_server.http.idle_connections import TimedConnection, IdleConnections
+from paddock.mcp_server.http.idle_connections import IdleConnections, TimedConnection
 from paddock.mcp_server.http.inbound import Inbound
 from paddock.mcp_server.http.probes import Probes
 from paddock.mcp_server.http.session_limits import SessionLimit
 from paddock.mcp_server.requests import ENDING, Requests
-from paddock.mcp_server.stdio import LINE_LIMIT
+from paddock.mcp_server.stdio import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -148,11 +148,11 @@ def build_application(server: "Server[Any]", requests: Requests, retry_s: float 
     """
     library = server.streamable_http_app(
         streamable_http_path=PATH,
-        max_request_body_size=LINE_LIMIT,
+        max_request_body_size=MAX_LINE_BYTES,
         max_sessions=MAX_SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
     )
-    places = SessionLimit(AllDigits(library, LINE_LIMIT), MAX_SESSIONS)
+    places = SessionLimit(AllDigits(library, MAX_LINE_BYTES), MAX_SESSIONS)
     return Inbound(AbandonedSessions(places), requests, retry_s)
 
 

@@ -18,7 +18,13 @@ from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
 from paddock.mcp_server.http.endpoint import PATH
 from paddock.mcp_server.requests import ENDING, LISTEN, Requests
-from paddock.mcp_server.stdio import HALF, LINE_LIMIT, UnreadableError, explain_double_id, read_message
+from paddock.mcp_server.stdio import (
+    MAX_LINE_BYTES,
+    SURROGATE_ESCAPE,
+    UnreadableError,
+    explain_double_id,
+    read_message,
+)
 from paddock.model.numbers import dumps
 
 _RESUME = b"last-event-id"
@@ -66,7 +72,7 @@ class Inbound:
         try:
             body = await _receive_body(scope, receive)
             message = (await read_message(body, "body")).message
-            if HALF in body.lower():
+            if SURROGATE_ESCAPE in body.lower():
                 body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
         except _GoneError:
             return
@@ -85,7 +91,7 @@ class Inbound:
             return
         session = header_values(scope, SESSION)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
-        if self._requests.has(key):
+        if self._requests.has_request(key):
             await _send_refusal(send, explain_double_id(str(message.id)))
         elif message.method == LISTEN:
             await self._app(scope, replay, send)
@@ -109,10 +115,10 @@ class _TooLargeError(Exception):
 async def _receive_body(scope: Scope, receive: Receive) -> bytes:
     """Return the body of a request. Raises _GoneError and _TooLargeError."""
     declared = header_values(scope, _LENGTH)
-    if declared and declared[0].isdigit() and int(declared[0][:20]) > LINE_LIMIT:
+    if declared and declared[0].isdigit() and int(declared[0][:20]) > MAX_LINE_BYTES:
         raise _TooLargeError
     parts: list[bytes] = []
-    left = LINE_LIMIT
+    left = MAX_LINE_BYTES
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

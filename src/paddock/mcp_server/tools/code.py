@@ -7,7 +7,7 @@ from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.mcp_server.overflow import OverflowStore
-from paddock.mcp_server.replies import answer
+from paddock.mcp_server.replies import build_answer
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
@@ -26,7 +26,9 @@ _ANY = ("object", "array", "string", "number", "boolean")
 _JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
 
 
-def code_tools(gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False) -> list[Tool]:
+def build_code_tools(
+    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+) -> list[Tool]:
     """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
 
     With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
@@ -39,7 +41,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, ji
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )
         outcome = await caller.execute(gate, request, on_console=caller.on_console)
-        shown = answer(outcome, cap)
+        shown = build_answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
         if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
@@ -54,7 +56,11 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, ji
         outcome = await caller.execute(gate, request)
         shown = forward_result(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
-        return await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome)) if cut else shown
+        return (
+            await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
+            if cut
+            else shown
+        )
 
     return [
         Tool(

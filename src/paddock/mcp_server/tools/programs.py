@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
-from paddock.mcp_server.query_reply import fitted, text_of
-from paddock.mcp_server.replies import compact, cut
-from paddock.mcp_server.stored_output import links, read_address
+from paddock.mcp_server.query_reply import fit_found_output, render_found_output
+from paddock.mcp_server.replies import compact, cut_text
+from paddock.mcp_server.stored_output import build_links, read_address
 from paddock.mcp_server.toolbox import (
     Answer,
     Arguments,
     Caller,
     Tool,
-    invalid_arguments,
+    build_refusal,
     object_schema,
-    refusal,
+    reject_invalid_arguments,
     text_block,
 )
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
@@ -78,7 +78,7 @@ class Programs:
         self._workspace = workspace
         self._cap = cap
 
-    async def execute(
+    async def execute_program(
         self, arguments: Arguments, caller: Caller, *, mode: OutputMode
     ) -> tuple[Outcome, RuntimeRun]:
         """Return what became of a program, and what was asked: in `mode` unless the arguments name another one.
@@ -96,11 +96,11 @@ class Programs:
             work=work,
             limits=LimitOverrides(timeout_ms=arguments.get("timeout_ms")),
         )
-        take = OutputLines(caller.on_console).take if caller.on_console else None
+        take = OutputLines(caller.on_console).take_output if caller.on_console else None
         outcome = await caller.execute(self._session.gate, request, on_output=take)
         return outcome, work
 
-    async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
+    async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
         """Return what a query finds in the output of this workspace, or of another.
 
         Raises PaddockError for what cannot be read.
@@ -111,16 +111,16 @@ class Programs:
             query, self._session.output.artifacts(), asked, workspace or self._workspace
         )
 
-    async def run(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def run_program(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and tell of it as its output mode says."""
         try:
-            outcome, work = await self.execute(arguments, caller, mode="summary")
+            outcome, work = await self.execute_program(arguments, caller, mode="summary")
         except ValidationError as problem:
             return reject_arguments("run_program", problem)
         response = {**program_response(outcome, work), "run": outcome.id}
         if outcome.status is Status.DENIED and (error := outcome.error) is not None:
             response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
-        text = cut(_render_response(response, outcome), self._cap)
+        text = cut_text(_render_response(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
@@ -130,21 +130,21 @@ class Programs:
         pointers: list[dict[str, Json]] = []
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
-            pointers = links(handle, written, work.runtime)
+            pointers = build_links(handle, written, work.runtime)
         return Answer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
-    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
             asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
-            found = await self.find(asked)
+            found = await self.find_output(asked)
         except ValidationError as problem:
             return reject_arguments("query_output", problem)
         except PaddockError as error:
-            return refusal(Status.INVALID, type(error).__name__, str(error))
-        shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
+            return build_refusal(Status.INVALID, type(error).__name__, str(error))
+        shown = fit_found_output(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
-        return Answer([text_block(cut(text_of(shown), self._cap))], data)
+        return Answer([text_block(cut_text(render_found_output(shown), self._cap))], data)
 
 
 def _resolve_link(arguments: Arguments) -> Arguments:
@@ -163,7 +163,7 @@ def _default_to_start(arguments: Arguments) -> Arguments:
     return {**arguments, "cursor": {"stream": "stdout" if stream == "both" else stream, "after_line": 0}}
 
 
-def program_tools(programs: Programs) -> list[Tool]:
+def build_program_tools(programs: Programs) -> list[Tool]:
     """Return `run_program` and `query_output`."""
     texts = {"type": "array", "items": {"type": "string"}}
     place = {"type": "object"}
@@ -190,7 +190,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 persist_output={"type": "boolean"},
                 combined=_COMBINED,
             ),
-            run=programs.run,
+            run=programs.run_program,
             phrases=_PHRASES,
             explain=_reject_arguments,
             aliases=ALIASES,
@@ -211,7 +211,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 cursor={**place, "description": "from an answer"},
                 line_range={**place, "description": "{stream, start_line, end_line}"},
             ),
-            run=programs.query,
+            run=programs.query_output,
             phrases=_PHRASES,
             unlisted={
                 "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
@@ -234,8 +234,8 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
         from paddock.runtimes.recipe import no_runtime
 
         others = (problem for problem in problems if not problem.startswith("`language` "))
-        problems = (no_runtime(cut(language, 200)), *others)
-    return invalid_arguments(tool, arguments, problems)
+        problems = (no_runtime(cut_text(language, 200)), *others)
+    return reject_invalid_arguments(tool, arguments, problems)
 
 
 def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:

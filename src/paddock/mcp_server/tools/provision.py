@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.replies import compact, cut
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+from paddock.mcp_server.replies import compact, cut_text
+from paddock.mcp_server.toolbox import (
+    Answer,
+    Arguments,
+    Caller,
+    Tool,
+    build_refusal,
+    object_schema,
+    text_block,
+)
 from paddock.model.approval import YES
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -36,16 +44,18 @@ class Provision:
         self._workspace = workspace
         self._cap = cap
 
-    async def answer(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def provision_server(self, arguments: Arguments, caller: Caller) -> Answer:
         """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
             return self._report_status(arguments.get("intent") or name)
         if name is None:
-            return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
+            return build_refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
         enabled = self._servers.provisioning.configured().get(name)
         if enabled is (action == "enable"):
-            return _render_answer({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
+            return _render_answer(
+                {"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap
+            )
         if enabled is None and (refused := self._explain_unfit(action, name)):
             return refused
         if caller.present:
@@ -74,9 +84,9 @@ class Provision:
             asker=caller.asker,
         )
         if answer.verdict not in YES:
-            return refusal(Status.DENIED, "ApprovalDenied", answer.told)
+            return build_refusal(Status.DENIED, "ApprovalDenied", answer.told)
         if provisioning.entry(name) != entry:
-            return refusal(
+            return build_refusal(
                 Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
             )
         change = (provisioning.enable if action == "enable" else provisioning.disable)(name, approved=True)
@@ -97,18 +107,18 @@ class Provision:
     def _explain_unfit(self, action: str, name: str) -> Answer | None:
         """Return why a server that is not configured cannot be asked for; None when it can."""
         if action == "disable":
-            return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
+            return build_refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
         try:
             found = self._servers.provisioning.find(name)
         except ConfigurationError as unknown:
-            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+            return build_refusal(Status.INVALID, "UnknownServer", str(unknown))
         if found.allowed:
             return None
         text = f"{name} is not trusted; only a person can change that, in the list of trusted servers"
-        return refusal(Status.DENIED, "Untrusted", text)
+        return build_refusal(Status.DENIED, "Untrusted", text)
 
 
-def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
+def build_provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
     """Return `provision_server`."""
     return Tool(
         name="provision_server",
@@ -117,7 +127,7 @@ def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
         input_schema=object_schema(
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
-        run=Provision(session, workspace, cap).answer,
+        run=Provision(session, workspace, cap).provision_server,
         output_schema=output_schemas.SERVERS,
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
@@ -141,4 +151,4 @@ def _render_answer(data: dict[str, Json], cap: int) -> Answer:
         data["truncated"] = True
     if len(text) > cap:
         data = {"status": "ok", "truncated": True}
-    return Answer([text_block(f"ok\n{cut(text, cap)}")], data)
+    return Answer([text_block(f"ok\n{cut_text(text, cap)}")], data)

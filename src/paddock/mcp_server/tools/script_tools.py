@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, cast
 
 from paddock.app.script_tool_service import open_library, tool_run
 from paddock.mcp_server.overflow import OverflowStore
-from paddock.mcp_server.replies import answer, cut, value_text
+from paddock.mcp_server.replies import build_answer, cut_text, render_value_text
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.rendering.program_response import put_back
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.settings.schema import ToolSettings
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
 
-LOOK_SECONDS = 2.0
+POLL_INTERVAL_S = 2.0
 """Between two looks at the directories for who waits for changes."""
 
 _MAX_DESCRIPTION_CHARS = 1000
@@ -50,7 +50,7 @@ class ScriptTools:
         self._tools: tuple[Tool, ...] = ()
         self._changed = False
 
-    async def tools(self) -> tuple[Tool, ...]:
+    async def list_tools(self) -> tuple[Tool, ...]:
         """Return the tools as they are now, by name."""
         found = await asyncio.to_thread(self._read_listing)
         if found != self._found:
@@ -58,11 +58,11 @@ class ScriptTools:
             self._found, self._tools = found, tuple(self._build_tool(*each) for each in found)
         return self._tools
 
-    async def changes(self) -> AsyncGenerator[None]:
+    async def watch_changes(self) -> AsyncGenerator[None]:
         """Yield soon after a look, whoever took it, showed other tools than the one before."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.tools()
+            await asyncio.sleep(POLL_INTERVAL_S)
+            await self.list_tools()
             if self._changed:
                 self._changed = False
                 yield
@@ -88,11 +88,11 @@ class ScriptTools:
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
-        said = self._outgoing.text(encodable(description))
+        said = self._outgoing.text(make_encodable(description))
         return Tool(
             name=name,
             title=name,
-            description=cut(said, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",
+            description=cut_text(said, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",
             input_schema=self._list_schema(schema),
             run=run,
             checks=False,
@@ -107,15 +107,19 @@ class ScriptTools:
     async def _build_answer(self, outcome: Outcome, name: str) -> Answer:
         """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
         if not outcome.ok:
-            shown = answer(outcome, self._cap, single=True)
+            shown = build_answer(outcome, self._cap, single=True)
             data = cast("dict[str, Json]", shown.structured)
             return (
-                await self._rest.add_handle(outcome, shown, what=name, data=data) if "truncated" in data else shown
+                await self._rest.add_handle(outcome, shown, what=name, data=data)
+                if "truncated" in data
+                else shown
             )
-        text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
+        text = render_value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
         if len(text) <= self._cap:
             return Answer([text_block(text)], _convert_to_data(outcome.value))
-        return await self._rest.add_handle(outcome, Answer([text_block(cut(text, self._cap))]), what=name)
+        return await self._rest.add_handle(
+            outcome, Answer([text_block(cut_text(text, self._cap))]), what=name
+        )
 
 
 def _convert_to_data(value: Json) -> Json:

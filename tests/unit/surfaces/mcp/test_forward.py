@@ -13,7 +13,7 @@ def meta(given: Any, cap: int = 1000) -> dict[str, Any]:
     value = {"content": [], "_meta": given}
     return (
         build_result(Outcome(id="R", status=Status.OK, value=value, has_value=True), cap)
-        .result()
+        .to_result()
         .get("_meta", {})
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.app.pending_approvals import Inbox
-from paddock.mcp_server.pending_calls import FETCHING, Held, Work, fetched_run
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Answer, Caller, text_block
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
@@ -39,7 +39,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     inbox, name = Inbox(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"], patience_s=0)
+        held = PendingCalls(inbox, FETCHING["native"], patience_s=0)
         first = await held.run_call("me", "client", asking(name), None)
         assert await held.fetch_answer(name, "me") == first
         assert status(first) == "waiting"
@@ -60,7 +60,7 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     inbox, name = Inbox(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
+        held = PendingCalls(inbox, FETCHING["native"])
         await held.run_call("me", "client", asking(name), None)
         both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
         given_up = asyncio.create_task(held.fetch_answer(name, "me"))
@@ -76,7 +76,7 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
     inbox = Inbox(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
+        held = PendingCalls(inbox, FETCHING["native"])
         names = [new_id() for _ in range(20)]
         for name in names:
             await held.run_call("me", "client", asking(name), None)
@@ -92,7 +92,7 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
+        held = PendingCalls(inbox, FETCHING["native"])
         await held.run_call("me", "client", asking(new_id()), None)
         assert len(inbox.waiting()) == 1
         await held.close()
@@ -103,9 +103,9 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
 
 def test_what_fetches() -> None:
     name = new_id()
-    assert fetched_run("query_output", {"artifact_handle": name}) == name
-    assert fetched_run("query_output", {"artifactHandle": name}) == name
-    assert fetched_run("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
+    assert find_run_to_fetch("query_output", {"artifact_handle": name}) == name
+    assert find_run_to_fetch("query_output", {"artifactHandle": name}) == name
+    assert find_run_to_fetch("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
     for tool, arguments in (
         ("execute_code", {"artifactHandle": name}),
         ("query_output", {"artifactHandle": "ws-1-abc"}),
@@ -113,14 +113,14 @@ def test_what_fetches() -> None:
         ("query_output", {}),
         ("query_output", None),
     ):
-        assert fetched_run(tool, arguments) is None
+        assert find_run_to_fetch(tool, arguments) is None
 
 
 def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
     inbox, mine, other = Inbox(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"], patience_s=0)
+        held = PendingCalls(inbox, FETCHING["native"], patience_s=0)
         assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
         await held.run_call("me", "a", asking(mine), None)
         await held.run_call("me", "b", asking(other), None)
