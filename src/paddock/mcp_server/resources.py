@@ -103,7 +103,7 @@ class SavedScripts:
         return found
 
     def read_source(self, name: str, path: Path) -> str:
-        """Return the source of a script that `files` names. Raises ScriptNotFound."""
+        """Return the source of a script that `list_files` names. Raises ScriptNotFound."""
         return saved(name, path, self._workspace).decode("utf-8", "replace")
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:

@@ -61,7 +61,7 @@ async def ends(reader: asyncio.StreamReader) -> bool:
 
 @pytest.mark.parametrize("begun", [b"", b"POST / HT", HEAD, HEAD + b"bo", HEAD + b"bodyPOST /"])
 def test_what_is_not_sent_to_its_end_ends(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(idle_connections, "PART_S", 0.05)
+    monkeypatch.setattr(idle_connections, "RECEIVE_TIMEOUT_S", 0.05)
 
     async def main() -> None:
         async with serving() as connect:
@@ -76,7 +76,7 @@ def test_what_is_not_sent_to_its_end_ends(monkeypatch: pytest.MonkeyPatch, begun
 
 
 def test_single_bytes_of_a_head_give_no_further_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_connections, "PART_S", 0.2)
+    monkeypatch.setattr(idle_connections, "RECEIVE_TIMEOUT_S", 0.2)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
         while True:
