@@ -112,7 +112,7 @@ class PendingCalls:
         self.running: set[asyncio.Task[Answer]] = set()
 
     def add_client(self, client: str) -> bool:
-        """Know a client, and tell whether it was not known: whoever asks says when it has gone, by `end_calls_of_client`."""
+        """Know a client, and tell whether it was new: who asks says when it has gone, by `end_calls_of_client`."""
         known = client in self._clients
         self._clients.add(client)
         return not known
