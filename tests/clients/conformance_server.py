@@ -16,13 +16,13 @@ from mcp.shared.uri_template import UriTemplate
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import KnownHosts, application
+from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.mcp_server.list_changes import Announcer
-from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.prompts_resources import Offers
-from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.requests import Requests
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import (
@@ -202,7 +202,7 @@ async def main(directory: Path) -> None:
     announcer = Announcer()
 
     async def change(_arguments: Arguments, _caller: Caller) -> Answer:
-        await announcer.tools_changed()
+        await announcer.announce_tools()
         return Answer([text_block("changed")])
 
     tools = [
@@ -217,13 +217,13 @@ async def main(directory: Path) -> None:
         Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    rounds = Rounds(60_000, Held(PendingApprovals(directory / "approvals"), FETCHING["native"]))
+    rounds = Rounds(60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCHING["native"]))
     offers = Offers(FixturePrompts(), FixtureResources())
-    server = protocol_server(Toolbox(tools), offers, rounds, announcer)
+    server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     names = HostNames.of(("127.0.0.1", "localhost"), port)
-    app = KnownHosts(application(server, Requests()), names)
+    app = KnownHosts(build_application(server, Requests()), names)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])

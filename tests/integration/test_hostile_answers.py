@@ -67,7 +67,7 @@ def test_others_have_their_turn_while_an_answer_over_mcp_is_redacted() -> None:
     async def main() -> None:
         toolbox = Toolbox([Tool("run", "Run", "Runs.", object_schema([]), run)])
         others = asyncio.create_task(take_turns())
-        answer = await toolbox.call("run", {}, Caller("test"))
+        answer = await toolbox.call_tool("run", {}, Caller("test"))
         others.cancel()
         assert answer.content == [text_block(text)]
         assert turns >= 10

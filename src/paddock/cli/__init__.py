@@ -5,8 +5,8 @@ import os
 import sys
 import warnings
 
-from paddock.cli.interrupts import hear_of_children, is_interrupt, lose_none
-from paddock.cli.streams import prepare
+from paddock.cli.interrupts import install_interrupt_hook, is_interrupt, reset_sigchld
+from paddock.cli.streams import prepare_streams
 
 _COLLECT_AFTER = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
@@ -28,16 +28,16 @@ def main() -> None:
     # What other packages bring along shall not see what is validated; to look for it takes 3 to 9 ms.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     warnings.showwarning = _show_warning
-    prepare()
-    lose_none()
-    hear_of_children()
+    prepare_streams()
+    install_interrupt_hook()
+    reset_sigchld()
     if not os.environ.get("HOME", "/").startswith("/"):
         del os.environ["HOME"]  # of no use to anybody, as if it were not set
     try:
         if sys.argv[1:2] in (["run"], ["compute"]) and not {"-h", "--help"} & {*sys.argv}:
-            from paddock.cli.prestart import run
+            from paddock.cli.prestart import run_prestarted
 
-            run(sys.argv[1:])
+            run_prestarted(sys.argv[1:])
         else:
             from paddock.cli.root import command  # after the start of a program
 
@@ -67,7 +67,7 @@ def _show_warning(message: Warning | str, *_place: object) -> None:
     warn(str(message))
 
 
-def stay() -> None:
+def restore_garbage_collection() -> None:
     """Have garbage looked for as often as in any process, but not in what imports have made: for what lives long."""
     gc.freeze()
     gc.set_threshold(*_USUAL)

@@ -8,9 +8,9 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import examples
-from paddock.cli.session import actor
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import find_actor
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.cli.terminal import Terminal
 from paddock.policy.questions import make_printable
@@ -27,7 +27,7 @@ _SHOWN = 100
 
 @click.command(
     "approve",
-    epilog=examples(
+    epilog=render_examples(
         "paddock approve",
         "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "paddock approve 01JD3W0ZV6N4YQ1R2X5T7B8C9D --run",
@@ -69,20 +69,20 @@ def command(
     inbox = PendingApprovals(load(workspace, flags=flags).settings.approvals.directory)
     if id_ is None:
         found = inbox.list_waiting()
-        newest = found[-(options.count(limit, everything=everything) or len(found)) :]
+        newest = found[-(options.choose_limit(limit, everything=everything) or len(found)) :]
         options.report_hidden(len(newest), len(found) - len(newest))
-        _list(newest, as_json=as_json)
+        _print_waiting(newest, as_json=as_json)
         return
     waiting = inbox.find_question(id_)
-    verdict = "denied" if deny else heeding_signals(_asked(waiting.question, whole_run=whole_run))
-    inbox.give_answer(waiting, verdict, actor())
+    verdict = "denied" if deny else run_until_signal(_ask_verdict(waiting.question, whole_run=whole_run))
+    inbox.give_answer(waiting, verdict, find_actor())
     if as_json:
-        print_json({"id": id_, "verdict": verdict, "by": actor()})
+        print_json({"id": id_, "verdict": verdict, "by": find_actor()})
     else:
-        click.echo(f"{waiting.question.what}: {_SAID[verdict]}")
+        click.echo(f"{waiting.question.what}: {_VERDICT_TEXTS[verdict]}")
 
 
-async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
+async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":
     if whole_run:
         if "run" not in question.scopes:
             raise Failure(f"{question.id} is asked once, and a yes holds for it alone; leave out --run")
@@ -93,7 +93,7 @@ async def _asked(question: "Question", *, whole_run: bool) -> "Verdict":
     return answer.verdict
 
 
-def _list(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
+def _print_waiting(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
     now = time.time()
     if as_json:
         print_json(
@@ -116,7 +116,7 @@ def _list(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
     print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
 
 
-_SAID: "dict[Verdict, str]" = {
+_VERDICT_TEXTS: "dict[Verdict, str]" = {
     "once": "allowed, this once",
     "run": "allowed, and all such calls of this run",
     "denied": "denied",

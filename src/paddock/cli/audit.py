@@ -17,7 +17,7 @@ from paddock.audit.sink import EVENTS, AuditRecord
 from paddock.audit.verify import Finding, verify
 from paddock.cli import options
 from paddock.cli.failure import PRINTED, Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.streams import with_controls
 from paddock.cli.table import print_json, print_row, print_table
 from paddock.model.base import count
@@ -26,7 +26,7 @@ from paddock.settings.loader import load
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-_LOOK_MS = 200
+_POLL_INTERVAL_MS = 200
 """How often is looked for new records."""
 _SLOW_BYTES = 32 * 1024 * 1024
 """What takes about a second to be read into the index."""
@@ -35,7 +35,7 @@ _SLOW_BYTES = 32 * 1024 * 1024
 @click.group(
     "audit",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit tail -n 5", "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D", "paddock audit verify"
     ),
 )
@@ -45,7 +45,7 @@ def command() -> None:
 
 @command.command(
     "tail",
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit tail",
         "paddock audit tail -n 100 --event decided --json",
         "paddock audit tail --server git --status failed --since 24h",
@@ -89,20 +89,20 @@ def tail(
     as_json: bool,
 ) -> None:
     """Show the last records, the newest at the end."""
-    directory = _directory(workspace, flags)
+    directory = _find_directory(workspace, flags)
     wanted = Wanted(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
     follower = Follower(directory) if follow else None
-    newest = _found(directory, wanted, limit=limit)[::-1]
+    newest = _find_records(directory, wanted, limit=limit)[::-1]
     if follower is None:
         empty = "no records match" if wanted != Wanted() else f"nothing is recorded yet in {directory}"
-        _print(newest, as_json=as_json, empty=empty)
+        _print_records(newest, as_json=as_json, empty=empty)
     else:
-        _follow(follower, newest, wanted, as_json=as_json)
+        _follow_ledger(follower, newest, wanted, as_json=as_json)
 
 
 @command.command(
     "show",
-    epilog=examples(
+    epilog=render_examples(
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --all",
         "paddock audit show 01JD3W0ZV6N4YQ1R2X5T7B8C9D --json",
@@ -129,32 +129,32 @@ def show(
     as_json: bool,
 ) -> None:
     """Show every record of a request and the newest of what it called, or the one record with that id."""
-    directory = _directory(workspace, flags)
-    newest_first = _found(directory, Wanted(name=id_))
+    directory = _find_directory(workspace, flags)
+    newest_first = _find_records(directory, Wanted(name=id_))
     if not newest_first:
         raise Failure(f"No record of {id_} in {directory}")
-    count = options.count(limit, everything=everything or as_json)
+    count = options.choose_limit(limit, everything=everything or as_json)
     calls = [record for record in newest_first if record.parent == id_]
     hidden = {record.id for record in calls[count:]} if count else set[str]()
     options.report_hidden(len(calls) - len(hidden), len(hidden))
-    _print([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
+    _print_records([record for record in reversed(newest_first) if record.id not in hidden], as_json=as_json)
 
 
-@command.command("verify", epilog=examples("paddock audit verify", "paddock audit verify --json"))
+@command.command("verify", epilog=render_examples("paddock audit verify", "paddock audit verify --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Check the whole ledger; the exit code is 1 when somebody changed it."""
-    directory = _directory(workspace, flags)
+    directory = _find_directory(workspace, flags)
     report = verify(directory)
     if as_json:
         print_json({"directory": str(directory), **report.model_dump(mode="json")})
     else:
         for finding in report.notes:
-            click.echo(f"note: {_place(finding)}: {finding.message}")
+            click.echo(f"note: {_render_place(finding)}: {finding.message}")
         for finding in report.problems:
-            click.echo(f"problem: {_place(finding)}: {finding.message}")
+            click.echo(f"problem: {_render_place(finding)}: {finding.message}")
         verdict = "ok" if report.ok else "changed"
         click.echo(
             f"{verdict}: {count(report.records, 'record')} in {count(report.files, 'file')} of {directory}"
@@ -163,11 +163,11 @@ def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     click.get_current_context().exit(0 if report.ok else 1)
 
 
-def _directory(workspace: Path, flags: dict[str, str]) -> Path:
+def _find_directory(workspace: Path, flags: dict[str, str]) -> Path:
     return load(workspace, flags=flags).settings.audit.directory
 
 
-def _found(directory: Path, wanted: Wanted, *, limit: int | None = None) -> list[AuditRecord]:
+def _find_records(directory: Path, wanted: Wanted, *, limit: int | None = None) -> list[AuditRecord]:
     """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
     with _Progress() as progress:
         return list(find(directory, wanted, limit=limit, on_progress=progress))
@@ -195,14 +195,14 @@ class _Progress:
         self._bar.update(done - self._bar.pos)
 
 
-def _follow(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
+def _follow_ledger(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
     """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
     click.get_current_context().meta[PRINTED] = True
     shown = {record.id for record in newest}
     _print_lines(newest, as_json=as_json)
     reader = select.poll()
     reader.register(sys.stdout, 0)  # it tells of nothing but errors
-    while not reader.poll(_LOOK_MS):
+    while not reader.poll(_POLL_INTERVAL_MS):
         new = (record for record in follower.new_records() if wanted.admits(record))
         _print_lines((record for record in new if record.id not in shown), as_json=as_json)
     raise BrokenPipeError
@@ -213,33 +213,33 @@ def _print_lines(records: Iterable[AuditRecord], *, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(record.model_dump(mode="json")))
         else:
-            print_row(_row(record))
+            print_row(_build_row(record))
 
 
-def _print(records: Iterable[AuditRecord], *, as_json: bool, empty: str = "") -> None:
+def _print_records(records: Iterable[AuditRecord], *, as_json: bool, empty: str = "") -> None:
     if as_json:
         print_json([record.model_dump(mode="json") for record in records])
         return
-    print_table(("time", "event", "request", "facts"), list(map(_row, records)), empty=empty)
+    print_table(("time", "event", "request", "facts"), list(map(_build_row, records)), empty=empty)
 
 
-def _row(record: AuditRecord) -> tuple[str, ...]:
-    return record.ts, record.event, record.request, _facts(record)
+def _build_row(record: AuditRecord) -> tuple[str, ...]:
+    return record.ts, record.event, record.request, _render_facts(record)
 
 
-def _facts(record: AuditRecord) -> str:
+def _render_facts(record: AuditRecord) -> str:
     """Return what people want to read of a record; hashes are for programs (`--json`)."""
     facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
     return " ".join(
-        f"{name}={_fact(value)}"
+        f"{name}={_render_fact(value)}"
         for name, value in facts.items()
         if value not in (None, "", ()) and not name.endswith(("_hash", "_sha256"))
     )
 
 
-def _fact(value: object) -> str:
+def _render_fact(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def _place(finding: Finding) -> str:
+def _render_place(finding: Finding) -> str:
     return finding.file if finding.line is None else f"{finding.file}, line {finding.line}"

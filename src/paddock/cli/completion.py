@@ -4,12 +4,12 @@ import click
 from click.shell_completion import get_completion_class
 
 from paddock.cli import root
-from paddock.cli.help import examples
+from paddock.cli.help import render_examples
 
 
 @click.command(
     "completion",
-    epilog=examples(
+    epilog=render_examples(
         'eval "$(paddock completion bash)"',
         'paddock completion zsh > "${fpath[1]}/_paddock"',
         "paddock completion fish > ~/.config/fish/completions/paddock.fish",

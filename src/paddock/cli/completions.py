@@ -15,7 +15,7 @@ from paddock.model.program import RUNTIMES
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
-_MOST = 50
+_MAX_HANDLES = 50
 
 
 class _Completion(Protocol):
@@ -26,7 +26,7 @@ class _Completion(Protocol):
     ) -> list[str]: ...
 
 
-def _among(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
+def _complete_from(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
     """Return a completion by the names that `look` finds for the settings of a workspace."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str, /) -> list[str]:
@@ -40,28 +40,28 @@ def _among(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
     return complete
 
 
-def _servers(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_servers(settings: Settings, workspace: Path) -> Iterable[str]:
     from paddock.app.servers import Servers
 
     return Servers(settings, workspace).config.servers
 
 
-def _script_tools(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_script_tools(settings: Settings, workspace: Path) -> Iterable[str]:
     from paddock.app.script_tool_service import open_library
 
     return open_library(settings.tools, workspace).tools()
 
 
-def _handles(settings: Settings, workspace: Path) -> Iterable[str]:
+def _list_handles(settings: Settings, workspace: Path) -> Iterable[str]:
     from paddock.app.stored_output import open_artifacts
 
     if settings.artifacts.url is not None:
         return ()
     readable = open_artifacts(settings).readable(workspace)
-    return [str(each.handle) for each in islice(readable, _MOST)]
+    return [str(each.handle) for each in islice(readable, _MAX_HANDLES)]
 
 
-runtimes = _among(lambda _settings, _workspace: RUNTIMES)
-servers = _among(_servers)
-script_tools = _among(_script_tools)
-handles = _among(_handles)
+runtimes = _complete_from(lambda _settings, _workspace: RUNTIMES)
+servers = _complete_from(_list_servers)
+script_tools = _complete_from(_list_script_tools)
+handles = _complete_from(_list_handles)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import click
 
 from paddock.cli import options
-from paddock.cli.help import examples
+from paddock.cli.help import render_examples
 from paddock.cli.run_request import INTERRUPTED, carry_out
-from paddock.cli.session import actor
+from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, warn
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
@@ -20,22 +20,22 @@ from paddock.model.json_meter import holds_more
 from paddock.model.outcome import Outcome
 from paddock.rendering import render
 from paddock.rendering.computation import (
-    Asked,
+    ComputationRequest,
     Envelope,
     InvalidInput,
-    asked,
-    check,
-    envelope,
-    parse,
-    refused,
-    schema,
+    build_envelope,
+    build_refused_envelope,
+    build_schema,
+    check_request,
+    convert_request,
+    parse_json,
 )
 from paddock.settings.loader import load
 
 
 @click.command(
     "compute",
-    epilog=examples(
+    epilog=render_examples(
         "paddock compute < request.json",
         """echo '{"source": "emit(read_input().length)", "input": "hello"}' | paddock compute""",
         """echo '{"source": "for(;;){}", "limits": {"wall_ms": 100, "partial": true}}' | paddock compute""",
@@ -57,11 +57,13 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
     number = 0
     try:
-        outcome, number = _outcome(workspace, flags)
+        outcome, number = _run_stdin_request(workspace, flags)
     except PaddockError as problem:
-        outcome, answer = None, refused(problem)
+        outcome, answer = None, build_refused_envelope(problem)
     else:
-        answer = Envelope(code="CANCELLED", message="cancelled") if outcome is None else envelope(outcome)
+        answer = (
+            Envelope(code="CANCELLED", message="cancelled") if outcome is None else build_envelope(outcome)
+        )
     if as_json and outcome is not None:
         click.echo(render.as_json(outcome))
     elif as_json:
@@ -76,7 +78,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
 
 
-def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
+def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
     """Return what became of the request on standard input, and the signal that cut it short. Raises PaddockError."""
     settings = load(workspace, flags=flags).settings
     most = settings.limits.compute.frame_bytes
@@ -86,16 +88,18 @@ def _outcome(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, in
     if holds_more(raw, values := settings.limits.compute.frame_values):
         how = "send less, or raise `limits.compute.frame_values`"
         raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
-    request = _asked(parse(raw)).request(actor=actor(), surface="cli", workspace=workspace)
+    request = _read_request(parse_json(raw)).build_request(
+        actor=find_actor(), surface="cli", workspace=workspace
+    )
     return asyncio.run(carry_out(request, settings))
 
 
-def _asked(body: Json) -> Asked:
+def _read_request(body: Json) -> ComputationRequest:
     """Return what a request asks for; null stands for what was not given. Raises InvalidInput."""
-    wanted = schema(jit=True)
+    wanted = build_schema(jit=True)
     if _has_only_known(body, wanted):
         with contextlib.suppress(InvalidInput):
-            return asked(body)
+            return convert_request(body)
     from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
     from paddock.schema.check import Schema
 
@@ -103,8 +107,8 @@ def _asked(body: Json) -> Asked:
         given = read_arguments(wanted, body)
     except NamedTwiceError as problem:
         raise InvalidInput(str(problem)) from None
-    check(given, Schema(wanted).list_problems(given))
-    return asked(given)
+    check_request(given, Schema(wanted).list_problems(given))
+    return convert_request(given)
 
 
 def _has_only_known(value: Json, wanted: dict[str, Any]) -> bool:

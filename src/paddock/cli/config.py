@@ -6,21 +6,23 @@ from pathlib import Path
 import click
 
 from paddock.cli import options
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.model.base import Json
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
 
 
-@click.group("config", cls=Group, epilog=examples("paddock config show", "paddock config show limits.script"))
+@click.group(
+    "config", cls=Group, epilog=render_examples("paddock config show", "paddock config show limits.script")
+)
 def command() -> None:
     """Show the settings in force and where each comes from."""
 
 
 @command.command(
     "show",
-    epilog=examples(
+    epilog=render_examples(
         "paddock config show",
         "paddock config show limits.script --workspace ~/project",
         "PADDOCK_GRANTS_JIT=true paddock config show grants --json",
@@ -37,21 +39,21 @@ def show(prefix: str, workspace: Path, flags: dict[str, str], *, as_json: bool) 
     keys = [key for key in leaves(merged.settings) if not prefix or f"{key}.".startswith(f"{prefix}.")]
     if prefix and not keys:
         raise click.BadParameter(f"there is no setting {prefix}", param_hint="PREFIX")
-    values = {key: _at(dumped, key) for key in keys}
+    values = {key: _find_value(dumped, key) for key in keys}
     if as_json:
         print_json({key: {"value": values[key], "source": merged.sources[key]} for key in keys})
     else:
         print_table(
             ("setting", "value", "source"),
-            [(key, _shown(values[key]), merged.sources[key]) for key in keys],
+            [(key, _render_value(values[key]), merged.sources[key]) for key in keys],
         )
 
 
-def _at(tree: Json, key: str) -> Json:
+def _find_value(tree: Json, key: str) -> Json:
     for name in key.split("."):
         tree = tree[name]
     return tree
 
 
-def _shown(value: Json) -> str:
+def _render_value(value: Json) -> str:
     return "" if value is None else json.dumps(value)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.cli import options
-from paddock.cli.help import examples
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.settings.loader import load
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paddock.runtimes.toolchain import Missing, Toolchain
 
 
-@click.command("doctor", epilog=examples("paddock doctor", "paddock doctor --json"))
+@click.command("doctor", epilog=render_examples("paddock doctor", "paddock doctor --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -39,22 +39,22 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
     job_user = configured_user(sandbox.job_user)
-    found = heeding_signals(examine(sandbox.minimum_tier, job_user))
-    python = heeding_signals(_python(settings, workspace, found, job_user))
+    found = run_until_signal(examine(sandbox.minimum_tier, job_user))
+    python = run_until_signal(_find_python(settings, workspace, found, job_user))
     places = check_places(settings)
     if as_json:
-        state, executable, _ = _of_python(python)
+        state, executable, _ = _describe_python(python)
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
         facts["python"] = {"state": state, "executable": executable}
         facts["jit"] = {"granted": settings.grants.jit}
         print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print(found, python, places, jit=settings.grants.jit)
+        _print_report(found, python, places, jit=settings.grants.jit)
     if not found.sufficient:
         sys.exit(1)
 
 
-async def _python(
+async def _find_python(
     settings: Settings, workspace: Path, found: Examination, job_user: int | None
 ) -> "Toolchain | Missing":
     """Return what runs Python programs of the workspace."""
@@ -66,7 +66,7 @@ async def _python(
     return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
 
 
-def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
+def _describe_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
     """Return whether there is one, what it is or why there is none, and a fix."""
     from paddock.runtimes.toolchain import Toolchain
 
@@ -75,11 +75,13 @@ def _of_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
     return "missing", python.reason, python.remedy
 
 
-def _print(
+def _print_report(
     found: Examination, python: "Toolchain | Missing", places: "Sequence[PlaceReport]", *, jit: bool
 ) -> None:
-    rows = [_layer(layer) for layer in found.layers] + [_tier(tier) for tier in found.tiers]
-    rows.append(("python", *_of_python(python)))
+    rows = [_build_layer_row(layer) for layer in found.layers] + [
+        _build_tier_row(tier) for tier in found.tiers
+    ]
+    rows.append(("python", *_describe_python(python)))
     rows.append(_JIT if jit else _JITLESS)
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)
@@ -104,12 +106,12 @@ _JITLESS = (
 )
 
 
-def _layer(layer: Layer) -> tuple[str, str, str, str]:
+def _build_layer_row(layer: Layer) -> tuple[str, str, str, str]:
     state = "available" if layer.available else "missing"
     return f"layer {layer.name}", state, layer.detail, "" if layer.available else layer.fix
 
 
-def _tier(tier: TierReport) -> tuple[str, str, str, str]:
+def _build_tier_row(tier: TierReport) -> tuple[str, str, str, str]:
     refused = f"{len(tier.attempts)} attacks tried, all refused"
     state = "opt-in" if tier.tier == "unconfined" else "proved" if tier.proved else "not proved"
     return f"tier {tier.tier}", state, refused if tier.proved else tier.why, tier.fix

@@ -10,16 +10,16 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import completions, options, streams
-from paddock.cli.failure import Failure, interrupted, refused, without_thread
+from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_failure, build_thread_failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
+from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.output_reply import print_response
 from paddock.cli.run_request import INTERRUPTED, carry_out
-from paddock.cli.session import actor
-from paddock.cli.stream_output import Passing
+from paddock.cli.session import find_actor
+from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
-from paddock.cli.variables import utf8
+from paddock.cli.variables import decode_utf8
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
@@ -69,7 +69,7 @@ class _Program(click.Command):
 @click.command(
     "exec",
     cls=_Program,
-    epilog=examples(
+    epilog=render_examples(
         "paddock exec python -c 'print(6 * 7)'",
         "paddock exec rust ./main.rs -- --size 10",
         "git log | paddock exec perl ./count.pl --stdin",
@@ -84,7 +84,7 @@ class _Program(click.Command):
 @click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
 @click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
-@options.timeout("Longest wall time, compile step included")
+@options.add_timeout_option("Longest wall time, compile step included")
 @options.timeout_ms
 @click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
 @click.option(
@@ -133,36 +133,36 @@ def command(
 
         raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
     answered = given["mode"] is not None or bool(given["terms"])
-    given["combined"] = given["combined"] or not (answered or as_json or streams.apart())
+    given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
         request = ExecutionRequest(
-            actor=actor(),
+            actor=find_actor(),
             surface="cli",
             workspace=workspace,
-            work=_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
+            work=_build_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
             limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
         )
-        context.exit(_execute(request, settings, answered=answered, as_json=as_json))
+        context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
-        raise click.UsageError(faults(problem)) from None
+        raise click.UsageError(list_faults(problem)) from None
     except PaddockError as error:
         raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
-        raise refused(error, exit_code=OUR_FAULT) from error
+        raise build_refusal_failure(error, exit_code=OUR_FAULT) from error
     except Exception as error:
         if is_interrupt(error):
-            raise interrupted() from None
-        if isinstance(error, RuntimeError) and (failure := without_thread(error, exit_code=OUR_FAULT)):
+            raise build_interrupt_failure() from None
+        if isinstance(error, RuntimeError) and (failure := build_thread_failure(error, exit_code=OUR_FAULT)):
             raise failure from None
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
         told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
         raise Failure(told, exit_code=OUR_FAULT) from error
 
 
-def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
+def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
     if given["code"] is None and file is None and not args:
         raise click.UsageError(
             "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
@@ -171,10 +171,10 @@ def _work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]
     if len(args) > ARGUMENTS:
         raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    return RuntimeRun.model_validate({**fields, **_wishes(file, **given)})
+    return RuntimeRun.model_validate({**fields, **_read_options(file, **given)})
 
 
-def _wishes(
+def _read_options(
     file: str | None,
     *,
     workspace: Path,
@@ -197,9 +197,9 @@ def _wishes(
     return {
         **plain,
         **({"access": access} if access else {}),
-        "code": code if file is None else _source(file),
+        "code": code if file is None else _read_source(file),
         "file": "" if file in (None, "-") else below(workspace, Path(file)),
-        "stdin": _stdin() if with_stdin else None,
+        "stdin": _read_stdin() if with_stdin else None,
         "network": network or "none",
         "output": {
             "mode": mode or ("intent" if terms else "minimal"),
@@ -211,11 +211,11 @@ def _wishes(
     }
 
 
-def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
+def _execute_request(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     assert isinstance(request.work, RuntimeRun)
-    passing = Passing(combined=request.work.output.combined)
-    take = None if as_json or answered else passing.take
+    passing = OutputStreamer(combined=request.work.output.combined)
+    take = None if as_json or answered else passing.take_output
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
     assert outcome is not None
     cut_short = number if outcome.status is Status.CANCELLED else 0
@@ -223,7 +223,9 @@ def _execute(request: ExecutionRequest, settings: Settings, *, answered: bool, a
         if passing.broken is not None:
             raise passing.broken
         lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
-        text = "" if as_json else "\n".join(filter(None, (_why(outcome), put_back(outcome), lost)))
+        text = (
+            "" if as_json else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost)))
+        )
         passing.end(more=bool(text))
         if as_json or answered:
             response = program_response(outcome, request.work)
@@ -244,7 +246,7 @@ def _not_kept(outcome: Outcome) -> str:
     return outcome.program.not_kept if outcome.program else ""
 
 
-def _why(outcome: Outcome) -> str:
+def _explain_failure(outcome: Outcome) -> str:
     """Return why a program is not ok, unless its exit code and its own words say all of it."""
     told = outcome.program is not None and outcome.program.exit_code is not None
     if outcome.error is None or (outcome.status is Status.FAILED and told and not outcome.error.hint):
@@ -286,7 +288,7 @@ def own_settings(
     return load(workspace, flags={**given, **flags}).settings if given else merged.settings
 
 
-def _source(file: str) -> str:
+def _read_source(file: str) -> str:
     try:
         if file == "-":
             data = sys.stdin.buffer.read(_CODE_BYTES + 1)
@@ -297,7 +299,7 @@ def _source(file: str) -> str:
         told = f"{file}: cannot read this program: {problem.strerror}"
         raise click.BadParameter(told, param_hint="FILE") from None
     try:
-        text = utf8(file, data) if len(data) <= _CODE_BYTES else ""
+        text = decode_utf8(file, data) if len(data) <= _CODE_BYTES else ""
     except Failure as problem:
         raise click.BadParameter(problem.message, param_hint="FILE") from None
     if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
@@ -306,7 +308,7 @@ def _source(file: str) -> str:
     return text
 
 
-def _stdin() -> bytes:
+def _read_stdin() -> bytes:
     data = sys.stdin.buffer.read(STDIN_BYTES + 1)
     if len(data) > STDIN_BYTES:
         raise click.UsageError(
@@ -316,7 +318,7 @@ def _stdin() -> bytes:
     return data
 
 
-def faults(problem: ValidationError) -> str:
+def list_faults(problem: ValidationError) -> str:
     """Return what is wrong with a request, without what was given."""
     lines: list[str] = []
     for error in problem.errors(include_input=False, include_url=False):

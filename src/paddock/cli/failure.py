@@ -9,10 +9,10 @@ from typing import IO, Any
 import click
 
 from paddock.cli import INTERRUPTED
-from paddock.cli.folding import fold
+from paddock.cli.folding import fold_text
 from paddock.cli.interrupts import end_at_next
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
-from paddock.rendering.terminal import escape
+from paddock.rendering.terminal import escape_text
 
 PRINTED = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
@@ -31,10 +31,10 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message; texts of strangers may stand in it."""
-        click.echo(fold(escape(self.message), file or sys.stderr), file=file, err=True)
+        click.echo(fold_text(escape_text(self.message), file or sys.stderr), file=file, err=True)
 
 
-def refused(error: OSError, *, exit_code: int = 1) -> Failure:
+def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
     """Return the failure of what the system refused, wherever that was."""
     if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
         return Failure("the current directory was removed; go to another one", exit_code=exit_code)
@@ -49,7 +49,7 @@ def refused(error: OSError, *, exit_code: int = 1) -> Failure:
     return Failure(told, exit_code=exit_code)
 
 
-def interrupted() -> Failure:
+def build_interrupt_failure() -> Failure:
     """Return the failure of a command that Ctrl-C ends. The next one ends the process, whatever it is at."""
     end_at_next(signal.SIGINT)
     return Failure("Interrupted", exit_code=INTERRUPTED)
@@ -64,7 +64,7 @@ def _is_somewhere() -> bool:
     return True
 
 
-def without_thread(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
+def build_thread_failure(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
     """Return the failure of a thread that could not be started, None for any other error."""
     why = explained(str(error))
     return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None

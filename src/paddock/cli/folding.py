@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import click
 
-from paddock.rendering.terminal import encodable, escape
+from paddock.rendering.terminal import escape_text, make_encodable
 
 INDENT = 2
 _QUOTED = " " * 2 * INDENT
@@ -16,26 +16,26 @@ _COLUMNS = 80
 
 def print_note(text: str) -> None:
     """Print what a person is to know beside the answer to standard error; texts of strangers may stand in it."""
-    click.echo(fold(encodable(escape(text)), sys.stderr), err=True)
+    click.echo(fold_text(make_encodable(escape_text(text)), sys.stderr), err=True)
 
 
-def fold(text: str, stream: IO[Any]) -> str:
+def fold_text(text: str, stream: IO[Any]) -> str:
     """Return a text for `stream`: where that is a terminal, with its lines broken between words.
 
     What follows a break is indented. Lines that are indented by four are quoted source, and stay whole.
     """
     if not stream.isatty():
         return text
-    columns = _columns(stream)
+    columns = _count_columns(stream)
     return "\n".join(
         line
         if len(line) <= columns or line.startswith(_QUOTED)
-        else wrap(line, columns, " " * (len(line) - len(line.lstrip(" ")) + INDENT))
+        else wrap_line(line, columns, " " * (len(line) - len(line.lstrip(" ")) + INDENT))
         for line in text.split("\n")
     )
 
 
-def wrap(line: str, width: int, margin: str) -> str:
+def wrap_line(line: str, width: int, margin: str) -> str:
     """Return a line broken between words; a word that is longer than a line stays whole."""
     return textwrap.fill(
         line,
@@ -47,7 +47,7 @@ def wrap(line: str, width: int, margin: str) -> str:
     )
 
 
-def _columns(stream: IO[Any]) -> int:
+def _count_columns(stream: IO[Any]) -> int:
     """Return how wide a terminal is; `COLUMNS` says otherwise where it is set, as everywhere."""
     if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given):
         return int(given)

@@ -34,6 +34,6 @@ def _first_sentence(text: str) -> str:
     return " ".join(first.split()).removesuffix(".")
 
 
-def examples(*lines: str) -> str:
+def render_examples(*lines: str) -> str:
     """Return the end of a help page: command lines, one below the other as they are."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

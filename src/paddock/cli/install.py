@@ -32,7 +32,7 @@ from paddock.cli.clients.servers import draft_move, list_shared
 from paddock.cli.clients.table import CLIENTS, Client, Scope
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
+from paddock.cli.help import render_examples
 from paddock.cli.table import print_json, print_table, warn
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
@@ -65,7 +65,7 @@ class _Wish(NamedTuple):
     def path(self) -> tuple[str, ...]:
         return (*self.about.key, self.name)
 
-    def command(self) -> Command:
+    def build_command(self) -> Command:
         """Return the command that the entry starts."""
         if self.docker:
             return build_docker_command(self.docker, self.served)
@@ -107,7 +107,7 @@ class _ClientName(click.Choice[str]):
 
 @click.command(
     "install",
-    epilog=examples(
+    epilog=render_examples(
         "paddock install claude-code",
         "paddock install cursor --dry-run",
         "paddock install codex --scope user --workspace ~/project",
@@ -194,9 +194,9 @@ def command(
     if scope is not None and scope not in scopes:
         raise click.UsageError(f"{CLIENTS[client].title} has no file for a project; leave --scope out.")
     wish = _Wish(client, scope or scopes[0], folder, served, name, docker, replace)
-    main = _draft(wish, remove=remove)
+    main = _draft_change(wish, remove=remove)
     move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
-    _finish(wish, main, move, dry_run=dry_run, as_json=as_json)
+    _write_drafts(wish, main, move, dry_run=dry_run, as_json=as_json)
 
 
 def _check_together(
@@ -233,13 +233,13 @@ def _find_folder(workspace: str, docker: str) -> Path:
     return options.directory.convert(workspace, parameter, context)
 
 
-def _draft(wish: _Wish, *, remove: bool) -> Draft:
+def _draft_change(wish: _Wish, *, remove: bool) -> Draft:
     """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
-    there: object = draft.entries(wish.about.key).get(wish.name)
+    there: object = draft.read_entries(wish.about.key).get(wish.name)
     command = read_command(there)
-    wanted = wish.command()
+    wanted = wish.build_command()
     updated = wanted if command is None else update_command(command, wanted)
     if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
         raise Failure(f"{draft.file}: {conflict}")
@@ -251,7 +251,7 @@ def _draft(wish: _Wish, *, remove: bool) -> Draft:
         draft.edit(wish.path, build_entry(wish.about.shape, updated or wanted))
         if updated is not None and (kept := find_kept(updated, wanted)):
             warn(f"{draft.file}: `{wish.name}` keeps what was added to its command: {shlex.join(kept)}")
-        if switch := find_switch(draft.entries(wish.about.key)[wish.name]):
+        if switch := find_switch(draft.read_entries(wish.about.key)[wish.name]):
             warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
     return draft
 
@@ -283,8 +283,8 @@ def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remov
     if updated is None and not remove:
         return (
             f"`{wish.name}` starts Paddock in another way, by {command.launcher[0]}. Nothing was changed.\n"
-            f"To start it by {wish.command().launcher[0]}, as a new entry does, run the command again with --replace; "
-            "to have both, give this one a name with --name."
+            f"To start it by {wish.build_command().launcher[0]}, as a new entry does, "
+            "run the command again with --replace; to have both, give this one a name with --name."
         )
     return ""
 
@@ -318,11 +318,11 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
             )
         return _Move()
     file = wish.workspace / SHARED_SERVERS_FILE
-    shared = read_draft(file, wish.workspace).join(main)
+    shared = read_draft(file, wish.workspace).find_same_file(main)
     names = list_shared(shared)
     if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
         return _Move()
-    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).join(main, shared)
+    own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).find_same_file(main, shared)
     if own is shared:
         raise Failure(
             f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
@@ -343,12 +343,12 @@ def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: boo
     return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
 
 
-def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
+def _write_drafts(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
     """Write the drafts, unless it is a rehearsal, and print what became of them."""
     # The new file of the servers first: an interruption leaves them in both, and in none never.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
-    backups = _rehearse(drafts) if dry_run else write_drafts(drafts)
-    difference = "\n".join(text for draft in drafts if (text := draft.difference()))
+    backups = _warn_of_obstacles(drafts) if dry_run else write_drafts(drafts)
+    difference = "\n".join(text for draft in drafts if (text := draft.render_diff()))
     if as_json:
         facts = {"file": str(main.file), "scope": wish.scope, "changed": bool(difference) and not dry_run}
         backup = None if main.backup is None else str(main.backup)
@@ -366,7 +366,7 @@ def _finish(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bo
     _point_to_other_scope(wish, main)
 
 
-def _rehearse(drafts: Sequence[Draft]) -> list[Path]:
+def _warn_of_obstacles(drafts: Sequence[Draft]) -> list[Path]:
     """Warn of what would keep the drafts from being written."""
     try:
         check_drafts(drafts)
@@ -382,7 +382,7 @@ def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
             continue
         try:
             draft = read_draft(wish.about.locate(scope, wish.workspace), None)
-            there = draft.entries(wish.about.key).get(wish.name)
+            there = draft.read_entries(wish.about.key).get(wish.name)
         except ConfigurationError:
             return
         if there is not None and draft.file != main.file:
@@ -440,7 +440,7 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
 def _find_served(about: Client, file: Path, name: str) -> str | None:
     """Return the workspace that an entry serves; None where there is no entry, or no file that can be read."""
     try:
-        there = read_draft(file, None).entries(about.key).get(name)
+        there = read_draft(file, None).read_entries(about.key).get(name)
     except ConfigurationError:
         return None
     return None if read_command(there) is None else find_workspace(there)

@@ -20,22 +20,22 @@ SAME_S = 0.5
 and what a terminal sends to all comes again from programs that pass it on, such as npm."""
 
 
-def lose_none() -> None:
+def install_interrupt_hook() -> None:
     """Have a Ctrl-C end the process that comes while nobody can be told, as in a callback of pydantic's or a `__del__`.
 
     Python would print it and go on.
     """
     told = sys.unraisablehook
 
-    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+    def on_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             _end_by(signal.SIGINT)
         told(unraisable)
 
-    sys.unraisablehook = hook
+    sys.unraisablehook = on_unraisable
 
 
-def hear_of_children() -> None:
+def reset_sigchld() -> None:
     """Undo that the ends of children are ignored, as some starters leave it: nobody would know how ours ended."""
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -50,21 +50,21 @@ def end_at_next(number: int) -> None:
     """Have the next signal of this number end the process, which one before it is about to end in order."""
     heard = time.monotonic()
 
-    def again(_number: int, _frame: "FrameType | None") -> None:
+    def on_signal(_number: int, _frame: "FrameType | None") -> None:
         if time.monotonic() - heard >= SAME_S:
             _end_by(number)
 
-    signal.signal(number, again)
+    signal.signal(number, on_signal)
 
 
 def _end_by(number: int) -> None:
     """End the process by a signal, after what must come before; another signal, half a second later, does not wait."""
     if not forced_exit.has_acts():
-        _kill(number)
+        _kill_self(number)
         return
     heard, done = time.monotonic(), False
 
-    def act() -> None:
+    def end_process() -> None:
         nonlocal done
         try:
             forced_exit.do_all()
@@ -72,18 +72,18 @@ def _end_by(number: int) -> None:
             done = True
             os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
 
-    def again(_number: int, _frame: "FrameType | None") -> None:
+    def on_signal(_number: int, _frame: "FrameType | None") -> None:
         if done or time.monotonic() - heard >= SAME_S:
-            _kill(number)
+            _kill_self(number)
 
-    signal.signal(number, again)
+    signal.signal(number, on_signal)
     try:
         # The interrupted code may hold the locks that are needed; `threading` itself takes some.
-        _thread.start_new_thread(act, ())
+        _thread.start_new_thread(end_process, ())
     except RuntimeError:  # there may be no more threads
-        _kill(number)
+        _kill_self(number)
 
 
-def _kill(number: int) -> None:
+def _kill_self(number: int) -> None:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

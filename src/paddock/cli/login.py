@@ -10,9 +10,9 @@ import click
 from paddock.cli import options, vault
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
-from paddock.cli.session import session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, warn
 from paddock.settings.loader import load
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "login",
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers login github",
         'paddock servers login github --scope "repo:write"',
         "paddock servers login github --no-browser --wait-ms 600000",
@@ -63,7 +63,7 @@ def login(
     renewed by themselves. A machine (`grant` is `client_credentials`) opens no address; its secret is asked for.
     """
     settings = load(workspace, flags=flags).settings
-    made = heeding_signals(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
+    made = run_until_signal(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
     issuer = str(made.metadata.get("issuer", ""))
     if as_json:
         facts: dict[str, Json] = {"server": server, "issuer": issuer, "scope": made.scope}
@@ -73,7 +73,7 @@ def login(
 
 
 @click.command(
-    "logout", epilog=examples("paddock servers logout github", "paddock servers logout github --json")
+    "logout", epilog=render_examples("paddock servers logout github", "paddock servers logout github --json")
 )
 @click.argument("server")
 @options.workspace
@@ -81,7 +81,7 @@ def login(
 @options.as_json
 def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Remove the login at a server, here and at its authorization server; the exit code is 1 when there was none."""
-    deleted = heeding_signals(_log_out(load(workspace, flags=flags).settings, workspace, server))
+    deleted = run_until_signal(_log_out(load(workspace, flags=flags).settings, workspace, server))
     if as_json:
         print_json({"server": server, "deleted": deleted})
     if not deleted:
@@ -96,22 +96,24 @@ async def _log_in(
 
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
-    async with session(settings, workspace) as opened:
-        server = _known(opened.servers, name)
+    async with open_cli_session(settings, workspace) as opened:
+        server = _find_http_server(opened.servers, name)
         keeper = opened.servers.logins.find_keeper(server)
         if server.oauth.grant != MACHINE_GRANT:
-            return await log_in(server, keeper, _Shown(browser=browser).visit, scope=scope, wait_ms=wait_ms)
+            return await log_in(
+                server, keeper, _AddressPrinter(browser=browser).visit, scope=scope, wait_ms=wait_ms
+            )
         if server.oauth.client_secret or server.oauth.private_key:
             return await log_in_machine(server, server.oauth.client_secret)
-        secret = vault.ask(f"Secret of the client {server.oauth.client_id}")
+        secret = vault.ask_secret(f"Secret of the client {server.oauth.client_id}")
         made = await log_in_machine(server, secret)
         await save_login(keeper, made)
         return made
 
 
 async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
-    async with session(settings, workspace) as opened:
-        keeper = opened.servers.logins.find_keeper(_known(opened.servers, name))
+    async with open_cli_session(settings, workspace) as opened:
+        keeper = opened.servers.logins.find_keeper(_find_http_server(opened.servers, name))
         made = keeper.read_login()
         async with keeper.hold_lock():
             deleted = keeper.delete_login()
@@ -126,7 +128,7 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
         return deleted
 
 
-def _known(servers: "Servers", name: str) -> "HttpServer":
+def _find_http_server(servers: "Servers", name: str) -> "HttpServer":
     from paddock.hub.config import HttpServer
 
     for text in servers.config.warnings:
@@ -146,7 +148,7 @@ def _known(servers: "Servers", name: str) -> "HttpServer":
     return server
 
 
-class _Shown:
+class _AddressPrinter:
     """Shows a person where to log in."""
 
     def __init__(self, *, browser: bool) -> None:

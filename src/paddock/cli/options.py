@@ -39,7 +39,7 @@ workspace = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
+def _parse_pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
     """Return KEY=VALUE texts as a mapping: split at the first `=`, the last one wins."""
     pairs: dict[str, str] = {}
     for text in texts:
@@ -50,12 +50,12 @@ def _pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[
     return pairs
 
 
-def pairs(*names: str, help: str) -> Callable[[Any], Any]:
+def add_pairs_option(*names: str, help: str) -> Callable[[Any], Any]:
     """Return a repeatable option whose values are KEY=VALUE."""
-    return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_pairs, help=help)
+    return click.option(*names, multiple=True, metavar="KEY=VALUE", callback=_parse_pairs, help=help)
 
 
-def _duration(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+def _parse_duration(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
     try:
@@ -67,10 +67,10 @@ def _duration(_context: click.Context, parameter: click.Parameter, text: str | N
     return max(1, round(milliseconds))
 
 
-def timeout(help: str) -> Callable[[Any], Any]:
+def add_timeout_option(help: str) -> Callable[[Any], Any]:
     """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
     return click.option(
-        "--timeout", metavar="DURATION", callback=_duration, help=f"{help}, e.g. 2.5 or 500ms."
+        "--timeout", metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
     )
 
 
@@ -85,7 +85,7 @@ def choose_timeout_ms(timeout: int | None, timeout_ms: int | None) -> int | None
     return timeout if timeout_ms is None else timeout_ms
 
 
-def _moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+def _parse_moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
     try:
         return None if text is None else parse_moment(text)
     except ValueError as problem:
@@ -93,7 +93,10 @@ def _moment(_context: click.Context, parameter: click.Parameter, text: str | Non
 
 
 since = click.option(
-    "--since", metavar="AGE|DATE", callback=_moment, help="Earliest moment: an age such as 24h, or a date."
+    "--since",
+    metavar="AGE|DATE",
+    callback=_parse_moment,
+    help="Earliest moment: an age such as 24h, or a date.",
 )
 
 
@@ -102,7 +105,7 @@ limit = click.option(
 )
 
 
-def count(limit: int | None, *, everything: bool) -> int | None:
+def choose_limit(limit: int | None, *, everything: bool) -> int | None:
     """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
     return limit or (None if everything else NEWEST)
 
@@ -113,4 +116,6 @@ def report_hidden(shown: int, hidden: int) -> None:
         click.echo(f"{hidden} older not shown; --limit {shown + hidden} shows them", err=True)
 
 
-settings = pairs("--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50.")
+settings = add_pairs_option(
+    "--set", "flags", help="Set a setting for this command, e.g. limits.script.sleep_ms=50."
+)

@@ -10,7 +10,7 @@ import click
 
 from paddock.app.stored_output import open_artifacts
 from paddock.cli import completions, options
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.output_reply import print_excerpts
 from paddock.cli.stream_output import Screen
 from paddock.cli.streams import why_broken
@@ -18,7 +18,7 @@ from paddock.cli.table import print_json, print_table, warn
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
 from paddock.output.artifacts import Artifacts, Found
 from paddock.output.query import Reading, query
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.sandbox.io import decode_stream
 from paddock.settings.loader import load
 
@@ -36,7 +36,7 @@ _stream = click.option(
 @click.group(
     "output",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock output list",
         f"paddock output query {_EXAMPLE} --term error",
         f"paddock output show {_EXAMPLE}",
@@ -46,7 +46,9 @@ def command() -> None:
     """Search, show and delete stored output of programs."""
 
 
-def _range(_context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, int] | None:
+def _parse_range(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
     if text is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,9})", text)
@@ -57,7 +59,7 @@ def _range(_context: click.Context, parameter: click.Parameter, text: str | None
 
 @command.command(
     "query",
-    epilog=examples(
+    epilog=render_examples(
         f"paddock output query {_EXAMPLE} --term error --term warning --context 5",
         f"paddock output query {_EXAMPLE} --lines 100-120 --stream stderr",
         f"paddock output query {_EXAMPLE} --term error --after 240 --json",
@@ -67,7 +69,9 @@ def _range(_context: click.Context, parameter: click.Parameter, text: str | None
 @click.option(
     "-t", "--term", "--query", "terms", multiple=True, help="Text to look for, in either case; up to 10."
 )
-@click.option("--lines", metavar="FIRST-LAST", callback=_range, help="Lines to read, at most 1000 at a time.")
+@click.option(
+    "--lines", metavar="FIRST-LAST", callback=_parse_range, help="Lines to read, at most 1000 at a time."
+)
 @_stream
 @click.option("--after", type=click.IntRange(0), help="Go on after this line (of stdout, or of --stream).")
 @click.option(
@@ -99,7 +103,7 @@ def query_(
         raise click.UsageError("--lines goes with neither --term nor --after")
     if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):
         raise click.UsageError("up to 10 terms of 1 to 1000 characters can be looked for")
-    if any(encodable(term) != term for term in terms):
+    if any(make_encodable(term) != term for term in terms):
         raise click.UsageError("a term is no UTF-8 text; output is searched as that")
     first: Stream = "stdout" if stream == "both" else stream
     asked = OutputQuery(
@@ -111,7 +115,7 @@ def query_(
         cursor=None if after is None else Cursor(stream=first, after_line=after),
         line_range=LineRange(stream=first, start_line=lines[0], end_line=lines[1]) if lines else None,
     )
-    found = query(_artifacts(workspace, flags), asked, workspace)
+    found = query(_open_artifacts(workspace, flags), asked, workspace)
     if as_json:
         print_json(found.to_wire())
     else:
@@ -120,7 +124,7 @@ def query_(
 
 @command.command(
     "show",
-    epilog=examples(
+    epilog=render_examples(
         f"paddock output show {_EXAMPLE}",
         f"paddock output show {_EXAMPLE} --stream stdout > result.txt",
         f"paddock output show {_EXAMPLE} --json",
@@ -140,15 +144,15 @@ def show(
     as_json: bool,
 ) -> None:
     """Print stored output whole, each stream to its own; with --json what is known about it instead."""
-    reading = Reading(_artifacts(workspace, flags), handle, workspace)
+    reading = Reading(_open_artifacts(workspace, flags), handle, workspace)
     if as_json:
-        print_json(_facts(reading.found))
+        print_json(_collect_facts(reading.found))
         return
     empty = True
     for name in STREAMS if stream == "both" else (stream,):
         target = sys.stdout if name == "stdout" else sys.stderr
         screen = Screen(target) if target.isatty() else None
-        take = decode_stream(screen.show) if screen else target.buffer.write
+        take = decode_stream(screen.write_piece) if screen else target.buffer.write
         for piece in reading.pieces(name):
             empty = empty and not piece
             take(piece)
@@ -163,7 +167,7 @@ def show(
         click.echo("this output is empty" if stream == "both" else f"there is nothing on {stream}", err=True)
 
 
-@command.command("list", epilog=examples("paddock output list", "paddock output list --all --json"))
+@command.command("list", epilog=render_examples("paddock output list", "paddock output list --all --json"))
 @click.option("--all", "everything", is_flag=True, help="Of every workspace, and all of it without --limit.")
 @options.limit
 @options.workspace
@@ -173,28 +177,28 @@ def list_(
     workspace: Path, flags: dict[str, str], *, everything: bool, limit: int | None, as_json: bool
 ) -> None:
     """List stored output of this workspace, the newest at the end."""
-    count = options.count(limit, everything=everything)
-    readable = _artifacts(workspace, flags).readable(None if everything else workspace)
+    count = options.choose_limit(limit, everything=everything)
+    readable = _open_artifacts(workspace, flags).readable(None if everything else workspace)
     found = list(islice(readable, count))[::-1]
     options.report_hidden(len(found), sum(1 for _ in readable))
     if as_json:
-        print_json([_facts(each) for each in found])
+        print_json([_collect_facts(each) for each in found])
     else:
         print_table(
             ("created", "handle", "runtime", "status", "bytes", "expires"),
-            [_row(each) for each in found],
+            [_build_row(each) for each in found],
             empty=f"no output is stored{'' if everything else ' for this workspace'}; "
             "`paddock exec` and `paddock run` store it",
         )
 
 
-@command.command("gc", epilog=examples("paddock output gc", "paddock output gc --json"))
+@command.command("gc", epilog=render_examples("paddock output gc", "paddock output gc --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Delete stored output that has expired, of every workspace."""
-    swept = _artifacts(workspace, flags).sweep()
+    swept = _open_artifacts(workspace, flags).sweep()
     if as_json:
         print_json({"deleted": swept.deleted, "errors": swept.errors})
     else:
@@ -203,7 +207,7 @@ def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             warn(f"could not be judged or deleted: {swept.errors}")
 
 
-def _artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
+def _open_artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
     return open_artifacts(load(workspace, flags=flags).settings)
 
 
@@ -221,13 +225,13 @@ def _print_found(found: OutputFound) -> None:
         click.echo(f"there is more: --after {more.after_line}{stream}", err=True)
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _collect_facts(found: Found) -> dict[str, object]:
     handle = {"artifactHandle": str(found.handle)}
     manifest = found.manifest.model_dump(mode="json", by_alias=True) if found.manifest else None
     return {**handle, "manifest": manifest}
 
 
-def _row(found: Found) -> tuple[str, ...]:
+def _build_row(found: Found) -> tuple[str, ...]:
     created = found.handle.created.isoformat(timespec="seconds")
     if (manifest := found.manifest) is None:
         return (created, str(found.handle), "?", "?", "?", "?")

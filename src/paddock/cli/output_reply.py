@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from paddock.model.base import Json, count
-from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.rendering.terminal import escape_but_colour, make_encodable
 
 
 def print_excerpts(excerpts: Iterable[Json]) -> None:
@@ -15,26 +15,26 @@ def print_excerpts(excerpts: Iterable[Json]) -> None:
         if number:
             click.echo("--")
         for line_number, line in enumerate(excerpt["content"].split("\n"), excerpt["lineStart"]):
-            _print(f"{excerpt['source']}:{line_number}: {line}")
+            _print_text(f"{excerpt['source']}:{line_number}: {line}")
 
 
 def print_response(response: Json) -> None:
     """Print what a response shows: standard error's part to standard error, where to read the rest at the end."""
     if "outputBytes" in response:
-        _print(f"{response['status']}: {count(response['outputBytes'], 'byte')} of output")
+        _print_text(f"{response['status']}: {count(response['outputBytes'], 'byte')} of output")
     for key, err in (("stdoutSummary", False), ("stderrSummary", True)):
         if response.get(key):
-            _print(response[key], err=err)
+            _print_text(response[key], err=err)
     for failure in response.get("digest", {}).get("failures", ()):
         place = ":".join(str(failure[key]) for key in ("file", "line") if key in failure)
-        _print("  " + ": ".join(filter(None, (place, failure.get("name"), failure["message"]))))
+        _print_text("  " + ": ".join(filter(None, (place, failure.get("name"), failure["message"]))))
     print_excerpts(response.get("excerpts", ()))
     if "notKept" in response:
-        _print(response["notKept"], err=True)
+        _print_text(response["notKept"], err=True)
     if response["artifactHandle"]:
         click.echo(f"all of it: paddock output show {response['artifactHandle']}", err=True)
 
 
-def _print(text: str, *, err: bool = False) -> None:
+def _print_text(text: str, *, err: bool = False) -> None:
     shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(encodable(shown), err=err)
+    click.echo(make_encodable(shown), err=err)

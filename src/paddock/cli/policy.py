@@ -8,9 +8,9 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import DENIED, faults, own_settings
-from paddock.cli.help import Group, examples
-from paddock.cli.session import actor
+from paddock.cli.exec import DENIED, list_faults, own_settings
+from paddock.cli.help import Group, render_examples
+from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
@@ -37,7 +37,7 @@ _ASKS = 3
 @click.group(
     "policy",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock policy show",
         "paddock policy check python --network full",
         "paddock policy explain node --executable bun",
@@ -48,7 +48,7 @@ def command() -> None:
     """Show what policy allows, and how it decides. Nothing is run."""
 
 
-@command.command("show", epilog=examples("paddock policy show", "paddock policy show --json"))
+@command.command("show", epilog=render_examples("paddock policy show", "paddock policy show --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -57,14 +57,14 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     merged = load(workspace, flags=flags)
     dumped = merged.settings.model_dump(mode="json")
     keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
-    values = {key: _at(dumped, key) for key in keys}
+    values = {key: _find_value(dumped, key) for key in keys}
     rules = merged.settings.policy.rule
     if as_json:
         grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
         print_json({"grants": grants, "rules": [rule.model_dump(exclude_none=True) for rule in rules]})
         return
     rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
-    rows += [(RULES, _spelled(rule), rule.origin) for rule in rules]
+    rows += [(RULES, _render_rule(rule), rule.origin) for rule in rules]
     print_table(("grant or rule", "value", "source"), rows)
 
 
@@ -75,7 +75,7 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
             click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
             click.option("--executable", metavar="NAME", help="What the program is run with."),
             click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
-            options.timeout("Wall time that is asked for"),
+            options.add_timeout_option("Wall time that is asked for"),
             options.timeout_ms,
             click.option(
                 "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
@@ -92,7 +92,7 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command(
     "check",
-    epilog=examples(
+    epilog=render_examples(
         "paddock policy check python --access workspace-write", "paddock policy check git/git_log"
     ),
 )
@@ -106,12 +106,12 @@ def check(
     The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
     """
     settings = load(workspace, flags=flags).settings
-    request = with_defaults(_request(workspace, **asked), settings)
-    decision = decide(request, settings, _executables)
+    request = with_defaults(_build_request(workspace, **asked), settings)
+    decision = decide(request, settings, _build_executables)
     if as_json:
-        print_json(_verdict(decision))
+        print_json(_build_verdict(decision))
     else:
-        verdict, further = _told(decision), ()
+        verdict, further = _render_decision(decision), ()
         if granted := _exec_grants(request, decision, flags):
             verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
         print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
@@ -120,7 +120,9 @@ def check(
 
 @command.command(
     "explain",
-    epilog=examples("paddock policy explain rust", "paddock policy explain node --executable bun --json"),
+    epilog=render_examples(
+        "paddock policy explain rust", "paddock policy explain node --executable bun --json"
+    ),
 )
 @_request_options
 def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
@@ -129,11 +131,13 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     The first objection decides; where there is none, a person may have to be asked.
     """
     settings = load(workspace, flags=flags).settings
-    request = with_defaults(_request(workspace, **asked), settings)
-    decision = decide(request, settings, _executables)
-    steps = _steps(request, settings)
+    request = with_defaults(_build_request(workspace, **asked), settings)
+    decision = decide(request, settings, _build_executables)
+    steps = _list_steps(request, settings)
     if as_json:
-        print_json({**_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]})
+        print_json(
+            {**_build_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]}
+        )
         return
     rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
     if decision.asks:
@@ -142,21 +146,21 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, why)])
 
 
-def _steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
+def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
     """Return what is asked about a request until somebody objects."""
     found: list[tuple[str, list[str]]] = []
     if isinstance(request.work, RuntimeRun):
-        for asks, objections in list_stages(request.work, request.limits, settings, _executables):
+        for asks, objections in list_stages(request.work, request.limits, settings, _build_executables):
             found.append((asks, [reason for _, reason in objections]))
             if objections:
                 return found
-    decision = decide(request, settings, _executables)
+    decision = decide(request, settings, _build_executables)
     objects = not decision.allowed and not decision.asks
     found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
     return found
 
 
-def _request(
+def _build_request(
     workspace: Path,
     *,
     target: str,
@@ -176,19 +180,21 @@ def _request(
         try:
             work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
         except ValidationError as problem:
-            raise click.UsageError(faults(problem)) from None
+            raise click.UsageError(list_faults(problem)) from None
     else:
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
         )
     limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
     try:
-        return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work, limits=limits)
+        return ExecutionRequest(
+            actor=find_actor(), surface="cli", workspace=workspace, work=work, limits=limits
+        )
     except ValidationError as problem:
-        raise click.UsageError(faults(problem)) from None
+        raise click.UsageError(list_faults(problem)) from None
 
 
-def _told(decision: Decision) -> str:
+def _render_decision(decision: Decision) -> str:
     return "ask" if decision.asks else "allowed" if decision.allowed else "denied"
 
 
@@ -198,30 +204,30 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
     own = own_settings(request.workspace, flags, access=work.access, network=work.network)
-    granted = decide(request, own, _executables)
+    granted = decide(request, own, _build_executables)
     if not (granted.allowed or granted.asks):
         return ""
     command = f"paddock exec --access {work.access} --network {work.network}"
-    return f"for a person's own `{command}`: {_told(granted)}"
+    return f"for a person's own `{command}`: {_render_decision(granted)}"
 
 
-def _executables(runtime: Runtime) -> Executables:
+def _build_executables(runtime: Runtime) -> Executables:
     from paddock.runtimes.recipe import executables  # the help page needs no recipes
 
     return executables(runtime)
 
 
-def _verdict(decision: Decision) -> dict[str, Json]:
+def _build_verdict(decision: Decision) -> dict[str, Json]:
     shown = {"allowed", "reasons", "asks", "rule", "audit_hash", "program"}
     return decision.model_dump(mode="json", include=shown)
 
 
-def _spelled(rule: Rule) -> str:
+def _render_rule(rule: Rule) -> str:
     fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
 
 
-def _at(tree: Json, key: str) -> Json:
+def _find_value(tree: Json, key: str) -> Json:
     for name in key.split("."):
         tree = tree[name]
     return tree

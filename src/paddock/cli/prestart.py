@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from paddock.settings.schema import Settings
 
 
-def run(arguments: Sequence[str]) -> None:
+def run_prestarted(arguments: Sequence[str]) -> None:
     """Run the command line that `arguments` begin, a command for programs of guests.
 
     A zygote, and a reader for a program that was not read before, are started first; they end with the command.
     """
     launcher = Launcher()
 
-    def opener(
+    def open_prestarted(
         settings: "Settings", workspace: "Path", asker: "Asker"
     ) -> "AbstractAsyncContextManager[Session]":
         from paddock.app.session import open_session
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
                 launcher.prestart_parse_worker()
         from paddock.cli.root import command  # this is what takes its time
 
-        command(prog_name="paddock", obj=opener)
+        command(prog_name="paddock", obj=open_prestarted)
     finally:
         launcher.close()
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from paddock.cli import options
-from paddock.cli.help import examples
-from paddock.cli.session import session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, warn
 from paddock.model.base import count
 from paddock.settings.loader import load
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "enable",
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers enable @modelcontextprotocol/server-memory",
         "paddock servers enable @modelcontextprotocol/server-memory --as memory",
         "paddock servers enable memory",
@@ -49,12 +49,13 @@ def enable(
     """
     settings = load(workspace, flags=flags).settings
     ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    change = heeding_signals(_enable(settings, workspace, name, own_name, ask=ask))
-    _tell(change, "enabled", as_json=as_json)
+    change = run_until_signal(_enable_server(settings, workspace, name, own_name, ask=ask))
+    _print_change(change, "enabled", as_json=as_json)
 
 
 @click.command(
-    "disable", epilog=examples("paddock servers disable memory", "paddock servers disable memory --json")
+    "disable",
+    epilog=render_examples("paddock servers disable memory", "paddock servers disable memory --json"),
 )
 @click.argument("name")
 @options.workspace
@@ -63,34 +64,36 @@ def enable(
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Keep a server of the servers file from being used; `enable` brings it back."""
     settings = load(workspace, flags=flags).settings
-    change = heeding_signals(_disable(settings, workspace, name))
-    _tell(change, "disabled", as_json=as_json)
+    change = run_until_signal(_disable_server(settings, workspace, name))
+    _print_change(change, "disabled", as_json=as_json)
 
 
-@click.command("refresh", epilog=examples("paddock servers refresh", "paddock servers refresh --json"))
+@click.command("refresh", epilog=render_examples("paddock servers refresh", "paddock servers refresh --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
-    offered = heeding_signals(_refresh(load(workspace, flags=flags).settings, workspace))
+    offered = run_until_signal(_refresh_list(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json({"offers": offered})
     else:
         click.echo(f"{count(offered, 'server')} can be had")
 
 
-async def _enable(settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool) -> "Change":
-    async with session(settings, workspace) as opened:
+async def _enable_server(
+    settings: "Settings", workspace: Path, name: str, own_name: str, *, ask: bool
+) -> "Change":
+    async with open_cli_session(settings, workspace) as opened:
         provisioning = opened.servers.provisioning
         for text in provisioning.trust_problems():
             warn(text)
-        click.echo(_describe(name, provisioning.find_entry(name)), err=True)
+        click.echo(_describe_entry(name, provisioning.find_entry(name)), err=True)
         approved = not ask or await asyncio.to_thread(click.confirm, "Enable it?", err=True)
         return provisioning.enable_server(name, own_name=own_name, approved=approved)
 
 
-def _describe(name: str, entry: "Mapping[str, Json]") -> str:
+def _describe_entry(name: str, entry: "Mapping[str, Json]") -> str:
     """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
     words, variables = entry.get("args"), entry.get("env")
     arguments = cast("list[Json]", words) if isinstance(words, list) else []
@@ -100,17 +103,17 @@ def _describe(name: str, entry: "Mapping[str, Json]") -> str:
     return f"{name}\n  {reaches}\n  variables: {names or 'none'}"
 
 
-async def _disable(settings: "Settings", workspace: Path, name: str) -> "Change":
-    async with session(settings, workspace) as opened:
+async def _disable_server(settings: "Settings", workspace: Path, name: str) -> "Change":
+    async with open_cli_session(settings, workspace) as opened:
         return opened.servers.provisioning.disable_server(name, approved=True)
 
 
-async def _refresh(settings: "Settings", workspace: Path) -> int:
-    async with session(settings, workspace) as opened:
+async def _refresh_list(settings: "Settings", workspace: Path) -> int:
+    async with open_cli_session(settings, workspace) as opened:
         return await opened.servers.refresh_registry()
 
 
-def _tell(change: "Change", done: str, *, as_json: bool) -> None:
+def _print_change(change: "Change", done: str, *, as_json: bool) -> None:
     backup = None if change.backup is None else str(change.backup)
     if as_json:
         print_json(

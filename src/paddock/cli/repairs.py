@@ -9,7 +9,7 @@ from paddock.own_files import has_repairs
 
 
 @contextmanager
-def recorded_repairs() -> Generator[None]:
+def record_repairs() -> Generator[None]:
     """Record in the user's ledger, at the end, the repairs that no other ledger has recorded.
 
     Where that ledger cannot be written, the warning that each repair logged is all there is.

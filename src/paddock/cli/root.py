@@ -10,14 +10,20 @@ import click
 
 from paddock._version import __version__
 from paddock.cli import UNREAD
-from paddock.cli.failure import PRINTED, Failure, interrupted, refused, without_thread
-from paddock.cli.folding import fold
-from paddock.cli.help import Group, examples
+from paddock.cli.failure import (
+    PRINTED,
+    Failure,
+    build_interrupt_failure,
+    build_refusal_failure,
+    build_thread_failure,
+)
+from paddock.cli.folding import fold_text
+from paddock.cli.help import Group, render_examples
 from paddock.cli.interrupts import is_interrupt
-from paddock.cli.repairs import recorded_repairs
-from paddock.cli.streams import unwritten
+from paddock.cli.repairs import record_repairs
+from paddock.cli.streams import find_output_error
 from paddock.model.errors import FlagError, PaddockError
-from paddock.rendering.terminal import escape
+from paddock.rendering.terminal import escape_text
 
 _ROOM = "paddock.cli"
 _AS_JSON = "paddock.as_json"
@@ -68,9 +74,9 @@ class _Lazy(Group):
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            failure = _unwritable(unwritten()) or refused(error)
+            failure = _build_write_failure(find_output_error()) or build_refusal_failure(error)
         except SystemExit as end:
-            failure = _unwritable(unwritten())
+            failure = _build_write_failure(find_output_error())
             if failure is None or end.code:
                 raise
         failure.show()
@@ -81,10 +87,10 @@ class _Lazy(Group):
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
-            unwritten()
+            find_output_error()
             raise click.exceptions.Exit(UNREAD) from None
         except KeyboardInterrupt:
-            raise interrupted() from None
+            raise build_interrupt_failure() from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in takewhile(lambda word: word != "--", args)
@@ -92,7 +98,7 @@ class _Lazy(Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            with recorded_repairs():
+            with record_repairs():
                 return self._carry_out(ctx)
         except click.ClickException as error:
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
@@ -101,7 +107,7 @@ class _Lazy(Group):
                 try:
                     print_json({"error": {"message": error.format_message()}})
                 except OSError:
-                    unwritten()  # standard error and the exit code tell it, too
+                    find_output_error()  # standard error and the exit code tell it, too
             raise _fold_error(error) from None
 
     def _carry_out(self, ctx: click.Context) -> object:
@@ -111,12 +117,14 @@ class _Lazy(Group):
             raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else 1) from error
         except (KeyboardInterrupt, click.Abort) as error:
             at_prompt = isinstance(error.__context__, EOFError)
-            raise (Failure("nothing was typed; nothing was done") if at_prompt else interrupted()) from None
+            raise (
+                Failure("nothing was typed; nothing was done") if at_prompt else build_interrupt_failure()
+            ) from None
         except BrokenPipeError:
-            unwritten()  # nobody reads any more
+            find_output_error()  # nobody reads any more
             ctx.exit(UNREAD)
         except Exception as error:
-            if (failure := _known(error)) is None:
+            if (failure := _find_failure(error)) is None:
                 raise
             raise failure from None
 
@@ -125,20 +133,20 @@ def _fold_error(error: click.ClickException) -> click.ClickException:
     """Return a mistake in a command line with its lines broken for a terminal, any other exception as it is."""
     if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
         return error
-    text = fold(f"Error: {escape(error.format_message())}", sys.stderr).removeprefix("Error: ")
+    text = fold_text(f"Error: {escape_text(error.format_message())}", sys.stderr).removeprefix("Error: ")
     return click.UsageError(text, ctx=error.ctx)
 
 
-def _known(error: Exception) -> Failure | None:
+def _find_failure(error: Exception) -> Failure | None:
     """Return the failure that is behind an exception of others, None where it is a fault of ours, or click's."""
     if isinstance(error, OSError):
-        return _unwritable(unwritten()) or refused(error)
+        return _build_write_failure(find_output_error()) or build_refusal_failure(error)
     if isinstance(error, RuntimeError):
-        return without_thread(error)
-    return interrupted() if is_interrupt(error) else None
+        return build_thread_failure(error)
+    return build_interrupt_failure() if is_interrupt(error) else None
 
 
-def _unwritable(error: OSError | None) -> Failure | None:
+def _build_write_failure(error: OSError | None) -> Failure | None:
     """Return the failure of output that could not be written."""
     return None if error is None else Failure(f"cannot write the output: {error.strerror}")
 
@@ -146,7 +154,7 @@ def _unwritable(error: OSError | None) -> Failure | None:
 @click.group(
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=examples(
+    epilog=render_examples(
         "paddock run hello --var NAME=world",
         "echo 'return 6 * 7' | paddock run -",
         "paddock exec python -c 'print(6 * 7)'",

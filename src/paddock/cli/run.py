@@ -8,9 +8,9 @@ from click.shell_completion import CompletionItem
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import examples
-from paddock.cli.run_request import execute
-from paddock.cli.session import actor
+from paddock.cli.help import render_examples
+from paddock.cli.run_request import execute_and_exit
+from paddock.cli.session import find_actor
 from paddock.cli.variables import read_input, read_variables
 from paddock.model.errors import ScriptNotFound
 from paddock.model.limits import LimitOverrides
@@ -19,29 +19,31 @@ from paddock.saved_scripts import Script, listed, read, text, whole
 from paddock.settings.loader import load
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_names(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     names = dict.fromkeys(name for name, _ in listed(Path()) if name.startswith(incomplete))
     return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
 
 @click.command(
     "run",
-    epilog=examples(
+    epilog=render_examples(
         "paddock run hello --var NAME=world",
         "paddock run ./audit.ts --workspace ~/project --timeout 10",
         "git log --format=%s | jq -R . | jq -s . | paddock run summarise --input -",
         "paddock run - --json < program.js",
     ),
 )
-@click.argument("program", metavar="NAME|PATH|-", shell_complete=_names)
-@options.pairs("--var", "variables", help="A variable of the script; repeat it for more.")
+@click.argument("program", metavar="NAME|PATH|-", shell_complete=_complete_names)
+@options.add_pairs_option("--var", "variables", help="A variable of the script; repeat it for more.")
 @click.option(
     "--vars-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Variables from a .json, .toml or .env file; --var wins over it.",
 )
 @click.option("--input", "input_text", metavar="JSON|@FILE|-", help="JSON value the script reads as `input`.")
-@options.timeout("Longest wall time")
+@options.add_timeout_option("Longest wall time")
 @click.option(
     "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
 )
@@ -68,26 +70,26 @@ def command(
     """
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")
-    script = _read(program, workspace)
+    script = _read_script(program, workspace)
     if jit:
         flags = {"grants.jit": "true", **flags}
     settings = load(workspace, flags=flags).settings
     request = ExecutionRequest(
-        actor=actor(),
+        actor=find_actor(),
         surface="cli",
         workspace=workspace,
         jit=jit,
         limits=LimitOverrides(timeout_ms=timeout),
-        work=_guest_run(
+        work=_build_guest_run(
             script,
             {**(read_variables(vars_file) if vars_file else {}), **variables},
             None if input_text is None else read_input(input_text, settings.limits.script, "script"),
         ),
     )
-    execute(request, settings, as_json=as_json)
+    execute_and_exit(request, settings, as_json=as_json)
 
 
-def _read(program: str, workspace: Path) -> Script:
+def _read_script(program: str, workspace: Path) -> Script:
     try:
         if program == "-":
             return Script("stdin", text("standard input", whole("standard input", sys.stdin.buffer)))
@@ -96,7 +98,7 @@ def _read(program: str, workspace: Path) -> Script:
         raise Failure(str(problem)) from None
 
 
-def _guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
+def _build_guest_run(script: Script, variables: dict[str, str], value: object) -> GuestRun:
     return GuestRun(
         source=script.source,
         name=script.name,

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Never
 import click
 
 from paddock.cli.failure import Failure
-from paddock.cli.folding import fold
-from paddock.cli.session import session
-from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.folding import fold_text
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
 from paddock.cli.terminal import Terminal
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.rendering import render
-from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.rendering.terminal import escape_but_colour, make_encodable
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ INTERRUPTED = 128
 """A command ended by a signal exits with this and the signal's number, as under a shell."""
 
 
-def execute(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
+def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
     """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
     terminal = Terminal()
     printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
-    carried = carry_out(request, settings, on_console=printer.line, stop=asyncio.Event(), terminal=terminal)
+    carried = carry_out(
+        request, settings, on_console=printer.on_line, stop=asyncio.Event(), terminal=terminal
+    )
     outcome, number = asyncio.run(carried)
     assert outcome is not None
-    printer.finish(outcome)
+    printer.print_outcome(outcome)
     click.get_current_context().exit(INTERRUPTED + number if number else int(not outcome.ok))
 
 
@@ -52,9 +54,9 @@ async def carry_out(
     The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is
     None when the cancelled gate gave none.
     """
-    with cancelled_by_signals(stop) as received:
+    with cancel_on_signals(stop) as received:
         try:
-            async with session(settings, request.workspace, terminal) as opened:
+            async with open_cli_session(settings, request.workspace, terminal) as opened:
                 outcome = await opened.gate.execute(
                     request, on_console=on_console, on_output=on_output, stop=stop
                 )
@@ -92,33 +94,35 @@ class _Printer:
         self._lines: list[ConsoleLine] = []
         self._printed = 0
 
-    def line(self, line: ConsoleLine) -> None:
+    def on_line(self, line: ConsoleLine) -> None:
         """Take a console line of the running script."""
         self._lines.append(line)
         if self._live and not self._terminal.asking:
-            self._print(self._lines)
+            self._print_lines(self._lines)
 
-    def finish(self, outcome: Outcome) -> None:
+    def print_outcome(self, outcome: Outcome) -> None:
         """Print the rest of an outcome."""
         if self._quiet:
             click.echo(render.as_json(outcome))
         else:
             if self._has_console:
-                self._print(outcome.console)
+                self._print_lines(outcome.console)
             else:
                 for line in outcome.console:
                     warn(line.text)
             if outcome.ok and outcome.has_value:
-                _print(render.value_text(outcome.value))
+                _print_text(render.value_text(outcome.value))
             for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
-                _print(fold(told, sys.stderr), err=True)
+                _print_text(fold_text(told, sys.stderr), err=True)
 
-    def _print(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
+    def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):
-            _print("\n".join(map(render.console_text, rest)))
+            _print_text("\n".join(map(render.console_text, rest)))
             self._printed = len(lines)
 
 
-def _print(text: str, *, err: bool = False) -> None:
+def _print_text(text: str, *, err: bool = False) -> None:
     shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences as they are
+    click.echo(
+        make_encodable(shown), err=err, color=True
+    )  # `color`: a pipe gets escape sequences as they are

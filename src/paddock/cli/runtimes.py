@@ -12,9 +12,9 @@ import click
 
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
-from paddock.cli.session import actor, session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import Group, render_examples
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
@@ -62,7 +62,7 @@ class _Row:
     "runtimes",
     cls=Group,
     invoke_without_command=True,
-    epilog=examples(
+    epilog=render_examples(
         "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
     ),
 )
@@ -80,17 +80,19 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    rows = heeding_signals(_look(load(workspace, flags=flags).settings, workspace, check=check))
+    rows = run_until_signal(_inspect_runtimes(load(workspace, flags=flags).settings, workspace, check=check))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
         columns = ("runtime", "state", "version", "ms", "executable", "note or remedy")
-        print_table(columns, [_cells(row) for row in rows])
+        print_table(columns, [_render_cells(row) for row in rows])
     if any(row.state == "fails" for row in rows):
         sys.exit(1)
 
 
-def _names(_context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_names(
+    _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
 
     for name in names:
         if name not in recipes():
@@ -100,13 +102,14 @@ def _names(_context: click.Context, parameter: click.Parameter, names: tuple[str
 
 
 @command.command(
-    "install", epilog=examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes")
+    "install",
+    epilog=render_examples("paddock runtimes install go", "paddock runtimes install kotlin r --yes"),
 )
 @click.argument(
     "names",
     nargs=-1,
     required=True,
-    callback=_names,
+    callback=_check_names,
     metavar="RUNTIME...",
     shell_complete=completions.runtimes,
 )
@@ -139,26 +142,26 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
         raise Failure("\n".join(impossible))
 
 
-@command.command("warm", epilog=examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
+@command.command("warm", epilog=render_examples("paddock runtimes warm", "paddock runtimes warm kotlin"))
 @click.argument(
-    "names", nargs=-1, callback=_names, metavar="[RUNTIME]...", shell_complete=completions.runtimes
+    "names", nargs=-1, callback=_check_names, metavar="[RUNTIME]...", shell_complete=completions.runtimes
 )
 @options.workspace
 @options.settings
 @options.as_json
 def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
-    made = heeding_signals(_warm(load(workspace, flags=flags).settings, workspace, names))
+    made = run_until_signal(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
     if as_json:
         print_json(made)
     else:
         print_table(("runtime", "warm start"), list(made.items()))
 
 
-async def _warm(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
+async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str, ...]) -> dict[str, str]:
 
     made: dict[str, str] = {}
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
     toolchains = Toolchains(os.environ, settings.runtimes)
     for job in usual_jobs(settings, workspace):
@@ -186,14 +189,18 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     return jobs
 
 
-async def _look(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
+async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool) -> list[_Row]:
 
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         sandbox = await opened.processes.open_sandbox()
         jobs, toolchains = usual_jobs(settings, workspace), Toolchains(os.environ, settings.runtimes)
         rows: list[_Row] = []
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
-            row = await _greet(opened, workspace, each) if check and isinstance(each, Found) else _row(each)
+            row = (
+                await _run_greeting(opened, workspace, each)
+                if check and isinstance(each, Found)
+                else _build_row(each)
+            )
             told = [
                 each.told
                 for each in toolchains.passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
@@ -214,7 +221,7 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     return "" if executable == row.executable else f"with --access none: {executable}"
 
 
-def _row(each: Found | Missing) -> _Row:
+def _build_row(each: Found | Missing) -> _Row:
 
     if isinstance(each, Missing):
         recipe = each.recipe
@@ -230,13 +237,13 @@ def _row(each: Found | Missing) -> _Row:
     )
 
 
-async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
+async def _run_greeting(opened: "Session", workspace: Path, each: Found) -> _Row:
     """Run the greeting of a runtime through the gate, as any program."""
     name = cast("Runtime", each.toolchain.recipe.name)
     work = RuntimeRun(runtime=name, code=hello(each.toolchain))
-    request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     outcome = await opened.gate.execute(request)
-    row, end = _row(each), outcome.program
+    row, end = _build_row(each), outcome.program
     said = end.stdout.head.strip() if end else ""
     if outcome.ok and said == GREETING:
         return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
@@ -245,6 +252,6 @@ async def _greet(opened: "Session", workspace: Path, each: Found) -> _Row:
     return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
 
 
-def _cells(row: _Row) -> tuple[str, ...]:
+def _render_cells(row: _Row) -> tuple[str, ...]:
     last = "; ".join(text for text in (row.note, row.reason, row.remedy) if text)
     return row.runtime, row.state, row.version, "" if row.ms is None else str(row.ms), row.executable, last

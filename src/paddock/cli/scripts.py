@@ -6,7 +6,7 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.saved_scripts import SUFFIXES, find, listed, read
 
@@ -20,14 +20,14 @@ console.log(`Hello, ${{name}}!`);
 @click.group(
     "script",
     cls=Group,
-    epilog=examples("paddock script new report", "paddock script list", "paddock script show report"),
+    epilog=render_examples("paddock script new report", "paddock script list", "paddock script show report"),
 )
 def command() -> None:
     """List, create and show the scripts that can be run by name."""
 
 
 @command.command(
-    "list", epilog=examples("paddock script list", "paddock script list --workspace ~/project --json")
+    "list", epilog=render_examples("paddock script list", "paddock script list --workspace ~/project --json")
 )
 @options.workspace
 @options.as_json
@@ -50,7 +50,7 @@ def list_(workspace: Path, *, as_json: bool) -> None:
         )
 
 
-@command.command("new", epilog=examples("paddock script new report", "paddock script new report.js"))
+@command.command("new", epilog=render_examples("paddock script new report", "paddock script new report.js"))
 @click.argument("name")
 @options.workspace
 @options.as_json
@@ -76,7 +76,9 @@ def new(name: str, workspace: Path, *, as_json: bool) -> None:
         click.echo(path)
 
 
-@command.command("show", epilog=examples("paddock script show report", "paddock script show report --json"))
+@command.command(
+    "show", epilog=render_examples("paddock script show report", "paddock script show report --json")
+)
 @click.argument("name")
 @options.workspace
 @options.as_json

@@ -7,16 +7,16 @@ from typing import Never
 import click
 
 from paddock.cli import options
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.run_request import INTERRUPTED, value_of
-from paddock.cli.session import actor, session
-from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import print_json, print_table, print_text, warn
 from paddock.model.base import count
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.rendering.render import console_text, value_text
-from paddock.rendering.terminal import encodable, escape
+from paddock.rendering.terminal import escape_text, make_encodable
 from paddock.sequences.engine import SKIPPED, StepRecord, listing
 from paddock.sequences.sequence import Sequence, find, read
 from paddock.settings.loader import load
@@ -26,7 +26,7 @@ from paddock.settings.schema import Settings
 @click.group(
     "sequence",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock sequence list",
         "paddock sequence show nightly",
         "paddock sequence run nightly --var REGION=eu",
@@ -36,7 +36,7 @@ def command() -> None:
     """List, show and run sequences of steps."""
 
 
-@command.command("list", epilog=examples("paddock sequence list", "paddock sequence list --json"))
+@command.command("list", epilog=render_examples("paddock sequence list", "paddock sequence list --json"))
 @options.workspace
 @options.as_json
 def list_(workspace: Path, *, as_json: bool) -> None:
@@ -53,7 +53,7 @@ def list_(workspace: Path, *, as_json: bool) -> None:
     )
 
 
-@command.command("show", epilog=examples("paddock sequence show nightly --json"))
+@command.command("show", epilog=render_examples("paddock sequence show nightly --json"))
 @click.argument("name")
 @options.workspace
 @options.as_json
@@ -73,12 +73,12 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
 
 @command.command(
     "run",
-    epilog=examples(
+    epilog=render_examples(
         "paddock sequence run nightly --var REGION=eu", "paddock sequence run nightly --json | jq .steps"
     ),
 )
 @click.argument("name")
-@options.pairs("--var", "variables", help="A variable of the sequence; repeat it for more.")
+@options.add_pairs_option("--var", "variables", help="A variable of the sequence; repeat it for more.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -92,21 +92,21 @@ def run(
     """
     settings = load(workspace, flags=flags).settings
     request = ExecutionRequest(
-        actor=actor(),
+        actor=find_actor(),
         surface="cli",
         workspace=workspace,
         work=SdkCall(method="sequence.run", arguments=(name, {"vars": dict(variables)})),
     )
-    finish(*asyncio.run(carry_out(request, settings)), as_json=as_json)
+    print_answer_and_exit(*asyncio.run(carry_out(request, settings)), as_json=as_json)
 
 
 async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
     """Return what became of a sequence and which signal cut it short, if any; its steps are told as they end."""
-    with cancelled_by_signals() as received:
+    with cancel_on_signals() as received:
         try:
-            async with session(settings, request.workspace) as opened:
-                opened.flowing.flows.on_step = tell
-                opened.flowing.flows.on_console = _line
+            async with open_cli_session(settings, request.workspace) as opened:
+                opened.flowing.flows.on_step = print_step
+                opened.flowing.flows.on_console = _print_line
                 outcome = await opened.gate.execute(request)
             for text in opened.warnings:
                 warn(text)
@@ -117,7 +117,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
     return outcome, received[0] if received else 0
 
 
-def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
+def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
     """Print the answer of a sequence, or why there is none, and exit."""
     answer = value_of(outcome, number)
     if as_json:
@@ -128,27 +128,29 @@ def finish(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
         if "value" in ended[-1]:
             print_text(value_text(ended[-1]["value"]))
         else:
-            _print(f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_where(ended[-1])}")
+            _print_text(
+                f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}"
+            )
     click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
-def tell(record: StepRecord) -> None:
+def print_step(record: StepRecord) -> None:
     """Print what became of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
-    _print(f"{record['name']}: {record['status']}{took}{why}{_where(record)}")
+    _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
 
 
-def _where(record: StepRecord) -> str:
+def _explain_where(record: StepRecord) -> str:
     """Return where a value is that was too large."""
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""
 
 
-def _line(line: ConsoleLine) -> None:
-    _print(console_text(line))
+def _print_line(line: ConsoleLine) -> None:
+    _print_text(console_text(line))
 
 
-def _print(text: str) -> None:
-    click.echo(encodable(escape(text)), err=True)
+def _print_text(text: str) -> None:
+    click.echo(make_encodable(escape_text(text)), err=True)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from paddock.cli import options, stay
-from paddock.cli.help import Group, examples
-from paddock.cli.signals import cancelled_by_signals
+from paddock.cli import options, restore_garbage_collection
+from paddock.cli.help import Group, render_examples
+from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import warn
 from paddock.model.errors import EngineError
 from paddock.settings.loader import TOKEN_VARIABLE, load
 
 if TYPE_CHECKING:
     from paddock.javascript.launch import Launcher
-    from paddock.mcp_server.http.endpoint import Door
+    from paddock.mcp_server.http.endpoint import Endpoint
     from paddock.mcp_server.service import Names, SettingsOf
     from paddock.settings.schema import Settings
 
@@ -26,7 +26,7 @@ LEVELS = ("error", "warning", "info", "debug")
 
 
 @click.group(
-    "serve", cls=Group, epilog=examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
+    "serve", cls=Group, epilog=render_examples("paddock serve mcp", "paddock serve mcp --http 127.0.0.1:8700")
 )
 def command() -> None:
     """Serve agents and other programs."""
@@ -34,7 +34,7 @@ def command() -> None:
 
 @command.command(
     "mcp",
-    epilog=examples(
+    epilog=render_examples(
         "paddock serve mcp",
         "paddock serve mcp --workspace ~/project",
         "paddock serve mcp --http 127.0.0.1:8700 --token-file ~/.config/paddock/token",
@@ -91,7 +91,7 @@ def mcp(
     logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
-    door = None if address is None else _door(address, token_file, hosts)
+    door = None if address is None else _open_endpoint(address, token_file, hosts)
     from paddock.javascript.launch import Launcher
 
     launcher = Launcher()
@@ -99,44 +99,44 @@ def mcp(
         with suppress(EngineError):  # the first program will try again, and is told why it cannot run
             launcher.prestart_fork_server("guest")
             launcher.prestart_parse_worker()  # they come up while the protocol's library is imported
-        asyncio.run(_serve(settings, settings_of, workspace, names, launcher=launcher, door=door))
+        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, door=door))
     finally:
         launcher.close()
 
 
-def _door(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Door":
-    from paddock.mcp_server.http.endpoint import checked_token, open_door, read_token
+def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]) -> "Endpoint":
+    from paddock.mcp_server.http.endpoint import check_token, open_endpoint, read_token
 
     made_up = token_file is None and TOKEN_VARIABLE not in os.environ
     if token_file is not None:
         token = read_token(token_file)
     else:
-        token = checked_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
-    door = open_door(address, token, hosts)
+        token = check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
+    door = open_endpoint(address, token, hosts)
     if made_up:
         click.echo(f"token: {token}", err=True)
     click.echo(f"listening on {door.url}", err=True)
     return door
 
 
-async def _serve(
+async def _serve_mcp(
     settings: "Settings",
     settings_of: "SettingsOf",
     workspace: Path,
     names: "Names",
     *,
     launcher: "Launcher",
-    door: "Door | None",
+    door: "Endpoint | None",
 ) -> None:
     from paddock.app.session import open_session
     from paddock.mcp_server import service  # the protocol's library costs 0.8 s
 
     stop = asyncio.Event()
-    with cancelled_by_signals(stop):
+    with cancel_on_signals(stop):
         compatible = names == "seed"
         async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
-            stay()
-            await (served.stdio(stop) if door is None else served.http(door, stop))
+            restore_garbage_collection()
+            await (served.serve_stdio(stop) if door is None else served.serve_http(door, stop))
             for text in session.warnings:
                 warn(text)

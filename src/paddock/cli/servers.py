@@ -12,10 +12,10 @@ import click
 from paddock.cli import completions, login, options, provision
 from paddock.cli import tools as tools_of_all
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
-from paddock.cli.run_request import execute
-from paddock.cli.session import actor, session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import Group, render_examples
+from paddock.cli.run_request import execute_and_exit
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table, warn
 from paddock.cli.variables import read_input
 from paddock.hub.config import HttpServer, Server, ServersConfig, StdioServer
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.group(
     "servers",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers list",
         "paddock servers tools git",
         'paddock servers call git git_log --args \'{"repo_path": "."}\'',
@@ -50,21 +50,21 @@ for _command in (
     command.add_command(_command)
 
 
-@command.command("list", epilog=examples("paddock servers list", "paddock servers list --json"))
+@command.command("list", epilog=render_examples("paddock servers list", "paddock servers list --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the configured servers, and which of them a person has logged in to, without starting any."""
     columns = ("name", "transport", "address", "login")
-    servers, empty = heeding_signals(_listed(load(workspace, flags=flags).settings, workspace))
+    servers, empty = run_until_signal(_list_servers(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
     else:
         print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
 
 
-@command.command("tools", epilog=examples("paddock servers tools", "paddock servers tools git --json"))
+@command.command("tools", epilog=render_examples("paddock servers tools", "paddock servers tools git --json"))
 @click.argument("server", required=False, shell_complete=completions.servers)
 @options.workspace
 @options.settings
@@ -72,7 +72,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the tools of one server, or of all; this starts them."""
     settings = load(workspace, flags=flags).settings
-    found, failures, empty = heeding_signals(_tools(settings, workspace, server))
+    found, failures, empty = run_until_signal(_list_tools(settings, workspace, server))
     if as_json:
         print_json(
             [
@@ -103,7 +103,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
 
 @command.command(
     "call",
-    epilog=examples(
+    epilog=render_examples(
         'paddock servers call time get_current_time \'{"timezone": "UTC"}\'',
         "paddock servers call git git_status --args @arguments.json --json",
     ),
@@ -136,12 +136,12 @@ def call(
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint=name)
     request = ExecutionRequest(
-        actor=actor(),
+        actor=find_actor(),
         surface="cli",
         workspace=workspace,
         work=ServerCall(server=server, tool=tool, arguments=cast("dict[str, Any]", values)),
     )
-    execute(request, settings, as_json=as_json)
+    execute_and_exit(request, settings, as_json=as_json)
 
 
 def _as_two_words(name: str) -> str:
@@ -150,23 +150,27 @@ def _as_two_words(name: str) -> str:
     return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
 
-async def _listed(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
+async def _list_servers(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
     """Return name, transport, address and login of every server, and why there is none if so."""
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
         rows = [
-            (name, *_address(server), logins.find_state(server) if isinstance(server, HttpServer) else "")
+            (
+                name,
+                *_describe_address(server),
+                logins.find_state(server) if isinstance(server, HttpServer) else "",
+            )
             for name, server in config.servers.items()
         ]
         return rows, tools_of_all.explain_no_servers(config)
 
 
-async def _tools(
+async def _list_tools(
     settings: Settings, workspace: Path, only: str | None
 ) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
     """Return the tools by server with what is to be said of each, why servers could not tell theirs, and why none."""
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         servers = opened.servers
         _warn_about(servers.config)
         names = [only] if only is not None else list(servers.config.servers)
@@ -182,12 +186,12 @@ async def _tools(
             case BaseException():
                 raise answer
             case _:
-                found += [(name, tool, _notes(servers, name, tool)) for tool in answer]
+                found += [(name, tool, _list_notes(servers, name, tool)) for tool in answer]
     without = f"no tools are listed by {', '.join(names)}"
     return found, failures, without if names else tools_of_all.explain_no_servers(servers.config)
 
 
-def _notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
+def _list_notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
     """Return what is to be known of a tool before it is called."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
     unchecked = servers.explain_unchecked(server, tool.name)
@@ -199,7 +203,7 @@ def _warn_about(config: ServersConfig) -> None:
         warn(text)
 
 
-def _address(server: Server) -> tuple[str, str]:
+def _describe_address(server: Server) -> tuple[str, str]:
     """Return transport and address of a server, without what may be secret: arguments, user, query."""
     match server:
         case StdioServer():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
 
 
-def session(
+def open_cli_session(
     settings: Settings, workspace: Path, terminal: Terminal | None = None
 ) -> "AbstractAsyncContextManager[Session]":
     """Return a session of the person at the command line, who is asked there.
@@ -34,7 +34,7 @@ def session(
     return opener(settings, workspace, asker=(terminal or Terminal()).ask)
 
 
-def actor() -> str:
+def find_actor() -> str:
     """Return who is at the command line: the user's name, or `uid N` when it has none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

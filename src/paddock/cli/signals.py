@@ -14,7 +14,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
+def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
     """Set `stop`, or without it cancel the current task, at the first interrupt, so that it ends in order.
 
     Another one, half a second later, ends the process. Yields the list of signals that came.
@@ -23,7 +23,7 @@ def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[in
     assert task is not None
     received: list[int] = []
 
-    def cancel(number: signal.Signals) -> None:
+    def on_signal(number: signal.Signals) -> None:
         loop.remove_signal_handler(number)
         end_at_next(number)
         received.append(number)
@@ -35,7 +35,7 @@ def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[in
     # What is ignored was to be ignored: nohup(1), jobs in the background of a script.
     heeded = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
-        loop.add_signal_handler(number, cancel, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield received
     finally:
@@ -44,20 +44,20 @@ def cancelled_by_signals(stop: asyncio.Event | None = None) -> Generator[list[in
                 loop.remove_signal_handler(number)
 
 
-def heeding_signals(work: Coroutine[Any, Any, T]) -> T:
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
 
     It is cancelled, so that it ends in order: without processes, and without what it keeps in temporary directories.
     """
-    value, number = asyncio.run(_heeding(work))
+    value, number = asyncio.run(_await_until_signal(work))
     if number:
         raise Failure("Cancelled", exit_code=128 + number)
     return value[0]
 
 
-async def _heeding(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
+async def _await_until_signal(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
     """Return the value of `work`, or none and the signal that cut it short."""
-    with cancelled_by_signals() as received:
+    with cancel_on_signals() as received:
         try:
             return [await work], 0
         except (asyncio.CancelledError, Exception):

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.cli.streams import why_broken, write_escaped
-from paddock.rendering.terminal import NO_COLOUR, encodable, escape_line, escape_piece, stays_coloured
+from paddock.rendering.terminal import NO_COLOUR, escape_line, escape_piece, make_encodable, stays_coloured
 from paddock.sandbox.io import decode_stream
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """What may become a colour when the next piece has come."""
 
 
-class Passing:
+class OutputStreamer:
     """Writes each stream to ours of the same name.
 
     `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
@@ -26,11 +26,11 @@ class Passing:
         self.broken: OSError | None = None
         self._errors = sys.stdout if combined else sys.stderr
         self._screens: list[Screen] = []
-        self._write = {"stdout": self._writer(sys.stdout), "stderr": self._writer(sys.stderr)}
+        self._write = {"stdout": self._build_writer(sys.stdout), "stderr": self._build_writer(sys.stderr)}
         self._last: str = ""
         self._unended_error = False
 
-    def take(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+    def take_output(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         """Take the next output of the program. Never raises."""
         if self.broken is not None:
             return
@@ -54,7 +54,7 @@ class Passing:
         elif more and self._unended_error:
             sys.stderr.write("\n")
 
-    def _writer(self, file: TextIO) -> Callable[[bytes], None]:
+    def _build_writer(self, file: TextIO) -> Callable[[bytes], None]:
         def write(data: bytes) -> None:
             file.buffer.write(data)
             file.buffer.flush()
@@ -67,7 +67,7 @@ class Passing:
         self._screens.append(screen)
 
         def show(text: str) -> None:
-            screen.show(text)
+            screen.write_piece(text)
             self._last = text[-1:]
 
         return decode_stream(show)
@@ -81,14 +81,14 @@ class Screen:
         self._held = ""
         self._coloured = False
 
-    def show(self, text: str) -> None:
+    def write_piece(self, text: str) -> None:
         """Write the next piece of a text. Raises OSError."""
         text = self._held + text
         begun = _BEGUN.search(text)
         self._held = begun[0] if begun else ""
         shown = escape_piece(text.removesuffix(self._held))
         self._coloured = stays_coloured(shown, before=self._coloured)
-        write_escaped(self.file, encodable(shown))
+        write_escaped(self.file, make_encodable(shown))
         self.file.flush()
 
     def end(self) -> None:

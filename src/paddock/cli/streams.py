@@ -7,7 +7,7 @@ import sys
 from typing import IO, Any, TextIO, cast
 
 
-class _Waiting(io.BufferedWriter):
+class _BlockingWriter(io.BufferedWriter):
     """A buffer that waits for its reader.
 
     Whoever shares the file may have made it non-blocking, as Node does with what it inherits; then a full pipe would be
@@ -39,9 +39,9 @@ class _Terminal(io.TextIOWrapper):
     """Text for a terminal: whoever wrote it, only line ends, tabs and colours act there."""
 
     def write(self, text: str, /) -> int:
-        from paddock.rendering.terminal import encodable, escape_line
+        from paddock.rendering.terminal import escape_line, make_encodable
 
-        super().write(encodable(escape_line(text)))
+        super().write(make_encodable(escape_line(text)))
         return len(text)
 
     def write_escaped(self, text: str) -> None:
@@ -62,7 +62,7 @@ class _Err(io.FileIO):
             return memoryview(data).nbytes
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Open streams that were closed on `/dev/null`, and have output wait for its reader.
 
     Else the next file that is opened gets the number of one that was closed, and what is printed goes into it.
@@ -77,11 +77,11 @@ def prepare() -> None:
                 os.dup2(device, number)
                 os.close(device)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    sys.stdout = _over(io.FileIO(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _over(_Err(2, "w", closefd=False), sys.stderr)
+    sys.stdout = _wrap_raw(io.FileIO(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _wrap_raw(_Err(2, "w", closefd=False), sys.stderr)
 
 
-def apart() -> bool:
+def are_separate() -> bool:
     """Tell whether standard output and standard error go to different places."""
     try:
         return not os.path.sameopenfile(1, 2)
@@ -130,7 +130,7 @@ def why_broken(file: TextIO) -> OSError | None:
     return raw.broken if isinstance(raw, _Err) else None
 
 
-def unwritten() -> OSError | None:
+def find_output_error() -> OSError | None:
     """Return why standard output does not take what is to be written to it, if so; then that goes nowhere.
 
     It would fail once more at the end of the process, whose exit code is then another.
@@ -143,9 +143,9 @@ def unwritten() -> OSError | None:
     return None
 
 
-def _over(raw: io.FileIO, file: TextIO) -> TextIO:
+def _wrap_raw(raw: io.FileIO, file: TextIO) -> TextIO:
     """Return a stream like `file` that writes to `raw`."""
-    buffer = _Waiting(raw)
+    buffer = _BlockingWriter(raw)
     if raw.isatty():
         return terminal_stream(buffer, encoding=file.encoding)
     return io.TextIOWrapper(

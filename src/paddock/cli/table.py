@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 import click
 
 from paddock.cli.failure import PRINTED
-from paddock.cli.folding import INDENT, fold, print_note, wrap
+from paddock.cli.folding import INDENT, fold_text, print_note, wrap_line
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
-from paddock.rendering.terminal import encodable, escape
+from paddock.rendering.terminal import escape_text, make_encodable
 
 _WIDEST = 100_000
 """Columns that no table needs."""
@@ -36,12 +36,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines; on a terminal they break between words, and what follows a break is indented."""
     for line in lines:
-        click.echo(fold(encodable(escape(line)), sys.stdout))
+        click.echo(fold_text(make_encodable(escape_text(line)), sys.stdout))
 
 
 def print_row(row: Sequence[str]) -> None:
     """Print one row as a pipe gets it."""
-    click.echo(encodable("\t".join(escape(" ".join(cell.split())) for cell in row)))
+    click.echo(make_encodable("\t".join(escape_text(" ".join(cell.split())) for cell in row)))
 
 
 def print_json(value: Json) -> None:
@@ -52,7 +52,7 @@ def print_json(value: Json) -> None:
 
 def print_text(text: str) -> None:
     """Print a text of a stranger, without what would move the cursor."""
-    click.echo(encodable(escape(text)))
+    click.echo(make_encodable(escape_text(text)))
 
 
 def warn(text: str) -> None:
@@ -68,7 +68,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[encodable(escape(" ".join(cell.split()))) for cell in row] for row in rows]
+    cells = [[make_encodable(escape_text(" ".join(cell.split()))) for cell in row] for row in rows]
     console = Console(highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns):
@@ -90,8 +90,8 @@ def _print_cards(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
     """Print each row below the other: its first cell, then a line for each further cell that is not empty."""
     margin = max(map(len, columns[1:]), default=0) + 2 * INDENT
     for row in rows:
-        click.echo(wrap(row[0], width, " " * INDENT))
+        click.echo(wrap_line(row[0], width, " " * INDENT))
         for title, cell in zip(columns[1:], row[1:], strict=True):
             if cell:
                 label = f"{' ' * INDENT}{title}".ljust(margin)
-                click.echo(wrap(f"{label}{cell}", width, " " * margin))
+                click.echo(wrap_line(f"{label}{cell}", width, " " * margin))

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Never
 
 import click
 
-from paddock.cli import options, stay
-from paddock.cli.help import Group, examples
+from paddock.cli import options, restore_garbage_collection
+from paddock.cli.help import Group, render_examples
 from paddock.cli.run_request import INTERRUPTED, value_of
-from paddock.cli.sequence import carry_out, tell
-from paddock.cli.session import actor, session
-from paddock.cli.signals import cancelled_by_signals
+from paddock.cli.sequence import carry_out, print_step
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import print_json, print_table
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.rendering.render import error_text
-from paddock.rendering.terminal import encodable, escape
+from paddock.rendering.terminal import escape_text, make_encodable
 from paddock.schedules.schedule import listing
 from paddock.settings.loader import load
 
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 @click.group(
     "temporal",
     cls=Group,
-    epilog=examples("paddock temporal list", "paddock temporal fire nightly", "paddock temporal serve"),
+    epilog=render_examples(
+        "paddock temporal list", "paddock temporal fire nightly", "paddock temporal serve"
+    ),
 )
 def command() -> None:
     """List, fire and serve schedules of sequences."""
 
 
-@command.command("list", epilog=examples("paddock temporal list", "paddock temporal list --json"))
+@command.command("list", epilog=render_examples("paddock temporal list", "paddock temporal list --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -52,23 +54,25 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     print_table(names, rows, empty="there are no schedules here; write one into .paddock/temporals/NAME.toml")
 
 
-@command.command("fire", epilog=examples("paddock temporal fire nightly --json"))
+@command.command("fire", epilog=render_examples("paddock temporal fire nightly --json"))
 @click.argument("name")
 @options.workspace
 @options.settings
 @options.as_json
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
     """Run the sequence of a schedule now; the exit code is 0 when it ran to its end, else 1."""
-    outcome, number = asyncio.run(carry_out(_request(name, workspace), load(workspace, flags=flags).settings))
+    outcome, number = asyncio.run(
+        carry_out(_build_request(name, workspace), load(workspace, flags=flags).settings)
+    )
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
-    elif problem := _stopped(answer):
-        _print(problem)
+    elif problem := _explain_stop(answer):
+        _print_text(problem)
     sys.exit(INTERRUPTED + number if number else int(not answer["ok"]))
 
 
-@command.command("serve", epilog=examples("paddock temporal serve --workspace ~/project"))
+@command.command("serve", epilog=render_examples("paddock temporal serve --workspace ~/project"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -77,46 +81,50 @@ def serve(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
     What becomes of it goes to standard error; with --json one object for each run goes to standard output.
     """
-    asyncio.run(_serve(workspace, load(workspace, flags=flags).settings, as_json=as_json))
+    asyncio.run(_serve_schedules(workspace, load(workspace, flags=flags).settings, as_json=as_json))
 
 
-async def _serve(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
-    with cancelled_by_signals() as received:
+async def _serve_schedules(workspace: Path, settings: "Settings", *, as_json: bool) -> None:
+    with cancel_on_signals() as received:
         try:
-            async with session(settings, workspace) as opened:
-                opened.flowing.flows.on_step = tell
-                stay()
+            async with open_cli_session(settings, workspace) as opened:
+                opened.flowing.flows.on_step = print_step
+                restore_garbage_collection()
 
-                async def fire(name: str, due: datetime) -> None:
-                    outcome = await opened.gate.execute(_request(name, workspace, {"due": due.isoformat()}))
+                async def fire_schedule(name: str, due: datetime) -> None:
+                    outcome = await opened.gate.execute(
+                        _build_request(name, workspace, {"due": due.isoformat()})
+                    )
                     if as_json:
                         answer = outcome.value if outcome.ok else {"name": name, "ok": False}
-                        print_json({**answer, "problem": _problem(outcome)})
+                        print_json({**answer, "problem": _explain_problem(outcome)})
                         sys.stdout.flush()
                     else:
-                        _print(f"{name}: {_problem(outcome) or outcome.value.get('skipped', 'ok')}")
+                        _print_text(
+                            f"{name}: {_explain_problem(outcome) or outcome.value.get('skipped', 'ok')}"
+                        )
 
-                await opened.flowing.temporals.serve(workspace, fire)
+                await opened.flowing.temporals.serve(workspace, fire_schedule)
         except asyncio.CancelledError:
             if not received:
                 raise
 
 
-def _request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionRequest:
+def _build_request(name: str, workspace: Path, *options: dict[str, str]) -> ExecutionRequest:
     work = SdkCall(method="temporal.fire", arguments=(name, *options))
-    return ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    return ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
 
 
-def _problem(outcome: Outcome) -> str:
+def _explain_problem(outcome: Outcome) -> str:
     """Return why a schedule did not run to its end; empty when it did."""
-    return _stopped(outcome.value) if outcome.ok else error_text(outcome)
+    return _explain_stop(outcome.value) if outcome.ok else error_text(outcome)
 
 
-def _stopped(answer: Json) -> str:
+def _explain_stop(answer: Json) -> str:
     if "error" in answer:
         return str(answer["error"].get("message", answer["error"]["name"]))
     return "" if answer["ok"] else "a failing step has stopped the sequence"
 
 
-def _print(text: str) -> None:
-    click.echo(encodable(escape(text)), err=True)
+def _print_text(text: str) -> None:
+    click.echo(make_encodable(escape_text(text)), err=True)

@@ -43,8 +43,8 @@ class Terminal:
         self.asking = True
         try:
             termios.tcflush(tty, termios.TCIFLUSH)
-            os.write(tty, asked(question).encode())
-            said = (await _line(tty)).strip().lower()
+            os.write(tty, render_question(question).encode())
+            said = (await _read_line(tty)).strip().lower()
         finally:
             self.asking = False
             with suppress(OSError):
@@ -56,7 +56,7 @@ class Terminal:
         return Answer(verdict=verdict, by="the person at the terminal")
 
 
-def asked(question: Question) -> str:
+def render_question(question: Question) -> str:
     """Return a question as lines of text. Its parts are one line each, whatever is in them."""
     facts = {
         "to": question.what,
@@ -71,7 +71,7 @@ def asked(question: Question) -> str:
     )
 
 
-async def _line(tty: int) -> str:
+async def _read_line(tty: int) -> str:
     """Return the line that is typed; nothing when the terminal goes away."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()

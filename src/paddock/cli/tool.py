@@ -12,12 +12,12 @@ import click
 from paddock.app.script_tool_service import find_tool, make_tool_run, open_library
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.run_request import INTERRUPTED, carry_out
-from paddock.cli.session import actor, session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.session import find_actor, open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
-from paddock.cli.variables import read_input, utf8, whole
+from paddock.cli.variables import decode_utf8, read_input, read_to_end
 from paddock.model.errors import ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
@@ -26,7 +26,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.rendering.program_response import put_back
 from paddock.rendering.render import tool_end
-from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.rendering.terminal import escape_but_colour, make_encodable
 from paddock.runtimes.recipe import recipes
 from paddock.script_tools.authoring import SUFFIXES, create, findings
 from paddock.script_tools.library import Broken, Tool, ToolLibrary
@@ -44,7 +44,7 @@ _NO_TOOLS = "there are no script tools here; create one: paddock tool new NAME"
 @click.group(
     "tool",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock tool new word_count",
         'paddock tool run word_count --input \'{"text": "two words"}\'',
         "paddock tool validate",
@@ -54,7 +54,7 @@ def command() -> None:
     """List, show, create, check and run script tools."""
 
 
-@command.command("list", epilog=examples("paddock tool list", "paddock tool list --json"))
+@command.command("list", epilog=render_examples("paddock tool list", "paddock tool list --json"))
 @options.workspace
 @options.settings
 @options.as_json
@@ -65,11 +65,11 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """
     seen: set[str] = set()
     found: list[tuple[Tool | Broken, str]] = []
-    for tool in _library(workspace, flags).all():
-        found.append((tool, _state(tool, hidden=tool.id in seen)))
+    for tool in _open_library(workspace, flags).all():
+        found.append((tool, _describe_state(tool, hidden=tool.id in seen)))
         seen |= {tool.id} if isinstance(tool, Tool) else set()
     if as_json:
-        print_json([{**_facts(tool), "state": state} for tool, state in found])
+        print_json([{**_collect_facts(tool), "state": state} for tool, state in found])
     else:
         rows = [(tool.id, state, _first_line(tool), str(tool.directory)) for tool, state in found]
         print_table(
@@ -79,17 +79,17 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         )
 
 
-@command.command("show", epilog=examples("paddock tool show word_count --json"))
+@command.command("show", epilog=render_examples("paddock tool show word_count --json"))
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @options.workspace
 @options.settings
 @options.as_json
 def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show what a tool says of itself: its manifest, description and input schema."""
-    tool = find_tool(_library(workspace, flags), name)
+    tool = find_tool(_open_library(workspace, flags), name)
     if as_json:
         manifest = tool.manifest.model_dump(mode="json", by_alias=True)
-        print_json({**_facts(tool), "manifest": manifest, "inputSchema": dict(tool.schema.document)})
+        print_json({**_collect_facts(tool), "manifest": manifest, "inputSchema": dict(tool.schema.document)})
         return
     manifest = tool.manifest
     rows = [
@@ -111,7 +111,7 @@ def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
 
 
 @command.command(
-    "new", epilog=examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
+    "new", epilog=render_examples("paddock tool new word_count", "paddock tool new fetch --runtime node")
 )
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @click.option(
@@ -136,7 +136,7 @@ def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
 
 
 @command.command(
-    "validate", epilog=examples("paddock tool validate", "paddock tool validate word_count --json")
+    "validate", epilog=render_examples("paddock tool validate", "paddock tool validate word_count --json")
 )
 @click.argument("names", metavar="[ID|DIRECTORY]...", nargs=-1)
 @options.workspace
@@ -147,8 +147,10 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
     The exit code is 1 when one cannot be used; warnings do not count.
     """
-    library = _library(workspace, flags)
-    directories = [_directory(library, name) for name in names] or [tool.directory for tool in library.all()]
+    library = _open_library(workspace, flags)
+    directories = [_find_directory(library, name) for name in names] or [
+        tool.directory for tool in library.all()
+    ]
     known = recipes()
     found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
     if as_json:
@@ -171,7 +173,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
 @command.command(
     "run",
-    epilog=examples(
+    epilog=render_examples(
         'paddock tool run word_count --input \'{"text": "two words"}\'',
         "paddock tool run word_count --input @inputs.json --json",
         "git log --format=%s | jq -Rs '{text: .}' | paddock tool run word_count --input -",
@@ -179,10 +181,10 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 )
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs as a JSON object.")
-@options.pairs(
+@options.add_pairs_option(
     "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
 )
-@options.timeout("Longest wall time")
+@options.add_timeout_option("Longest wall time")
 @options.workspace
 @options.settings
 @options.as_json
@@ -203,22 +205,22 @@ def run(
     when it did not.
     """
     settings = load(workspace, flags=flags).settings
-    values = _object(inputs, settings)
+    values = _read_object(inputs, settings)
     library = open_library(settings.tools, workspace)
     request = ExecutionRequest(
-        actor=actor(),
+        actor=find_actor(),
         surface="cli",
         workspace=workspace,
         limits=LimitOverrides(timeout_ms=timeout),
         work=make_tool_run(library, name, values, env=variables),
     )
     outcome, number = asyncio.run(carry_out(request, settings))
-    (_print_json if as_json else _print)(outcome)
+    (_print_json if as_json else _print_end)(outcome)
     failed = outcome is None or not outcome.ok
     click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
 
 
-@command.command("match", epilog=examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
+@command.command("match", epilog=render_examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Arguments of the call.")
 @options.workspace
 @options.settings
@@ -227,7 +229,7 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
     """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
     settings = load(workspace, flags=flags).settings
     tools = open_library(settings.tools, workspace).tools().values()
-    found = detect(_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
+    found = detect(_read_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
     if as_json:
         print_json([asdict(each) for each in found])
     else:
@@ -239,7 +241,7 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
         print_table(("tool", "priority", "reason", ""), rows, empty=empty)
 
 
-@command.command("fill", epilog=examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
+@command.command("fill", epilog=render_examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
 @click.argument("template", metavar="FILE|-", type=click.File("rb"))
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of every script.")
 @click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools go before others.")
@@ -256,24 +258,26 @@ def fill_template(
     settings = load(workspace, flags=flags).settings
     try:
         what = "standard input" if template is sys.stdin.buffer else template.name
-        given = utf8(what, whole(what, template))
-        text = heeding_signals(_fill(given, _object(inputs, settings), prompt, settings, workspace))
+        given = decode_utf8(what, read_to_end(what, template))
+        text = run_until_signal(
+            _fill_in_session(given, _read_object(inputs, settings), prompt, settings, workspace)
+        )
     except TemplateError as problem:
         raise Failure(str(problem)) from None
     if as_json:
         print_json({"text": text})
     else:
-        _echo(text + "\n" * (not text.endswith("\n")))
+        _echo_text(text + "\n" * (not text.endswith("\n")))
 
 
-async def _fill(
+async def _fill_in_session(
     template: str, inputs: dict[str, Any], prompt: str, settings: Settings, workspace: Path
 ) -> str:
-    async with session(settings, workspace) as opened:
-        return await _filled(template, inputs, prompt, opened, workspace)
+    async with open_cli_session(settings, workspace) as opened:
+        return await _fill_with_tools(template, inputs, prompt, opened, workspace)
 
 
-async def _filled(
+async def _fill_with_tools(
     template: str, inputs: dict[str, Any], prompt: str, opened: "Session", workspace: Path
 ) -> str:
     library = opened.scripts.library
@@ -284,7 +288,7 @@ async def _filled(
         except ToolNotFound:
             return None
         request = ExecutionRequest(
-            actor=actor(),
+            actor=find_actor(),
             surface="cli",
             workspace=workspace,
             limits=LimitOverrides(timeout_ms=TIMEOUT_MS),
@@ -296,7 +300,7 @@ async def _filled(
     return await fill(template, inputs, run_one, searched=searched)
 
 
-def _object(text: str, settings: Settings) -> dict[str, Any]:
+def _read_object(text: str, settings: Settings) -> dict[str, Any]:
     values = read_input(text, settings.limits.script, "script")
     if not isinstance(values, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--input")
@@ -304,49 +308,49 @@ def _object(text: str, settings: Settings) -> dict[str, Any]:
 
 
 def _print_json(outcome: Outcome | None) -> None:
-    click.echo(dumps(_ended(outcome).to_wire()))
+    click.echo(dumps(_build_end(outcome).to_wire()))
 
 
-def _print(outcome: Outcome | None) -> None:
-    end = _ended(outcome)
-    _echo(end.stdout)
-    _echo(end.stderr, err=True)
+def _print_end(outcome: Outcome | None) -> None:
+    end = _build_end(outcome)
+    _echo_text(end.stdout)
+    _echo_text(end.stderr, err=True)
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
-        _echo(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
+        _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
     if outcome is not None and (told := put_back(outcome)):
-        _echo("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
+        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
 
 
-def _echo(text: str, *, err: bool = False) -> None:
+def _echo_text(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
     shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(encodable(shown), nl=False, err=err, color=True)
+    click.echo(make_encodable(shown), nl=False, err=err, color=True)
 
 
-def _ended(outcome: Outcome | None) -> ToolEnd:
+def _build_end(outcome: Outcome | None) -> ToolEnd:
     """Return the end of a run, also of one that policy or an interrupt ended."""
     return ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
 
 
-def _library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
+def _open_library(workspace: Path, flags: dict[str, str]) -> ToolLibrary:
     return open_library(load(workspace, flags=flags).settings.tools, workspace)
 
 
-def _directory(library: ToolLibrary, name: str) -> Path:
+def _find_directory(library: ToolLibrary, name: str) -> Path:
     if "/" in name and Path(name).is_dir():
         return Path(name)
     found = library.find(name)
     return found.directory if found is not None else find_tool(library, name).directory
 
 
-def _state(tool: Tool | Broken, *, hidden: bool) -> str:
+def _describe_state(tool: Tool | Broken, *, hidden: bool) -> str:
     if isinstance(tool, Broken):
         return "broken"
     return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
 
 
-def _facts(tool: Tool | Broken) -> dict[str, Any]:
+def _collect_facts(tool: Tool | Broken) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
     if isinstance(tool, Broken):
         return {**facts, "problem": tool.problem}

@@ -11,9 +11,9 @@ from paddock.catalog.queries import MAX_QUERIES
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
-from paddock.cli.help import examples
-from paddock.cli.session import session
-from paddock.cli.signals import heeding_signals
+from paddock.cli.help import render_examples
+from paddock.cli.session import open_cli_session
+from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table, print_text, warn
 from paddock.model.base import Json
 from paddock.model.errors import UnknownServer
@@ -32,7 +32,7 @@ _NOTHING = "nothing found; try other words, or see `paddock servers list` for th
 
 @click.command(
     "search",
-    epilog=examples(
+    epilog=render_examples(
         "paddock servers search 'open issues'",
         "paddock servers search 'weather tomorrow' 'send a mail'",
         "paddock servers search commit --server git --json",
@@ -68,13 +68,13 @@ def search(
             f"{len(queries)} queries are too many; give at most {MAX_QUERIES} at a time", exit_code=2
         )
     settings = load(workspace, flags=flags).settings
-    hits, listing, config = heeding_signals(_search(settings, workspace, queries, server, limit))
-    _tell(listing)
+    hits, listing, config = run_until_signal(_search_tools(settings, workspace, queries, server, limit))
+    _print_notes(listing)
     for hit, _ in hits:
         if hit.tool.warning:
             warn(hit.tool.warning)
     if as_json:
-        print_json([{**_facts(hit), "signature": line} for hit, line in hits])
+        print_json([{**_collect_facts(hit), "signature": line} for hit, line in hits])
     else:
         empty = _NOTHING if config.servers else explain_no_servers(config)
         print_table(("tool",), [(line,) for _, line in hits], empty=empty)
@@ -82,7 +82,9 @@ def search(
 
 @click.command(
     "describe",
-    epilog=examples("paddock servers describe git.git_log", "paddock servers describe git.git_log --json"),
+    epilog=render_examples(
+        "paddock servers describe git.git_log", "paddock servers describe git.git_log --json"
+    ),
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @options.workspace
@@ -93,11 +95,11 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
     from paddock.catalog.catalog import Unknown
 
     settings = load(workspace, flags=flags).settings
-    described, listing, config = heeding_signals(_describe(settings, workspace, names))
-    _tell(listing)
+    described, listing, config = run_until_signal(_describe_tools(settings, workspace, names))
+    _print_notes(listing)
     known = [each for each in described if not isinstance(each, Unknown)]
     if as_json:
-        print_json([_description(each) for each in known])
+        print_json([_build_description(each) for each in known])
     else:
         for each in known:
             name = (
@@ -108,10 +110,10 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             for note in each.notes:
                 print_text(f"// {note}")
     if unknown := [each for each in described if isinstance(each, Unknown)]:
-        raise Failure("\n".join(_missing(each, config, listing) for each in unknown))
+        raise Failure("\n".join(_explain_missing(each, config, listing) for each in unknown))
 
 
-@click.command("diff", epilog=examples("paddock servers diff", "paddock servers diff git --json"))
+@click.command("diff", epilog=render_examples("paddock servers diff", "paddock servers diff git --json"))
 @click.argument("server", required=False, shell_complete=completions.servers)
 @options.workspace
 @options.settings
@@ -122,18 +124,19 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
     server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
     """
-    changes, listing, config = heeding_signals(
-        _diff(load(workspace, flags=flags).settings, workspace, server)
+    changes, listing, config = run_until_signal(
+        _diff_tools(load(workspace, flags=flags).settings, workspace, server)
     )
-    _tell(listing)
-    _show(changes, as_json=as_json)
+    _print_notes(listing)
+    _print_changes(changes, as_json=as_json)
     if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
         print_note(told)
     click.get_current_context().exit(int(bool(listing.failures)))
 
 
 @click.command(
-    "approve", epilog=examples("paddock servers approve git", "paddock servers approve git git_log --json")
+    "approve",
+    epilog=render_examples("paddock servers approve git", "paddock servers approve git git_log --json"),
 )
 @click.argument("server", shell_complete=completions.servers)
 @click.argument("tools", nargs=-1)
@@ -144,20 +147,22 @@ def approve(
     server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
     """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
-    approved = heeding_signals(_approve(load(workspace, flags=flags).settings, workspace, server, tools))
+    approved = run_until_signal(
+        _approve_changes(load(workspace, flags=flags).settings, workspace, server, tools)
+    )
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):
         raise Failure(f"{server}: no change waits for approval: {', '.join(missing)}")
     if not approved:
         raise Failure(f"{server}: no change waits for approval; paddock servers diff {server} looks for some")
-    _show(approved, as_json=as_json)
+    _print_changes(approved, as_json=as_json)
 
 
-async def _search(
+async def _search_tools(
     settings: Settings, workspace: Path, queries: tuple[str, ...], server: str | None, limit: int | None
 ) -> "tuple[list[tuple[Hit, str]], Listing, ServersConfig]":
     from paddock.hub.typescript import render_signature
 
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         config, catalog = opened.servers.config, opened.servers.catalog
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server, config.servers, config.absent)
@@ -170,18 +175,18 @@ async def _search(
         )
 
 
-async def _describe(
+async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
 ) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return *(await opened.servers.catalog.describe_tools(names)), opened.servers.config
 
 
-async def _diff(
+async def _diff_tools(
     settings: Settings, workspace: Path, server: str | None
 ) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
     """Return what waits for approval, what the servers listed, and what the servers file says."""
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         listing = await opened.servers.catalog.list_tools(server)
         return opened.servers.pins.list_changes(server), listing, opened.servers.config
 
@@ -208,19 +213,19 @@ def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str |
     return f"nothing waits for approval: every tool of {', '.join(compared)} is as it was pinned"
 
 
-async def _approve(
+async def _approve_changes(
     settings: Settings, workspace: Path, server: str, tools: tuple[str, ...]
 ) -> "tuple[Change, ...]":
-    async with session(settings, workspace) as opened:
+    async with open_cli_session(settings, workspace) as opened:
         return opened.servers.pins.approve_changes(server, tools or None)
 
 
-def _tell(listing: "Listing") -> None:
+def _print_notes(listing: "Listing") -> None:
     for remark in listing.list_missing():
         warn(remark)
 
 
-def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
+def _print_changes(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
     if as_json:
         print_json(
             [
@@ -233,12 +238,12 @@ def _show(changes: "tuple[Change, ...]", *, as_json: bool) -> None:
             print_text(each.render_diff())
 
 
-def _facts(hit: "Hit") -> dict[str, Json]:
+def _collect_facts(hit: "Hit") -> dict[str, Json]:
     tool = hit.tool
     return {"server": tool.server, "tool": tool.tool.name, "score": hit.score, "changed": tool.changed}
 
 
-def _description(each: "Described") -> dict[str, Json]:
+def _build_description(each: "Described") -> dict[str, Json]:
     return {
         "name": each.name,
         "declaration": each.declaration,
@@ -248,7 +253,7 @@ def _description(each: "Described") -> dict[str, Json]:
     }
 
 
-def _missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
+def _explain_missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]

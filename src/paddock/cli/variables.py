@@ -16,9 +16,9 @@ from paddock.settings.profiles import ProfileLimits
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
-MOST_BYTES = 64 * MIB
+MAX_FILE_BYTES = 64 * MIB
 """Bytes that are read, before any limit is known: what never ends would fill memory."""
-_MARK = "\ufeff"
+_BYTE_ORDER_MARK = "\ufeff"
 """With it some editors begin a file, and nobody sees it."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -26,17 +26,19 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 def read_variables(path: Path) -> dict[str, str]:
     """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
     try:
-        text = _text(str(path), path)
+        text = _read_text(str(path), path)
         match path.suffix:
             case ".json":
-                return _texts(path, _value(text))
+                return _render_scalars(path, _parse_value(text))
             case ".toml":
                 import tomllib
 
-                return _texts(path, tomllib.loads(text, parse_float=read_toml_float))
+                return _render_scalars(path, tomllib.loads(text, parse_float=read_toml_float))
             case _ if path.suffix == ".env" or path.name.startswith(".env"):
                 return dict(
-                    _assignment(path, n, line) for n, line in enumerate(text.splitlines(), 1) if _says(line)
+                    _parse_assignment(path, n, line)
+                    for n, line in enumerate(text.splitlines(), 1)
+                    if _has_content(line)
                 )
             case _:
                 raise Failure(f"{path}: variables are read from .json, .toml and .env files")
@@ -54,29 +56,29 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
     try:
         if text == "-":
             what = "standard input"
-            text = utf8(what, whole(what, sys.stdin.buffer)).removeprefix(_MARK)
+            text = decode_utf8(what, read_to_end(what, sys.stdin.buffer)).removeprefix(_BYTE_ORDER_MARK)
         elif text.startswith("@"):
             what = text[1:]
-            text = _text(what, Path(what))
+            text = _read_text(what, Path(what))
         if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
             how = f"pass less, or raise `limits.{profile}.frame_values`"
             raise Failure(f"{what}: it holds more than {most} values; {how}")
-        return _value(text)
+        return _parse_value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
     except ValueError as problem:
         raise Failure(f"{what}: this is not a JSON value: {problem}") from None
 
 
-def whole(what: str, file: BinaryIO) -> bytes:
+def read_to_end(what: str, file: BinaryIO) -> bytes:
     """Return what comes out of a pipe or a file, to its end. Raises `Failure` when it has none, and OSError."""
-    raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise Failure(f"{what}: cannot be read: larger than {MOST_BYTES} bytes")
+    raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        raise Failure(f"{what}: cannot be read: larger than {MAX_FILE_BYTES} bytes")
     return raw
 
 
-def utf8(what: str, raw: bytes) -> str:
+def decode_utf8(what: str, raw: bytes) -> str:
     """Return what is in a file as text. Raises `Failure` when it is not UTF-8."""
     try:
         return raw.decode()
@@ -85,24 +87,24 @@ def utf8(what: str, raw: bytes) -> str:
         raise Failure(told) from None
 
 
-def _text(what: str, path: Path) -> str:
+def _read_text(what: str, path: Path) -> str:
     with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
-        return utf8(what, whole(what, file)).removeprefix(_MARK)
+        return decode_utf8(what, read_to_end(what, file)).removeprefix(_BYTE_ORDER_MARK)
 
 
-def _value(text: str) -> Json:
+def _parse_value(text: str) -> Json:
     """Return the value of a JSON text. Raises ValueError, also for what Python reads and JSON does not know."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=read_finite, parse_int=read_int)
+        return json.loads(text, parse_constant=_reject_constant, parse_float=read_finite, parse_int=read_int)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _no_number(name: str) -> Never:
+def _reject_constant(name: str) -> Never:
     raise ValueError(f"{name} is not a number that JSON knows")
 
 
-def _texts(path: Path, values: object) -> dict[str, str]:
+def _render_scalars(path: Path, values: object) -> dict[str, str]:
     """Return named scalars as texts: true is `true`, 1.5 is `1.5`."""
     if not isinstance(values, dict):
         raise Failure(f"{path}: variables are an object of names and texts")
@@ -117,11 +119,11 @@ def _texts(path: Path, values: object) -> dict[str, str]:
     return variables
 
 
-def _says(line: str) -> bool:
+def _has_content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _assignment(path: Path, number: int, line: str) -> tuple[str, str]:
+def _parse_assignment(path: Path, number: int, line: str) -> tuple[str, str]:
     """Return name and value of a line of an .env file; only double quotes know escapes."""
     found = _ASSIGNMENT.match(line)
     if found is None:

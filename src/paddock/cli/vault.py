@@ -7,7 +7,7 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
 from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
 from paddock.settings.loader import load
@@ -20,7 +20,7 @@ _scope = click.option(
 @click.group(
     "vault",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock vault set github-token",
         "pass show github | paddock vault set github-token --scope work",
         "paddock vault list --scope work",
@@ -33,7 +33,9 @@ def command() -> None:
     """
 
 
-@command.command("set", epilog=examples("paddock vault set github-token", "paddock vault set key < key.pem"))
+@command.command(
+    "set", epilog=render_examples("paddock vault set github-token", "paddock vault set key < key.pem")
+)
 @click.argument("name")
 @_scope
 @options.workspace
@@ -41,19 +43,21 @@ def command() -> None:
 @options.as_json
 def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
-    _vault(workspace, flags).set(scope, name, ask(f"Value of {name}"))
+    _open_vault(workspace, flags).set(scope, name, ask_secret(f"Value of {name}"))
     if as_json:
         print_json({"scope": scope, "name": name})
 
 
-@command.command("list", epilog=examples("paddock vault list", "paddock vault list --scope work --json"))
+@command.command(
+    "list", epilog=render_examples("paddock vault list", "paddock vault list --scope work --json")
+)
 @_scope
 @options.workspace
 @options.settings
 @options.as_json
 def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """List the names in a scope; values are never listed."""
-    names = _vault(workspace, flags).names(scope)
+    names = _open_vault(workspace, flags).names(scope)
     if as_json:
         print_json({"scope": scope, "names": names})
     else:
@@ -64,7 +68,7 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
         )
 
 
-@command.command("delete", epilog=examples("paddock vault delete github-token --scope work"))
+@command.command("delete", epilog=render_examples("paddock vault delete github-token --scope work"))
 @click.argument("name")
 @_scope
 @options.workspace
@@ -72,22 +76,22 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
 @options.as_json
 def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Remove a secret; the exit code is 1 when there was none."""
-    deleted = _vault(workspace, flags).delete(scope, name)
+    deleted = _open_vault(workspace, flags).delete(scope, name)
     if as_json:
         print_json({"scope": scope, "name": name, "deleted": deleted})
     if not deleted:
         raise Failure(f"there is no secret {name} in the scope {scope}; paddock vault list shows the names")
 
 
-def ask(question: str) -> str:
+def ask_secret(question: str) -> str:
     """Return a secret that a person types unseen, twice, or that is piped in."""
     if not sys.stdin.isatty():
-        return _piped()
+        return _read_piped()
     typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
     return typed
 
 
-def _piped() -> str:
+def _read_piped() -> str:
     """Return standard input without the newline that most programs add."""
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
     if len(data) > VALUE_BYTES + len("\r\n"):
@@ -101,5 +105,5 @@ def _piped() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _vault(workspace: Path, flags: dict[str, str]) -> Vault:
+def _open_vault(workspace: Path, flags: dict[str, str]) -> Vault:
     return open_vault(load(workspace, flags=flags).settings.vault)

@@ -8,11 +8,11 @@ import click
 
 from paddock.cli import options
 from paddock.cli.failure import Failure
-from paddock.cli.help import Group, examples
+from paddock.cli.help import Group, render_examples
 from paddock.cli.run_request import carry_out, value_of
-from paddock.cli.session import actor
+from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_table
-from paddock.cli.vault import ask
+from paddock.cli.vault import ask_secret
 from paddock.model.base import Json
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.sdk.webhooks import Event
@@ -22,7 +22,7 @@ from paddock.settings.loader import load
 @click.group(
     "webhook",
     cls=Group,
-    epilog=examples(
+    epilog=render_examples(
         "paddock webhook register script.finished https://hooks.example.org/paddock --vault hook-secret",
         "paddock webhook list",
     ),
@@ -31,13 +31,13 @@ def command() -> None:
     """List, register, test and delete webhooks: addresses that are told what happened, each message signed."""
 
 
-@command.command("list", epilog=examples("paddock webhook list", "paddock webhook list --json"))
+@command.command("list", epilog=render_examples("paddock webhook list", "paddock webhook list --json"))
 @options.workspace
 @options.settings
 @options.as_json
 def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """List the webhooks; their secrets are never listed."""
-    found = _answer(workspace, flags, "list")
+    found = _call_method(workspace, flags, "list")
     if as_json:
         print_json(found)
     else:
@@ -51,7 +51,7 @@ def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
 
 @command.command(
     "register",
-    epilog=examples(
+    epilog=render_examples(
         "paddock webhook register script.finished https://hooks.example.org/paddock",
         "paddock webhook register notification https://hooks.example.org/paddock --vault hook-secret --json",
         "openssl rand -hex 32 | paddock webhook register signal.captured https://hooks.example.org/paddock",
@@ -76,22 +76,22 @@ def register(
     Without --vault the secret that messages are signed with is asked for, or read from standard input; it goes to the
     vault. It is never an argument.
     """
-    secret = {"vault": name} if name is not None else ask("Secret that messages are signed with")
-    made = _answer(workspace, flags, "register", event, url, secret)
+    secret = {"vault": name} if name is not None else ask_secret("Secret that messages are signed with")
+    made = _call_method(workspace, flags, "register", event, url, secret)
     if as_json:
         print_json(made)
     else:
         click.echo(made["id"])
 
 
-@command.command("test", epilog=examples("paddock webhook test 01jd3w0zv6n4yq1r2x5t7b8c9d"))
+@command.command("test", epilog=render_examples("paddock webhook test 01jd3w0zv6n4yq1r2x5t7b8c9d"))
 @click.argument("id_", metavar="ID")
 @options.workspace
 @options.settings
 @options.as_json
 def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Send a webhook a message `webhook.test`; the exit code is 1 when it does not arrive."""
-    found = _answer(workspace, flags, "test", id_)
+    found = _call_method(workspace, flags, "test", id_)
     if as_json:
         print_json(found)
     else:
@@ -100,24 +100,24 @@ def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> 
         )
 
 
-@command.command("delete", epilog=examples("paddock webhook delete 01jd3w0zv6n4yq1r2x5t7b8c9d"))
+@command.command("delete", epilog=render_examples("paddock webhook delete 01jd3w0zv6n4yq1r2x5t7b8c9d"))
 @click.argument("id_", metavar="ID")
 @options.workspace
 @options.settings
 @options.as_json
 def delete(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
     """Forget a webhook, and its secret unless --vault named it; the exit code is 1 when there was none."""
-    deleted = _answer(workspace, flags, "delete", id_)
+    deleted = _call_method(workspace, flags, "delete", id_)
     if as_json:
         print_json({"id": id_, "deleted": deleted})
     if not deleted:
         raise Failure(f"there is no webhook {id_}; paddock webhook list shows them")
 
 
-def _answer(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
+def _call_method(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
     """Return what `paddock.webhook.METHOD` gives, under policy and on the record; a failure ends the command."""
     work = SdkCall(method=f"webhook.{method}", arguments=arguments)
-    request = ExecutionRequest(actor=actor(), surface="cli", workspace=workspace, work=work)
+    request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     ended = asyncio.run(carry_out(request, load(workspace, flags=flags).settings))
     try:
         return value_of(*ended)

@@ -32,7 +32,7 @@ def read_value(value: object, name: str) -> Json:
     if value is None or isinstance(value, str | bool) or _is_json(value):
         return value
     try:
-        return _exact(value, name)
+        return _convert_exactly(value, name)
     except RecursionError:
         raise ValueError(f"{name} {_NESTED}") from None
 
@@ -42,7 +42,7 @@ def read_object(value: object, name: str) -> dict[str, Json]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be a dict, and is {_kind(value)}")  # noqa: TRY004 - as for what is in it
+        raise ValueError(f"{name} must be a dict, and is {_describe_type(value)}")  # noqa: TRY004 - as for what is in it
     return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
 
 
@@ -54,7 +54,7 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _exact(value: object, path: str) -> Json:
+def _convert_exactly(value: object, path: str) -> Json:
     match value:
         case None | str() | bool():
             return value
@@ -63,19 +63,22 @@ def _exact(value: object, path: str) -> Json:
         case float():
             return value
         case int() | Decimal():
-            return _number(value, path)
+            return _convert_number(value, path)
         case dict():
             members = cast("dict[object, object]", value)
-            return {_key(key, path): _exact(each, f"{path}{_member(key)}") for key, each in members.items()}
+            return {
+                _convert_key(key, path): _convert_exactly(each, f"{path}{_render_member(key)}")
+                for key, each in members.items()
+            }
         case list() | tuple():
             items = cast("list[object]", value)
-            return [_exact(each, f"{path}[{number}]") for number, each in enumerate(items)]
+            return [_convert_exactly(each, f"{path}[{number}]") for number, each in enumerate(items)]
         case _:
             instead = _INSTEAD.get(type(value).__name__, _JSON)
-            raise ValueError(f"{path} is {_kind(value)}, which JSON does not have; give {instead}")
+            raise ValueError(f"{path} is {_describe_type(value)}, which JSON does not have; give {instead}")
 
 
-def _number(value: int | Decimal, path: str) -> Json:
+def _convert_number(value: int | Decimal, path: str) -> Json:
     if isinstance(value, Decimal) and not value.is_finite():
         raise ValueError(f"{path} is {value}; give {_JSON}")
     try:
@@ -87,7 +90,7 @@ def _number(value: int | Decimal, path: str) -> Json:
         raise ValueError(f"{path} is a number beyond what JSON readers take; give a text") from None
 
 
-def _key(key: object, path: str) -> str:
+def _convert_key(key: object, path: str) -> str:
     """Return a key as `json` writes it."""
     match key:
         case str():
@@ -95,14 +98,14 @@ def _key(key: object, path: str) -> str:
         case None | bool() | int() | float():
             return json.dumps(key)
         case _:
-            raise ValueError(f"{path} has {_kind(key)} as a key; give {_JSON}")
+            raise ValueError(f"{path} has {_describe_type(key)} as a key; give {_JSON}")
 
 
-def _member(key: object) -> str:
+def _render_member(key: object) -> str:
     name = str(key)[:_KEY_CHARS]
     return f".{name}" if isinstance(key, str) and name.isidentifier() else f"[{json.dumps(name)}]"
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -17,7 +17,7 @@ class AskerEnded(Exception):
     """Who was to ask has called `sys.exit`, or the like."""
 
 
-def on_a_loop(asking: Asking) -> Asker:
+def adapt_asking(asking: Asking) -> Asker:
     """Return an asker as the gate wants it. An ordinary function is called in a thread of its own.
 
     When nobody waits for its answer any longer, the thread is left to itself; it keeps no program from ending.
@@ -25,7 +25,9 @@ def on_a_loop(asking: Asking) -> Asker:
 
     async def ask(question: Question) -> Answer:
         called = (
-            asking(question) if inspect.iscoroutinefunction(asking) else await _in_a_thread(asking, question)
+            asking(question)
+            if inspect.iscoroutinefunction(asking)
+            else await _call_in_thread(asking, question)
         )
         answer = await called if inspect.isawaitable(called) else called
         if not isinstance(answer, Answer):
@@ -35,11 +37,11 @@ def on_a_loop(asking: Asking) -> Asker:
     return ask
 
 
-async def _in_a_thread(asking: Asking, question: Question) -> Answer | Awaitable[Answer]:
+async def _call_in_thread(asking: Asking, question: Question) -> Answer | Awaitable[Answer]:
     answered: Future[Answer | Awaitable[Answer]] = Future()
     answered.set_running_or_notify_cancel()
 
-    def call() -> None:
+    def call_asking() -> None:
         try:
             answered.set_result(asking(question))
         except Exception as error:  # noqa: BLE001 - for the loop to raise
@@ -47,5 +49,5 @@ async def _in_a_thread(asking: Asking, question: Question) -> Answer | Awaitable
         except BaseException as error:  # noqa: BLE001 - likewise, but it would end the loop
             answered.set_exception(AskerEnded(repr(error)))
 
-    threading.Thread(target=call, name="paddock asker", daemon=True).start()
+    threading.Thread(target=call_asking, name="paddock asker", daemon=True).start()
     return await asyncio.wrap_future(answered)

@@ -44,13 +44,13 @@ class BlockingPaddock:
     ) -> None:
         """Take what `Paddock` takes, and raise what it raises."""
         self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
-        self._open: _Open | None = None
+        self._open: _OpenLoop | None = None
         self._end: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
-        opened: Future[_Open] = Future()
-        thread = threading.Thread(target=_serve, args=(self._paddock, opened), name="paddock", daemon=True)
+        opened: Future[_OpenLoop] = Future()
+        thread = threading.Thread(target=_run_loop, args=(self._paddock, opened), name="paddock", daemon=True)
         thread.start()
         self._open = opened.result()
         # Also of one that was never left, once nobody knows it.
@@ -80,19 +80,19 @@ class BlockingPaddock:
         return self._paddock.warnings
 
     @staticmethod
-    def _waiting(
+    def _make_waiting(
         method: Callable[Concatenate[Paddock, P], Coroutine[Any, Any, T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], T]":
         """Return a method that does what `method` does and waits for it."""
 
         @wraps(method)
         def wait(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> T:
-            return self._wait(partial(method, self._paddock, *args, **named))
+            return self._run_and_wait(partial(method, self._paddock, *args, **named))
 
         return wait
 
     @staticmethod
-    def _yielding(
+    def _make_yielding(
         method: Callable[Concatenate[Paddock, P], AsyncGenerator[T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], Generator[T]]":
         """Return a method that yields what `method` yields, waiting for each."""
@@ -103,32 +103,32 @@ class BlockingPaddock:
             try:
                 with suppress(StopAsyncIteration):
                     while True:
-                        yield self._wait(source.__anext__)
+                        yield self._run_and_wait(source.__anext__)
             finally:
-                self._wait(source.aclose)
+                self._run_and_wait(source.aclose)
 
         return each
 
-    execute = _waiting(Paddock.execute)
-    run = _waiting(Paddock.run)
-    exec = _waiting(Paddock.exec)
-    tool = _waiting(Paddock.tool)
-    prompt = _waiting(Paddock.prompt)
-    compute = _waiting(Paddock.compute)
-    call = _waiting(Paddock.call)
-    search_tools = _waiting(Paddock.search_tools)
-    query = _waiting(Paddock.query)
-    find_records = _waiting(Paddock.find_records)
+    execute = _make_waiting(Paddock.execute)
+    run = _make_waiting(Paddock.run)
+    exec = _make_waiting(Paddock.exec)
+    tool = _make_waiting(Paddock.tool)
+    prompt = _make_waiting(Paddock.prompt)
+    compute = _make_waiting(Paddock.compute)
+    call = _make_waiting(Paddock.call)
+    search_tools = _make_waiting(Paddock.search_tools)
+    query = _make_waiting(Paddock.query)
+    find_records = _make_waiting(Paddock.find_records)
 
-    events = _yielding(Paddock.events)
+    events = _make_yielding(Paddock.events)
 
-    def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:
             raise RuntimeError(_NOT_OPEN)
-        return self._open.wait(work)
+        return self._open.run_and_wait(work)
 
 
-class _Open:
+class _OpenLoop:
     """An event loop that runs in a thread of this process, with a Paddock open on it."""
 
     def __init__(self) -> None:
@@ -140,24 +140,24 @@ class _Open:
         self._lock = threading.Lock()
         self._ended = False
 
-    async def end_of_it(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Return when it is to end."""
         await self._ending.wait()
 
-    def wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Have the loop do something, and wait for it. Raises RuntimeError where that would be for ever."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if threading.current_thread() is self._thread:
             raise RuntimeError(_OWN_THREAD)
 
-        async def done() -> T:
+        async def run_work() -> T:
             return await work()
 
         with self._lock:  # a loop that is told to end does first what it was told before
             if self._ended:
                 raise RuntimeError(_NOT_OPEN)
-            future = asyncio.run_coroutine_threadsafe(done(), self._loop)
+            future = asyncio.run_coroutine_threadsafe(run_work(), self._loop)
         return future.result()
 
     def end(self) -> None:
@@ -172,14 +172,14 @@ class _Open:
             self._thread.join()
 
 
-def _serve(paddock: Paddock, opened: "Future[_Open]") -> None:
+def _run_loop(paddock: Paddock, opened: "Future[_OpenLoop]") -> None:
     """Have a loop run with a Paddock open on it until it is told to end."""
 
     async def serve() -> None:
         async with paddock:
-            one = _Open()
+            one = _OpenLoop()
             opened.set_result(one)
-            await one.end_of_it()
+            await one.wait_until_ended()
 
     try:
         asyncio.run(serve())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Session, open_session
 from paddock.client.arguments import read_object, read_value
-from paddock.client.askers import on_a_loop
+from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
-from paddock.client.requests import Running
+from paddock.client.requests import RunningSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -74,15 +74,15 @@ class Paddock:
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
-        self._asker = None if asker is None else on_a_loop(asker)
+        self._asker = None if asker is None else adapt_asking(asker)
         self._open = AsyncExitStack()
-        self._running: Running | None = None
+        self._running: RunningSession | None = None
         self._prompting: Prompting | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
         session = open_session(self._settings, self._workspace, asker=self._asker)
-        self._running = Running(await self._open.enter_async_context(session))
+        self._running = RunningSession(await self._open.enter_async_context(session))
         return self
 
     async def __aexit__(
@@ -103,7 +103,7 @@ class Paddock:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was wrong with files that were read so far."""
-        return self._requests().session.warnings
+        return self._require_running().session.warnings
 
     async def execute(
         self,
@@ -123,7 +123,9 @@ class Paddock:
         digits. Raises ValueError for what is no JSON.
         """
         work = GuestRun(source=code, input=read_value(input, "input"))
-        return await self._ask(work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call)
+        return await self._execute_work(
+            work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call
+        )
 
     async def events(
         self,
@@ -180,7 +182,7 @@ class Paddock:
             vars=dict(vars or {}),
             raw_results=found.raw_results,
         )
-        return await self._ask(work, timeout_ms, jit=jit, on_console=on_console)
+        return await self._execute_work(work, timeout_ms, jit=jit, on_console=on_console)
 
     async def exec(
         self,
@@ -228,7 +230,7 @@ class Paddock:
             "output": {"combined": combined},
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
-        return await self._ask(work, timeout_ms, on_output=on_output, stop=stop)
+        return await self._execute_work(work, timeout_ms, on_output=on_output, stop=stop)
 
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
@@ -237,15 +239,15 @@ class Paddock:
 
         Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
         """
-        work = self._opened().scripts.make_work(name, read_object(inputs, "inputs"))
-        return await self._ask(work, timeout_ms)
+        work = self._require_session().scripts.make_work(name, read_object(inputs, "inputs"))
+        return await self._execute_work(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
         """Run the script tools that a call of the prompt `name` means, each under policy and on the record.
 
         A tool that must be confirmed waits among `questions`; the same call within five minutes runs it, once.
         """
-        scripts = self._opened().scripts
+        scripts = self._require_session().scripts
         if self._prompting is None:
             self._prompting = scripts.make_prompting(self._end_of, time.monotonic)
         return await self._prompting.call(name, read_object(arguments, "arguments"))
@@ -274,7 +276,7 @@ class Paddock:
             deterministic=deterministic,
             partial=partial,
         )
-        return await self._ask(work, timeout_ms, output_bytes=output_bytes, jit=jit)
+        return await self._execute_work(work, timeout_ms, output_bytes=output_bytes, jit=jit)
 
     async def call(
         self,
@@ -289,7 +291,7 @@ class Paddock:
         A finite Decimal in `arguments` is a number with all its digits. Raises ValueError for what is no JSON.
         """
         work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
-        return await self._ask(work, timeout_ms)
+        return await self._execute_work(work, timeout_ms)
 
     async def search_tools(
         self, queries: str | Sequence[str], *, server: str | None = None, limit: int | None = None
@@ -305,7 +307,7 @@ class Paddock:
         most = read_whole_number("limit", limit)
         if not queries:
             raise ValueError("a search needs at least one query")
-        servers = self._opened().servers
+        servers = self._require_session().servers
         if server is not None and server not in servers.config.servers:
             raise UnknownServer(server, servers.config.servers, servers.config.absent)
         hits, listing = await servers.catalog.search_tools(queries, server=server, limit=most)
@@ -326,7 +328,9 @@ class Paddock:
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
         from paddock.output.query import query
 
-        return await asyncio.to_thread(query, self._opened().output.artifacts(), asked, self._workspace)
+        return await asyncio.to_thread(
+            query, self._require_session().output.artifacts(), asked, self._workspace
+        )
 
     async def find_records(
         self,
@@ -358,25 +362,25 @@ class Paddock:
         wanted = Wanted(
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
         )
-        self._opened()
+        self._require_session()
         directory, most = self._settings.audit.directory, read_whole_number("limit", limit, least=0)
         return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
-        work = make_tool_run(self._opened().scripts.library, tool.id, inputs, prompt=tool.prompt)
-        return tool_end(await self._ask(work, None))
+        work = make_tool_run(self._require_session().scripts.library, tool.id, inputs, prompt=tool.prompt)
+        return tool_end(await self._execute_work(work, None))
 
-    def _opened(self) -> Session:
-        running = self._requests()
-        running.check()
+    def _require_session(self) -> Session:
+        running = self._require_running()
+        running.check_caller()
         return running.session
 
-    def _requests(self) -> Running:
+    def _require_running(self) -> RunningSession:
         if self._running is None:
             raise RuntimeError(_OPEN_IT)
         return self._running
 
-    async def _ask(
+    async def _execute_work(
         self,
         work: Work,
         timeout_ms: int | None,
@@ -401,6 +405,6 @@ class Paddock:
             jit=jit,
             calls=calls,
         )
-        return await self._requests().outcome(
+        return await self._require_running().execute_request(
             request, on_console=on_console, on_output=on_output, on_call=on_call, stop=stop
         )

@@ -26,7 +26,7 @@ _ELSEWHERE = "this Paddock was opened on another event loop: open one on each lo
 _CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
 
 
-class Running:
+class RunningSession:
     """An open session, in the process and on the event loop that opened it."""
 
     def __init__(self, session: "Session") -> None:
@@ -34,14 +34,14 @@ class Running:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
 
-    def check(self) -> None:
+    def check_caller(self) -> None:
         """Raise RuntimeError in another process and on another loop."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(_ELSEWHERE)
 
-    async def outcome(
+    async def execute_request(
         self,
         request: "ExecutionRequest",
         *,
@@ -56,10 +56,10 @@ class Running:
         """
         faults: list[BaseException] = []
 
-        def heard(listener: Callable[P, None] | None) -> Callable[P, None] | None:
-            return None if listener is None else partial(hear, listener)
+        def guard_listener(listener: Callable[P, None] | None) -> Callable[P, None] | None:
+            return None if listener is None else partial(call_listener, listener)
 
-        def hear(listener: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+        def call_listener(listener: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
             if faults:
                 return
             try:
@@ -68,13 +68,13 @@ class Running:
                 faults.append(error)
                 task.cancel()
 
-        self.check()
+        self.check_caller()
         task = asyncio.create_task(
             self.session.gate.execute(
                 request,
-                on_console=heard(on_console),
-                on_output=heard(on_output),
-                on_call=heard(on_call),
+                on_console=guard_listener(on_console),
+                on_output=guard_listener(on_output),
+                on_call=guard_listener(on_call),
                 stop=stop,
             )
         )

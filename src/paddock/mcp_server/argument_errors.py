@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.mcp_server.arguments import to_snake_case
-from paddock.mcp_server.toolbox import Answer, refusal
+from paddock.mcp_server.toolbox import Answer, build_refusal
 from paddock.model.outcome import Status
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-_MOST = 5
+_MAX_PROBLEMS = 5
 _COMPAT_NAMES = {
     "timeout_ms": "timeoutMs",
     "cwd": "relativeCwd",
@@ -27,8 +27,8 @@ _NATIVE_NAMES = {
     **{field: to_snake_case(name) for field, name in _COMPAT_NAMES.items()},
 }
 """The same for the native tools."""
-_WHOLE = "must be a whole number"
-_WORDS = {
+_NOT_A_WHOLE_NUMBER = "must be a whole number"
+_MESSAGES = {
     "missing": "is missing",
     "extra_forbidden": "is unknown",
     "greater_than": "must be above {gt}",
@@ -40,40 +40,40 @@ _WORDS = {
     "bytes_too_long": "is longer than {max_length} bytes",
     "string_too_short": "is empty",
     "literal_error": "must be {expected}",
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
+    "int_type": _NOT_A_WHOLE_NUMBER,
+    "int_parsing": _NOT_A_WHOLE_NUMBER,
     "int_parsing_size": "is too large",
-    "int_from_float": _WHOLE,
+    "int_from_float": _NOT_A_WHOLE_NUMBER,
 }
 """What is wrong with a value, by pydantic's kind of error; others have their own words."""
 
 
-def invalid(tool: str, problem: "ValidationError") -> Answer:
+def reject_arguments(tool: str, problem: "ValidationError") -> Answer:
     """Return the answer to arguments that make no sense to a native tool, whose arguments are in snake case."""
-    texts = [to_snake_case(text) for text in _texts(problem, _NATIVE_NAMES)]
-    return _refuse(tool, texts)
+    texts = [to_snake_case(text) for text in _describe_problems(problem, _NATIVE_NAMES)]
+    return _build_rejection(tool, texts)
 
 
-def invalid_compat(tool: str, problem: "ValidationError") -> Answer:
+def reject_compat_arguments(tool: str, problem: "ValidationError") -> Answer:
     """Return the answer to arguments that make no sense to a compat tool, whose arguments are in camel case."""
-    return _refuse(tool, _texts(problem, _COMPAT_NAMES))
+    return _build_rejection(tool, _describe_problems(problem, _COMPAT_NAMES))
 
 
-def _refuse(tool: str, texts: list[str]) -> Answer:
-    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
+def _build_rejection(tool: str, texts: list[str]) -> Answer:
+    return build_refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
 
 
-def _texts(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
-    found = problem.errors(include_url=False, include_input=False)[:_MOST]
-    return [_told(error, names) for error in found]
+def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
+    found = problem.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
+    return [_describe_problem(error, names) for error in found]
 
 
-def _told(error: "ErrorDetails", names: Mapping[str, str]) -> str:
+def _describe_problem(error: "ErrorDetails", names: Mapping[str, str]) -> str:
     own = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return own
     place = ".".join(part for part in error["loc"] if isinstance(part, str))
     number = "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
     name = f"`{names.get(place, place)}{number}`"
-    words = _WORDS.get(error["type"])
+    words = _MESSAGES.get(error["type"])
     return f"{name}: {own}" if words is None else f"{name} {words.format_map(error.get('ctx', {}))}"

@@ -26,7 +26,7 @@ _MAX_NUMBER_CHARS = 40
 _BOOLEANS = {"true": True, "false": False}
 _CAMEL_CASE = re.compile(r"\b[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+\b", re.ASCII)
 _CAPITAL = re.compile(r"[A-Z]", re.ASCII)
-_SEVERAL = re.compile(r"[\s,]")
+_SEPARATOR = re.compile(r"[\s,]")
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 _NO_PHRASES: AbstractSet[str] = frozenset()
 
@@ -46,10 +46,10 @@ def read_arguments(
     `aliases` are former names of members, with their present names; `phrases` are lists whose items have spaces.
     Raises NamedTwiceError.
     """
-    return _read(schema, value, aliases, phrases, "")
+    return _read_value(schema, value, aliases, phrases, "")
 
 
-def _read(
+def _read_value(
     schema: Mapping[str, Json], value: Json, aliases: Mapping[str, str], phrases: AbstractSet[str], path: str
 ) -> Json:
     kind = schema.get("type")
@@ -62,7 +62,9 @@ def _read(
     if kind == "object" and isinstance(value, dict):
         return _read_members(schema, cast("dict[str, Json]", value), aliases, phrases, path)
     if kind == "array" and isinstance(value, list) and "items" in schema:
-        return [_read(schema["items"], each, {}, phrases, f"{path}[]") for each in cast("list[Json]", value)]
+        return [
+            _read_value(schema["items"], each, {}, phrases, f"{path}[]") for each in cast("list[Json]", value)
+        ]
     return cast("Json", value)
 
 
@@ -70,7 +72,7 @@ def _is_one_item(schema: Mapping[str, Json], text: str, is_phrase: bool) -> bool
     """Tell whether a text can only be the one item of a list of texts: not JSON, and not several items."""
     if schema.get("items", {}).get("type") != "string" or text.lstrip().startswith(("[", "{")):
         return False
-    return is_phrase or not (text == "" or _SEVERAL.search(text))
+    return is_phrase or not (text == "" or _SEPARATOR.search(text))
 
 
 def to_snake_case(text: str) -> str:
@@ -98,7 +100,7 @@ def _read_members(
                 raise NamedTwiceError(
                     f"`{other}` and `{given}` are one argument, given twice: give `{place}` alone"
                 )
-            read[name] = _read(known[name], each, {}, phrases, place)
+            read[name] = _read_value(known[name], each, {}, phrases, place)
     return read
 
 

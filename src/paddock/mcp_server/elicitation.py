@@ -38,8 +38,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.app.approvals import Asker, ClientAsker
 from paddock.javascript.job import OnConsole
-from paddock.mcp_server.list_changes import at_the_end, session_of
-from paddock.mcp_server.pending_calls import Errand, Held, Work, fetched_run
+from paddock.mcp_server.list_changes import call_at_session_end, read_session_id
+from paddock.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Answer, Caller, Inquire
 from paddock.model import approval
 from paddock.model.approval import Question
@@ -53,7 +53,7 @@ _FORMS_SINCE = "2025-06-18"
 """First protocol revision with elicitation."""
 _TITLED_OPTIONS_SINCE = "2025-11-25"
 """First protocol revision whose forms have `oneOf` with titles, and a `mode`; before it was `enum` with `enumNames`."""
-_MOST_WAITING = 64
+_MAX_WAITING_ROUNDS = 64
 """Requests that wait for the next one of their client."""
 _KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
     ElicitRequest: ("elicitation", ElicitResult),
@@ -63,7 +63,7 @@ _KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
 """What clients can be asked for: the capability that says so, and the answer."""
 
 
-class Repeated(Protocol):
+class RepeatableParams(Protocol):
     """The parameters of a request that may be repeated with answers."""
 
     input_responses: InputResponses | None
@@ -75,10 +75,10 @@ def can_ask(context: Context) -> bool:
 
     A revision without elicitation has no such request, whatever its client declares.
     """
-    return _offers(context, "elicitation")
+    return _supports_kind(context, "elicitation")
 
 
-def actor(context: Context) -> str:
+def read_actor(context: Context) -> str:
     """Return who calls: what the client says it is, which is for the record and grants nothing."""
     params = context.session.client_params
     if params is None:
@@ -86,17 +86,17 @@ def actor(context: Context) -> str:
     return f"{params.client_info.name} {params.client_info.version}".strip()
 
 
-def client_of(context: Context) -> str:
+def read_client_id(context: Context) -> str:
     """Return which client calls: its session, or its connection where a revision has no sessions.
 
     Over standard streams there is one client.
     """
-    session = session_of(context)
+    session = read_session_id(context)
     peer = context.request.client if context.request is not None and not session else None
     return session if peer is None else f"{peer.host}:{peer.port}"
 
 
-def form(question: Question) -> ElicitRequest:
+def build_form(question: Question) -> ElicitRequest:
     """Return a question as a form."""
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
     message = "\n".join(
@@ -116,7 +116,7 @@ def form(question: Question) -> ElicitRequest:
     return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
-def read(result: object, question: Question, actor: str) -> approval.Answer:
+def read_answer(result: object, question: Question, actor: str) -> approval.Answer:
     """Return what a form says. Only one that was accepted and names what is allowed is a yes.
 
     A client that brings no answer, or a form that says nothing, is a no of its own, and not one of its person.
@@ -133,26 +133,28 @@ def read(result: object, question: Question, actor: str) -> approval.Answer:
     return approval.Answer(verdict="denied", by=by)
 
 
-def asker(inquire: Inquire, actor: str, client: str) -> Asker:
+def create_asker(inquire: Inquire, actor: str, client: str) -> Asker:
     """Return what asks the person behind a client."""
 
-    async def ask(question: Question) -> approval.Answer:
-        answers = await inquire({_KEY: form(question)})
-        return read(answers.get(_KEY), question, actor)
+    async def ask_person(question: Question) -> approval.Answer:
+        answers = await inquire({_KEY: build_form(question)})
+        return read_answer(answers.get(_KEY), question, actor)
 
-    return ClientAsker(client, ask)
+    return ClientAsker(client, ask_person)
 
 
-def at_once(context: Context) -> Inquire:
+def create_direct_inquiry(context: Context) -> Inquire:
     """Return what asks a client of a revision up to 2025-11-25 while its request runs."""
 
     async def inquire(requests: InputRequests) -> Mapping[str, object]:
-        _check(context, requests)
+        _check_capabilities(context, requests)
         related = ServerMessageMetadata(related_request_id=context.request_id)
         send = context.session.send_request
         return {
             key: await send(
-                _as_known(request, context.protocol_version), _KINDS[type(request)][1], metadata=related
+                _adapt_to_version(request, context.protocol_version),
+                _KINDS[type(request)][1],
+                metadata=related,
             )
             for key, request in requests.items()
         }
@@ -160,7 +162,7 @@ def at_once(context: Context) -> Inquire:
     return inquire
 
 
-def _as_known(request: InputRequest, version: str) -> InputRequest:
+def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
     """Return a request as a client of a protocol revision reads it."""
     if version >= _TITLED_OPTIONS_SINCE or not isinstance(request, ElicitRequest):
         return request
@@ -168,14 +170,14 @@ def _as_known(request: InputRequest, version: str) -> InputRequest:
     if not isinstance(params, ElicitRequestFormParams):
         return request
     fields = {
-        name: _with_names(cast("dict[str, Json]", field))
+        name: _add_option_names(cast("dict[str, Json]", field))
         for name, field in cast("dict[str, Json]", params.requested_schema["properties"]).items()
     }
     schema = {**params.requested_schema, "properties": fields}
     return ElicitRequest(params=params.model_copy(update={"mode": None, "requested_schema": schema}))
 
 
-def _with_names(field: dict[str, Json]) -> dict[str, Json]:
+def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
     """Return a field of a form with `enum` and `enumNames` in place of options with titles."""
     options = cast("list[dict[str, Json]]", field.get("oneOf", []))
     if not options:
@@ -191,14 +193,14 @@ def _with_names(field: dict[str, Json]) -> dict[str, Json]:
 class Rounds:
     """How the work for each request reaches its client; the work that waits for the next request of its client."""
 
-    def __init__(self, wait_ms: int, held: Held) -> None:
+    def __init__(self, wait_ms: int, held: PendingCalls) -> None:
         """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
         self._held = held
         self.waiting: dict[str, _Round[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def call(
+    async def call_tool(
         self,
         context: Context,
         params: CallToolRequestParams,
@@ -207,26 +209,30 @@ class Rounds:
         on_console: OnConsole | None,
     ) -> Answer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
-        if (run := fetched_run(params.name, params.arguments)) is not None:
-            return await self._held.fetch(run, actor)
+        if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
+            return await self._held.fetch_answer(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            current = self._round(context, params, actor, work)
-            return await current.asked(on_console) or await self._held.settled(current)
-        inquire, client = at_once(context), client_of(context)
+            current = self._start_or_resume(context, params, actor, work)
+            return await current.wait_for_requests(on_console) or await self._held.settle_call(current)
+        inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
-            return await work(Caller(actor, on_console, asker(inquire, actor, client), inquire, present=True))
-        if self._held.meets(client):
-            at_the_end(context, self._held.release)
-        return await self._held.call(
+            return await work(
+                Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
+            )
+        if self._held.add_client(client):
+            call_at_session_end(context, self._held.end_calls_of_client)
+        return await self._held.run_call(
             actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
         )
 
-    async def get(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> T | dict[str, Json]:
+    async def get_result(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> T | dict[str, Json]:
         """Return what any other request gives, or the result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return await work(Caller(actor, inquire=at_once(context)))
-        current = self._round(context, params, actor, work)
-        return await current.asked(None) or await current.task
+            return await work(Caller(actor, inquire=create_direct_inquiry(context)))
+        current = self._start_or_resume(context, params, actor, work)
+        return await current.wait_for_requests(None) or await current.task
 
     async def close(self) -> None:
         """End what still waits."""
@@ -236,7 +242,9 @@ class Rounds:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _round(self, context: Context, params: Repeated, actor: str, work: Work[T]) -> "_Round[T]":
+    def _start_or_resume(
+        self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
+    ) -> "_Round[T]":
         """Return the work for a request: begun, or for one that is repeated that which waits, with its answers."""
         if params.request_state is None:
             begun = _Round(context, self, self._held, actor, work)
@@ -246,34 +254,36 @@ class Rounds:
         current = self.waiting.pop(params.request_state, None)
         if current is None:
             raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState")
-        current.answer(params.input_responses or {})
+        current.deliver_answers(params.input_responses or {})
         return cast("_Round[T]", current)
 
 
-class _Round(Errand[T]):
+class _Round(PendingCall[T]):
     """The work for one request, over as many requests as it asks for something and one more."""
 
-    def __init__(self, context: Context, rounds: Rounds, held: Held, actor: str, work: Work[T]) -> None:
+    def __init__(
+        self, context: Context, rounds: Rounds, held: PendingCalls, actor: str, work: Work[T]
+    ) -> None:
         self._context = context
         self._rounds = rounds
         self._requests: InputRequests = {}
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
-        super().__init__(actor, client_of(context), work, held.inbox)
+        super().__init__(actor, read_client_id(context), work, held.inbox)
 
-    def caller(self) -> Caller:
+    def make_caller(self) -> Caller:
         """Return a caller who can be asked as the client says."""
         if not can_ask(self._context):
-            return replace(super().caller(), inquire=self.inquire)
-        ask = asker(self.inquire, self.actor, self.client)
-        return Caller(self.actor, self.hear, ask, self.inquire, present=True)
+            return replace(super().make_caller(), inquire=self.ask_client)
+        ask = create_asker(self.ask_client, self.actor, self.client)
+        return Caller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
 
-    async def inquire(self, requests: InputRequests) -> Mapping[str, object]:
+    async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
         """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
-        _check(self._context, requests)
+        _check_capabilities(self._context, requests)
         waiting = self._rounds.waiting
-        if len(waiting) >= _MOST_WAITING:
-            text = f"{_MOST_WAITING} requests wait for what they asked their clients for; try later"
+        if len(waiting) >= _MAX_WAITING_ROUNDS:
+            text = f"{_MAX_WAITING_ROUNDS} requests wait for what they asked their clients for; try later"
             raise MCPError(code=INTERNAL_ERROR, message=text)
         self._reply = asyncio.get_running_loop().create_future()
         self._state = secrets.token_urlsafe(24)
@@ -288,17 +298,17 @@ class _Round(Errand[T]):
             if waiting.pop(self._state, None) is not None:
                 self.task.cancel()
 
-    def answer(self, responses: InputResponses) -> None:
+    def deliver_answers(self, responses: InputResponses) -> None:
         """Let the work go on with those answers that were asked for."""
         if self._reply is not None and not self._reply.done():
             self._reply.set_result({key: responses[key] for key in self._requests if key in responses})
 
-    async def asked(self, listener: OnConsole | None) -> dict[str, Json] | None:
+    async def wait_for_requests(self, listener: OnConsole | None) -> dict[str, Json] | None:
         """Wait for the end of the work; return what it asks its client for instead, if it does.
 
         Cancelling ends the work.
         """
-        await self.pause(listener)
+        await self.wait_until_paused(listener)
         if not self._requests:
             return None
         self.asking.clear()
@@ -309,17 +319,19 @@ class _Round(Errand[T]):
         return {"resultType": "input_required", "inputRequests": requests, "requestState": self._state}
 
 
-def _offers(context: Context, kind: str) -> bool:
+def _supports_kind(context: Context, kind: str) -> bool:
     offered = getattr(context.session.client_capabilities, kind, None)
     if offered is None or kind != "elicitation":
         return offered is not None
     return context.protocol_version >= _FORMS_SINCE and (offered.form is not None or offered.url is None)
 
 
-def _check(context: Context, requests: InputRequests) -> None:
+def _check_capabilities(context: Context, requests: InputRequests) -> None:
     """Raise MCPError unless a client says that it can do all that is asked of it, as both revisions want."""
     missing = {
-        kind for kind, _ in (_KINDS[type(each)] for each in requests.values()) if not _offers(context, kind)
+        kind
+        for kind, _ in (_KINDS[type(each)] for each in requests.values())
+        if not _supports_kind(context, kind)
     }
     if missing:
         text = f"this needs a client that declares the capability {', '.join(sorted(missing))}"

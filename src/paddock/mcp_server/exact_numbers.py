@@ -26,21 +26,21 @@ class AllDigits:
         held: list[MutableMapping[str, Any]] = []
         begun = False
 
-        async def heard() -> MutableMapping[str, Any]:
+        async def receive_marked() -> MutableMapping[str, Any]:
             nonlocal begun
             if not begun:
                 begun = True
-                held.extend(await self._body(receive))
+                held.extend(await self._receive_body(receive))
             return held.pop(0) if held else await receive()
 
-        async def told(message: MutableMapping[str, Any]) -> None:
+        async def send_unmarked(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.body" and "body" in message:
                 message = {**message, "body": unmarked_text(message["body"], as_long=True)}
             await send(message)
 
-        await self._app(scope, heard, told)
+        await self._app(scope, receive_marked, send_unmarked)
 
-    async def _body(self, receive: Receive) -> list[MutableMapping[str, Any]]:
+    async def _receive_body(self, receive: Receive) -> list[MutableMapping[str, Any]]:
         """Return the messages of a request's body: one where it is whole and small enough, else as they came."""
         messages = [await receive()]
         size = len(messages[0].get("body", b""))
@@ -51,13 +51,13 @@ class AllDigits:
             return messages
         body = b"".join(message.get("body", b"") for message in messages)
         return (
-            [{"type": "http.request", "body": _marked(body), "more_body": False}]
+            [{"type": "http.request", "body": _mark_arguments(body), "more_body": False}]
             if may_lose(body)
             else messages
         )
 
 
-def _marked(body: bytes) -> bytes:
+def _mark_arguments(body: bytes) -> bytes:
     try:
         document = cast("dict[str, Any]", loads(body.decode()))
         params = document["params"]

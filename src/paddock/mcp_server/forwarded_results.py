@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
-from paddock.mcp_server.replies import answer, compact, cut
+from paddock.mcp_server.replies import build_answer, compact, cut_text
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.rendering.render import console_text
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 _OWN = "(modelcontextprotocol|mcp)"
 _RESERVED = re.compile(
@@ -21,21 +21,21 @@ _RESERVED = re.compile(
 """Names in `_meta` that are the protocol's own, by the prefixes of any revision, or of a trace."""
 
 
-def forwarded(outcome: Outcome, cap: int) -> Answer:
+def forward_result(outcome: Outcome, cap: int) -> Answer:
     """Return the result of a single call; its texts, and its data, have at most `cap` characters.
 
     Warnings of Paddock about the call follow the server's content, a block each.
     """
     if not outcome.ok:
-        return answer(outcome, cap, single=True)
-    result = result_of(outcome, cap)
+        return build_answer(outcome, cap, single=True)
+    result = build_result(outcome, cap)
     if not outcome.console:
         return result
-    warnings = [text_block(encodable(console_text(line))) for line in outcome.console]
+    warnings = [text_block(make_encodable(console_text(line))) for line in outcome.console]
     return replace(result, content=[*result.content, *warnings])
 
 
-def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
+def build_result(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     """Return the result that a call brought."""
     raw = cast("dict[str, Any]", outcome.value)
     blocks: list[dict[str, Json]] = []
@@ -43,17 +43,19 @@ def result_of(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     for part in raw["content"]:
         block = part if _is_block(part) else text_block(compact(part))
         if isinstance(text := block.get("text"), str):
-            block = {**block, "text": cut(text, room)}
+            block = {**block, "text": cut_text(text, room)}
             room = max(0, room - len(text))
         blocks.append(block)
     structured = raw.get("structuredContent")
     if structured is not None and len(text := compact(structured)) > cap:
         structured = None
-        blocks = blocks or [text_block(cut(text, cap))]
-    return Answer(blocks, structured, is_error=raw.get("isError") is True, meta=_meta(raw.get("_meta"), cap))
+        blocks = blocks or [text_block(cut_text(text, cap))]
+    return Answer(
+        blocks, structured, is_error=raw.get("isError") is True, meta=_filter_meta(raw.get("_meta"), cap)
+    )
 
 
-def _meta(given: Json, cap: int) -> dict[str, Json]:
+def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
     """Return what a server said beside its result, but for what the protocol says of one connection, such as a task."""
     if not isinstance(given, dict):
         return {}
@@ -72,16 +74,16 @@ def is_larger(outcome: Outcome, cap: int) -> bool:
     return shown > cap or (structured is not None and len(compact(structured)) > cap)
 
 
-def written(outcome: Outcome) -> str:
+def render_result_text(outcome: Outcome) -> str:
     """Return a whole result as text to be searched and read by lines: its texts as they are, all else as JSON."""
     raw = cast("dict[str, Any]", outcome.value)
-    parts = [_text(part) for part in raw["content"]]
+    parts = [_render_block(part) for part in raw["content"]]
     if (structured := raw.get("structuredContent")) is not None:
         parts.append(dumps(structured, ensure_ascii=False, indent=1))
     return "\n".join(parts)
 
 
-def _text(part: Json) -> str:
+def _render_block(part: Json) -> str:
     text: object = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return text if isinstance(text, str) else compact(part)
 

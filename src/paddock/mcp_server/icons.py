@@ -17,7 +17,7 @@ _SHAPES = {
 _ANY = "M1 1h7v7H1z"
 
 
-def icons(tool: str) -> list[Json]:
+def list_icons(tool: str) -> list[Json]:
     """Return the icons of a tool; tools without a picture of their own share one."""
     path = _SHAPES.get(tool, _ANY)
     svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"

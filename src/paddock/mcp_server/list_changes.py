@@ -30,25 +30,25 @@ from paddock.model.base import Json
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
-CLIENTS = 64
+MAX_CLIENTS = 64
 """Clients of 2025-11-25 that are told, the latest ones, and streams of 2026-07-28."""
-_RESOURCES = 100
+_MAX_WATCHED_RESOURCES = 100
 """Resources that one client watches."""
-_LONGEST_URI = 4096
-_PATIENCE_SECONDS = 1.0
+_MAX_URI_CHARS = 4096
+_SEND_TIMEOUT_S = 1.0
 
 Context = ServerRequestContext[Any, Any]
 
 
-def session_of(context: Context) -> str:
+def read_session_id(context: Context) -> str:
     """Return the id of the session that a request of 2025-11-25 belongs to; over standard streams there is one."""
     return context.request.headers.get("mcp-session-id", "") if context.request else ""
 
 
-def at_the_end(context: Context, forget: Callable[[str], object]) -> None:
+def call_at_session_end(context: Context, forget: Callable[[str], object]) -> None:
     """Have a session forgotten when it ends: sessions that ended would take the places of those that live."""
     connection = context.session._connection  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - it has no other name
-    connection.exit_stack.callback(forget, session_of(context))
+    connection.exit_stack.callback(forget, read_session_id(context))
 
 
 class Announcer:
@@ -61,59 +61,59 @@ class Announcer:
 
     def attach(self, server: "Server[Any]") -> None:
         """Have a server tell its clients."""
-        listen = ListenHandler(self._bus, max_subscriptions=CLIENTS)
+        listen = ListenHandler(self._bus, max_subscriptions=MAX_CLIENTS)
         server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
-        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
-        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
-        server.add_notification_handler("notifications/initialized", NotificationParams, self._meet)
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._on_subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._on_unsubscribe)
+        server.add_notification_handler("notifications/initialized", NotificationParams, self._on_initialized)
 
-    async def tools_changed(self) -> None:
+    async def announce_tools(self) -> None:
         """Tell everybody. A client that does not read is not waited for."""
         await self._bus.publish(ToolsListChanged())
         await asyncio.gather(
-            *(_tell(session.send_tool_list_changed()) for session in tuple(self._sessions.values()))
+            *(_send_in_time(session.send_tool_list_changed()) for session in tuple(self._sessions.values()))
         )
 
-    async def resources_changed(self) -> None:
+    async def announce_resources(self) -> None:
         """Tell those who listen for it; clients of 2025-11-25 are not told that they could."""
         await self._bus.publish(ResourcesListChanged())
 
-    async def resource_updated(self, uri: str) -> None:
+    async def announce_resource_update(self, uri: str) -> None:
         """Tell those who watch a resource that it has changed."""
         await self._bus.publish(ResourceUpdated(uri=uri))
         watching = [session for session, uris in self._watched.values() if uri in uris]
-        await asyncio.gather(*(_tell(session.send_resource_updated(uri)) for session in watching))
+        await asyncio.gather(*(_send_in_time(session.send_resource_updated(uri)) for session in watching))
 
-    async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Json]:
+    async def _on_subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Json]:
         """Have a client watch a resource, which may not exist yet."""
-        if session_of(context) not in self._watched:
-            at_the_end(context, lambda session: self._watched.pop(session, None))
-        _, uris = self._watched.pop(session_of(context), (None, set[str]()))
-        self._watched[session_of(context)] = (context.session, uris)
-        if len(self._watched) > CLIENTS:
+        if read_session_id(context) not in self._watched:
+            call_at_session_end(context, lambda session: self._watched.pop(session, None))
+        _, uris = self._watched.pop(read_session_id(context), (None, set[str]()))
+        self._watched[read_session_id(context)] = (context.session, uris)
+        if len(self._watched) > MAX_CLIENTS:
             del self._watched[next(iter(self._watched))]
-        if len(uris) >= _RESOURCES or len(params.uri) > _LONGEST_URI:
-            text = f"a client watches {_RESOURCES} resources at most, with {_LONGEST_URI} characters each"
+        if len(uris) >= _MAX_WATCHED_RESOURCES or len(params.uri) > _MAX_URI_CHARS:
+            text = f"a client watches {_MAX_WATCHED_RESOURCES} resources at most, with {_MAX_URI_CHARS} characters each"
             raise MCPError(code=INVALID_PARAMS, message=text)
         uris.add(params.uri)
         return {}
 
-    async def _unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> dict[str, Json]:
-        if session_of(context) in self._watched:
-            self._watched[session_of(context)][1].discard(params.uri)
+    async def _on_unsubscribe(self, context: Context, params: UnsubscribeRequestParams) -> dict[str, Json]:
+        if read_session_id(context) in self._watched:
+            self._watched[read_session_id(context)][1].discard(params.uri)
         return {}
 
-    async def _meet(self, context: Context, _params: NotificationParams) -> None:
-        if session_of(context) not in self._sessions:
-            at_the_end(context, lambda session: self._sessions.pop(session, None))
-        self._sessions[session_of(context)] = context.session
-        if len(self._sessions) > CLIENTS:
+    async def _on_initialized(self, context: Context, _params: NotificationParams) -> None:
+        if read_session_id(context) not in self._sessions:
+            call_at_session_end(context, lambda session: self._sessions.pop(session, None))
+        self._sessions[read_session_id(context)] = context.session
+        if len(self._sessions) > MAX_CLIENTS:
             del self._sessions[next(iter(self._sessions))]
 
 
-async def _tell(sending: Coroutine[Any, Any, None]) -> None:
+async def _send_in_time(sending: Coroutine[Any, Any, None]) -> None:
     with suppress(TimeoutError):
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
             await sending
 
 

@@ -18,11 +18,11 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.mcp_server.list_changes import CLIENTS, at_the_end, session_of
-from paddock.mcp_server.progress import LONGEST, MOST, Sink
+from paddock.mcp_server.list_changes import MAX_CLIENTS, call_at_session_end, read_session_id
+from paddock.mcp_server.progress import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS, Sink
 from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -50,14 +50,14 @@ class Logs:
 
     def attach(self, server: "Server[Any]") -> None:
         """Have a server let clients choose a level."""
-        server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._choose)
+        server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._on_set_level)
 
-    def sink(self, context: Context) -> Sink | None:
+    def create_sink(self, context: Context) -> Sink | None:
         """Return what tells a client of the console lines of its call; None where it wants to hear of none."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             least = (context.meta or {}).get(LOG_LEVEL_META_KEY)
         else:
-            least = self._least.get(session_of(context))
+            least = self._least.get(read_session_id(context))
         if least is None:
             return None
 
@@ -67,34 +67,34 @@ class Logs:
                 LoggingMessageNotification(params=params), context.request_id
             )
 
-        return messages(send, least)
+        return create_message_sink(send, least)
 
-    async def _choose(self, context: Context, params: SetLevelRequestParams) -> dict[str, Json]:
-        session = session_of(context)
+    async def _on_set_level(self, context: Context, params: SetLevelRequestParams) -> dict[str, Json]:
+        session = read_session_id(context)
         if session not in self._least:
-            at_the_end(context, lambda ended: self._least.pop(ended, None))
+            call_at_session_end(context, lambda ended: self._least.pop(ended, None))
         self._least.pop(session, None)
         self._least[session] = params.level
-        if len(self._least) > CLIENTS:
+        if len(self._least) > MAX_CLIENTS:
             del self._least[next(iter(self._least))]
         return {}
 
 
-def messages(send: Send, least: LoggingLevel) -> Sink:
+def create_message_sink(send: Send, least: LoggingLevel) -> Sink:
     """Return what sends console lines of a level and above, neighbours of one level as one message."""
     wanted = _ORDER[_ORDER.index(least) :]
     sent = 0
 
-    async def take(lines: list[ConsoleLine]) -> None:
+    async def send_lines(lines: list[ConsoleLine]) -> None:
         nonlocal sent
-        for level, together in groupby(lines, key=_level):
-            if level in wanted and sent < MOST:
+        for level, together in groupby(lines, key=_level_of_line):
+            if level in wanted and sent < MAX_NOTIFICATIONS:
                 sent += 1
                 text = "\n".join(line.text for line in together)
-                await send(level, encodable(text)[:LONGEST])
+                await send(level, make_encodable(text)[:MAX_NOTIFICATION_CHARS])
 
-    return take
+    return send_lines
 
 
-def _level(line: ConsoleLine) -> LoggingLevel:
+def _level_of_line(line: ConsoleLine) -> LoggingLevel:
     return _LEVELS[line.level]

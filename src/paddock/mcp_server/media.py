@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from paddock.model.base import Json
 
-MOST_BLOCKS = 16
-MOST_BYTES = 8 * 1024 * 1024
+MAX_MEDIA_BLOCKS = 16
+MAX_MEDIA_BYTES = 8 * 1024 * 1024
 """Base64 of one answer, all blocks together."""
-_DEEPEST = 32
+_MAX_DEPTH = 32
 _FAMILIES = {"image": "image/", "audio": "audio/"}
 
 
@@ -18,49 +18,49 @@ def may_hold_media(text: str) -> bool:
     return any(f'"{kind}"' in text for kind in (*_FAMILIES, "resource"))
 
 
-def lifted(value: Json) -> tuple[Json, list[dict[str, Json]]]:
+def lift_media(value: Json) -> tuple[Json, list[dict[str, Json]]]:
     """Return a value in whose place of media stands what they are, and the media as content blocks.
 
     What is too large or too many stays out, and its place says so. What only looks like media stays as it is.
     """
-    taking = _Taking()
-    return taking.walk(value, 0), taking.blocks
+    taking = _MediaCollector()
+    return taking.replace_media(value, 0), taking.blocks
 
 
-class _Taking:
+class _MediaCollector:
     def __init__(self) -> None:
         self.blocks: list[dict[str, Json]] = []
-        self._room = MOST_BYTES
+        self._room = MAX_MEDIA_BYTES
 
-    def walk(self, value: Json, depth: int) -> Json:
-        if depth > _DEEPEST:
+    def replace_media(self, value: Json, depth: int) -> Json:
+        if depth > _MAX_DEPTH:
             return value
         if isinstance(value, list | tuple):
             items = cast("list[Json]", value)
-            return [self.walk(each, depth + 1) for each in items]
+            return [self.replace_media(each, depth + 1) for each in items]
         if not isinstance(value, dict):
             return value
         fields = cast("dict[str, Json]", value)
-        if (size := _size(fields)) is not None:
-            return self._take(fields, *size)
-        return {name: self.walk(each, depth + 1) for name, each in fields.items()}
+        if (size := _measure_block(fields)) is not None:
+            return self._take_block(fields, *size)
+        return {name: self.replace_media(each, depth + 1) for name, each in fields.items()}
 
-    def _take(self, block: dict[str, Json], encoded: int, size: int) -> Json:
+    def _take_block(self, block: dict[str, Json], encoded: int, size: int) -> Json:
         holder = cast("dict[str, Json]", block["resource"]) if block["type"] == "resource" else block
         shown: dict[str, Json] = {"type": block["type"], "mimeType": holder.get("mimeType"), "bytes": size}
         if "uri" in holder:
             shown["uri"] = holder["uri"]
-        if len(self.blocks) >= MOST_BLOCKS or encoded > self._room:
+        if len(self.blocks) >= MAX_MEDIA_BLOCKS or encoded > self._room:
             return {
                 **shown,
-                "omitted": f"an answer has at most {MOST_BLOCKS} blocks of {MOST_BYTES} characters",
+                "omitted": f"an answer has at most {MAX_MEDIA_BLOCKS} blocks of {MAX_MEDIA_BYTES} characters",
             }
         self._room -= encoded
         self.blocks.append(block)
         return {**shown, "block": len(self.blocks)}
 
 
-def _size(fields: dict[str, Json]) -> tuple[int, int] | None:
+def _measure_block(fields: dict[str, Json]) -> tuple[int, int] | None:
     """Return the characters and the bytes of a block of media; None when it is none."""
     kind = fields.get("type")
     holder: Any = fields.get("resource") if kind == "resource" else fields

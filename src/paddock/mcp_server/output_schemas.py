@@ -17,7 +17,7 @@ from paddock.output.digest.digest import Kind
 Schema = dict[str, Json]
 
 _TEXT: Schema = {"type": "string"}
-_WHOLE: Schema = {"type": "integer"}
+_INTEGER: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 _FLAG: Schema = {"type": "boolean"}
 _ANY: Schema = {
@@ -26,54 +26,58 @@ _ANY: Schema = {
 """Any JSON value, for clients that take an empty schema for a mistake."""
 
 
-def _list(items: Schema) -> Schema:
+def _build_list_schema(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def _or_null(schema: Schema) -> Schema:
+def _allow_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _described(schema: Schema, description: str) -> Schema:
+def _add_description(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
-def _one_of(*words: str) -> Schema:
+def _build_enum_schema(*words: str) -> Schema:
     return {"type": "string", "enum": [*words]}
 
 
 _NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
 """How any call may end of which nothing ran."""
 _WAITING = "waiting"
-_TRUNCATED = _described(_FLAG, "Whether something was left out to fit into the answer.")
-_HANDLE = _described(_TEXT, "Handle of the whole in stored output, for `query_output`.")
-_REDACTIONS = _described(_WHOLE, "How many secrets were removed from the answer; missing when none were.")
+_TRUNCATED = _add_description(_FLAG, "Whether something was left out to fit into the answer.")
+_HANDLE = _add_description(_TEXT, "Handle of the whole in stored output, for `query_output`.")
+_REDACTIONS = _add_description(
+    _INTEGER, "How many secrets were removed from the answer; missing when none were."
+)
 _REFUSAL = object_schema(["name", "message"], name=_TEXT, message=_TEXT)
 _WAITS: dict[str, Schema] = {
-    "run": _described(_TEXT, "Id of the run, as the record has it."),
-    "command": _described(_TEXT, "Where a person has to act: what they run in a terminal."),
-    "message": _described(_TEXT, "Where a person has to act: what to tell them, and how to go on."),
+    "run": _add_description(_TEXT, "Id of the run, as the record has it."),
+    "command": _add_description(_TEXT, "Where a person has to act: what they run in a terminal."),
+    "message": _add_description(_TEXT, "Where a person has to act: what to tell them, and how to go on."),
 }
 
 OUTCOME = object_schema(
     ["status"],
-    status=_one_of(*(status.value for status in Status), _WAITING),
+    status=_build_enum_schema(*(status.value for status in Status), _WAITING),
     **_WAITS,
-    ms=_described(_WHOLE, "Wall time in milliseconds."),
+    ms=_add_description(_INTEGER, "Wall time in milliseconds."),
     redactions=_REDACTIONS,
-    calls=_described({"type": "object", "additionalProperties": _WHOLE}, "Calls of tools, by server."),
-    value=_described(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
-    excerpt=_described(_TEXT, "The beginning of a value that is too large, as text."),
+    calls=_add_description(
+        {"type": "object", "additionalProperties": _INTEGER}, "Calls of tools, by server."
+    ),
+    value=_add_description(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
+    excerpt=_add_description(_TEXT, "The beginning of a value that is too large, as text."),
     artifactHandle=_HANDLE,
-    console=_described(_list(_TEXT), "Lines of the console."),
-    planned=_described(
-        _list(
+    console=_add_description(_build_list_schema(_TEXT), "Lines of the console."),
+    planned=_add_description(
+        _build_list_schema(
             object_schema(
                 ["server", "tool"],
                 server=_TEXT,
                 tool=_TEXT,
-                asks=_described(_list(_TEXT), "Why a person would be asked first."),
-                args=_described(_or_null({"type": "object"}), "The arguments, where they fit."),
+                asks=_add_description(_build_list_schema(_TEXT), "Why a person would be asked first."),
+                args=_add_description(_allow_null({"type": "object"}), "The arguments, where they fit."),
             )
         ),
         "In the mode `dry_run`: the calls that were not made.",
@@ -83,18 +87,20 @@ OUTCOME = object_schema(
         ["name", "message"],
         name=_TEXT,
         message=_TEXT,
-        line=_described(_WHOLE, "Line of the program, from 1."),
-        column=_described(_WHOLE, "Column of the line, from 1."),
-        hint=_described(_TEXT, "What to write instead."),
-        code=_described(_WHOLE, "JSON-RPC code of a server's error."),
-        data=_described(_ANY, "What the server said beside it."),
-        frames=_described(
-            _list(object_schema(["function", "line", "column"], function=_TEXT, line=_WHOLE, column=_WHOLE)),
+        line=_add_description(_INTEGER, "Line of the program, from 1."),
+        column=_add_description(_INTEGER, "Column of the line, from 1."),
+        hint=_add_description(_TEXT, "What to write instead."),
+        code=_add_description(_INTEGER, "JSON-RPC code of a server's error."),
+        data=_add_description(_ANY, "What the server said beside it."),
+        frames=_add_description(
+            _build_list_schema(
+                object_schema(["function", "line", "column"], function=_TEXT, line=_INTEGER, column=_INTEGER)
+            ),
             "The program's functions that were running, innermost first.",
         ),
     ),
-    happened=_described(
-        _one_of("not_started", "no_calls", "calls_completed", "in_flight_unknown"),
+    happened=_add_description(
+        _build_enum_schema("not_started", "no_calls", "calls_completed", "in_flight_unknown"),
         "Of a program that did not end well: what it had done to the world.",
     ),
 )
@@ -102,95 +108,102 @@ OUTCOME = object_schema(
 
 _EXCERPT = object_schema(
     ["lineStart", "lineEnd", "content", "source"],
-    lineStart=_WHOLE,
-    lineEnd=_WHOLE,
+    lineStart=_INTEGER,
+    lineEnd=_INTEGER,
     content=_TEXT,
-    source=_one_of(*STREAMS),
+    source=_build_enum_schema(*STREAMS),
 )
-_FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_WHOLE, message=_TEXT)
+_FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_INTEGER, message=_TEXT)
 
 PROGRAM = object_schema(
     ["status"],
-    status=_one_of("success", "failure", "timeout", "denied", _WAITING, *_NOT_RUN),
+    status=_build_enum_schema("success", "failure", "timeout", "denied", _WAITING, *_NOT_RUN),
     **_WAITS,
-    exitCode=_or_null(_WHOLE),
-    signal=_described(_or_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),
-    durationMs=_WHOLE,
+    exitCode=_allow_null(_INTEGER),
+    signal=_add_description(_allow_null(_TEXT), "Name of the signal that ended it: `SIGKILL`."),
+    durationMs=_INTEGER,
     redactions=_REDACTIONS,
-    artifactHandle=_or_null(_HANDLE),
-    notKept=_described(_TEXT, "Why the output is not stored."),
+    artifactHandle=_allow_null(_HANDLE),
+    notKept=_add_description(_TEXT, "Why the output is not stored."),
     stdoutSummary=_TEXT,
     stderrSummary=_TEXT,
-    excerpts=_list(_EXCERPT),
-    outputLines=_described(_WHOLE, "In the mode `minimal`: lines of both streams."),
-    outputBytes=_WHOLE,
-    digest=_described(
+    excerpts=_build_list_schema(_EXCERPT),
+    outputLines=_add_description(_INTEGER, "In the mode `minimal`: lines of both streams."),
+    outputBytes=_INTEGER,
+    digest=_add_description(
         object_schema(
             ["kind", "ok", "summary", "failures"],
-            kind=_one_of(*get_args(Kind)),
+            kind=_build_enum_schema(*get_args(Kind)),
             ok=_FLAG,
             summary=_TEXT,
-            failures=_list(_FAILURE),
-            truncatedFailures=_described(_WHOLE, "Failures that are not listed."),
+            failures=_build_list_schema(_FAILURE),
+            truncatedFailures=_add_description(_INTEGER, "Failures that are not listed."),
             excerpt=_TEXT,
         ),
         "In the mode `digest`: what failed, and where.",
     ),
-    combined=_described(_FLAG, "Whether stdout has both streams."),
+    combined=_add_description(_FLAG, "Whether stdout has both streams."),
     truncation=object_schema(
         ["stdoutTruncated", "stderrTruncated", "totalStdoutBytes", "totalStderrBytes"],
         stdoutTruncated=_FLAG,
         stderrTruncated=_FLAG,
-        totalStdoutBytes=_WHOLE,
-        totalStderrBytes=_WHOLE,
+        totalStdoutBytes=_INTEGER,
+        totalStderrBytes=_INTEGER,
     ),
     truncated=_TRUNCATED,
-    limit=_described(_TEXT, "The limit that ended it: `wall`, `memory`, `processes`."),
-    violations=_described(_list(_TEXT), "Protected files that it changed, and that were put back."),
-    stdinBytes=_WHOLE,
+    limit=_add_description(_TEXT, "The limit that ended it: `wall`, `memory`, `processes`."),
+    violations=_add_description(
+        _build_list_schema(_TEXT), "Protected files that it changed, and that were put back."
+    ),
+    stdinBytes=_INTEGER,
     stdinSha256=_TEXT,
     error=object_schema(
         ["name", "message"],
         name=_TEXT,
         message=_TEXT,
         hint=_TEXT,
-        file=_described(_TEXT, "The first file that its errors name."),
-        line=_WHOLE,
+        file=_add_description(_TEXT, "The first file that its errors name."),
+        line=_INTEGER,
     ),
-    policyDecision=object_schema(["auditHash"], auditHash=_TEXT, deniedReasons=_list(_TEXT)),
+    policyDecision=object_schema(["auditHash"], auditHash=_TEXT, deniedReasons=_build_list_schema(_TEXT)),
     usage=object_schema(
         ["wall_ms", "cpu_ms", "peak_bytes", "host_calls", "console_bytes", "emitted_bytes"],
         wall_ms=_NUMBER,
         cpu_ms=_NUMBER,
-        peak_bytes=_WHOLE,
-        host_calls=_WHOLE,
-        console_bytes=_WHOLE,
-        emitted_bytes=_WHOLE,
+        peak_bytes=_INTEGER,
+        host_calls=_INTEGER,
+        console_bytes=_INTEGER,
+        emitted_bytes=_INTEGER,
     ),
     sandbox=object_schema(
-        ["tier", "layers", "residual"], tier=_TEXT, layers=_list(_TEXT), residual=_list(_TEXT)
+        ["tier", "layers", "residual"],
+        tier=_TEXT,
+        layers=_build_list_schema(_TEXT),
+        residual=_build_list_schema(_TEXT),
     ),
 )
 """Of `run_program`; `paddock.rendering.program_response` makes them."""
 
-_CURSOR = object_schema(["stream", "afterLine"], stream=_one_of(*STREAMS), afterLine=_WHOLE, afterChar=_WHOLE)
+_CURSOR = object_schema(
+    ["stream", "afterLine"], stream=_build_enum_schema(*STREAMS), afterLine=_INTEGER, afterChar=_INTEGER
+)
 
 STORED = object_schema(
     [],
     artifactHandle=_TEXT,
-    excerpts=_list(_EXCERPT),
-    totalLines=_WHOLE,
-    totalBytes=_WHOLE,
-    searchedStreams=_list(_one_of(*STREAMS)),
-    matchStatus=_one_of(*get_args(MatchStatus)),
-    matchCount=_WHOLE,
-    nextCursor=_described(_CURSOR, "Where to read on."),
-    lineCursor=_described(_CURSOR, "Where to read on in the first line that was cut."),
+    excerpts=_build_list_schema(_EXCERPT),
+    totalLines=_INTEGER,
+    totalBytes=_INTEGER,
+    searchedStreams=_build_list_schema(_build_enum_schema(*STREAMS)),
+    matchStatus=_build_enum_schema(*get_args(MatchStatus)),
+    matchCount=_INTEGER,
+    nextCursor=_add_description(_CURSOR, "Where to read on."),
+    lineCursor=_add_description(_CURSOR, "Where to read on in the first line that was cut."),
     truncated=_TRUNCATED,
-    status=_described(
-        _one_of("ok", "failed", _WAITING, *_NOT_RUN), "Missing where stored output was searched."
+    status=_add_description(
+        _build_enum_schema("ok", "failed", _WAITING, *_NOT_RUN), "Missing where stored output was searched."
     ),
-    result=_described(_ANY, "The data of the call that waited for a person."),
+    result=_add_description(_ANY, "The data of the call that waited for a person."),
     **_WAITS,
     error=_REFUSAL,
 )
@@ -198,41 +211,43 @@ STORED = object_schema(
 
 FOUND_TOOLS = object_schema(
     ["status"],
-    status=_one_of("ok", *_NOT_RUN),
-    tools=_list(
+    status=_build_enum_schema("ok", *_NOT_RUN),
+    tools=_build_list_schema(
         object_schema(
             ["server", "tool", "signature"],
             server=_TEXT,
             tool=_TEXT,
-            signature=_described(_TEXT, "TypeScript, on one line."),
+            signature=_add_description(_TEXT, "TypeScript, on one line."),
         )
     ),
-    notes=_described(_list(_TEXT), "What is missing or wrong, and why."),
+    notes=_add_description(_build_list_schema(_TEXT), "What is missing or wrong, and why."),
     error=_REFUSAL,
 )
 """Of `search_tools`."""
 
 DESCRIBED_TOOLS = object_schema(
     ["status"],
-    status=_one_of("ok", *_NOT_RUN),
-    tools=_list(
+    status=_build_enum_schema("ok", *_NOT_RUN),
+    tools=_build_list_schema(
         object_schema(
             ["name", "declaration", "output"],
             name=_TEXT,
-            declaration=_described(_TEXT, "TypeScript."),
-            output=_described(_one_of(*get_args(Output)), "Where the type of the result comes from."),
+            declaration=_add_description(_TEXT, "TypeScript."),
+            output=_add_description(
+                _build_enum_schema(*get_args(Output)), "Where the type of the result comes from."
+            ),
         )
     ),
-    notes=_described(_list(_TEXT), "What is missing or wrong, and why."),
+    notes=_add_description(_build_list_schema(_TEXT), "What is missing or wrong, and why."),
     error=_REFUSAL,
 )
 """Of `describe_tools`."""
 
 SERVERS = object_schema(
     ["status"],
-    status=_one_of("ok", "denied", *_NOT_RUN),
-    servers=_list(object_schema(["name", "enabled"], name=_TEXT, enabled=_FLAG)),
-    offers=_list(
+    status=_build_enum_schema("ok", "denied", *_NOT_RUN),
+    servers=_build_list_schema(object_schema(["name", "enabled"], name=_TEXT, enabled=_FLAG)),
+    offers=_build_list_schema(
         object_schema(
             ["name", "description", "confidence", "trusted"],
             name=_TEXT,
@@ -250,15 +265,15 @@ SERVERS = object_schema(
 
 COMPUTED = object_schema(
     [],
-    output=_described(_TEXT, "What was emitted."),
-    code=_described(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
-    message=_described(_TEXT, "Why it did not end well; where a person has to act, what to tell them."),
-    partial=_described(_TEXT, "What was emitted before the error, where that was asked for."),
-    hint=_described(_TEXT, "What to write instead."),
-    warnings=_described(_list(_TEXT), "Where a number may lack digits."),
+    output=_add_description(_TEXT, "What was emitted."),
+    code=_add_description(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
+    message=_add_description(_TEXT, "Why it did not end well; where a person has to act, what to tell them."),
+    partial=_add_description(_TEXT, "What was emitted before the error, where that was asked for."),
+    hint=_add_description(_TEXT, "What to write instead."),
+    warnings=_add_description(_build_list_schema(_TEXT), "Where a number may lack digits."),
     truncated=_TRUNCATED,
     artifactHandle=_HANDLE,
-    status=_described(_one_of(_WAITING, *_NOT_RUN), "Given where nothing was computed."),
+    status=_add_description(_build_enum_schema(_WAITING, *_NOT_RUN), "Given where nothing was computed."),
     run=_WAITS["run"],
     command=_WAITS["command"],
     error=_REFUSAL,

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from paddock.mcp_server.stored_output import links
+from paddock.mcp_server.stored_output import build_links
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
 from paddock.rendering import render
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
     from paddock.output.recorder import Recording
 
 
-class Rest:
+class OverflowStore:
     """Keeps whole what an answer shows in part: standard output is the value, standard error error and console."""
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
         self._workspace = workspace
 
-    async def told(
+    async def add_handle(
         self,
         outcome: Outcome,
         shown: Answer,
@@ -43,28 +43,30 @@ class Rest:
         is stored already, beside the console.
         """
         if value is None:
-            value = _spelled(outcome) if outcome.has_value else ""
-        console = [encodable(render.console_text(line)) for line in outcome.console]
-        explained = [] if outcome.ok else [render.explanation(outcome)]
+            value = _render_in_lines(outcome) if outcome.has_value else ""
+        console = [make_encodable(render.console_text(line)) for line in outcome.console]
+        explained = [] if outcome.ok else [render.explain_outcome(outcome)]
         streams: dict[Stream, str] = {"stdout": value, "stderr": "\n".join([*explained, *console])}
         filled: list[Stream] = [stream for stream in streams if streams[stream]]
         if (handle := outcome.artifact) is not None:
             filled = ["stdout", "stderr"] if console else ["stdout"]
         else:
-            handle, why = await self._kept(outcome, streams, what)
+            handle, why = await self._store_streams(outcome, streams, what)
             if handle is None:
-                return _with(shown, f"--- the whole is not kept: {why}")
+                return _append_line(shown, f"--- the whole is not kept: {why}")
         told = [f"{stream} has the {_NAMES[stream]}" for stream in filled]
         line = f"--- the whole: query_output {handle} ({', '.join(told)})"
-        pointers = links(handle, filled, what)
+        pointers = build_links(handle, filled, what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
-        return replace(shown, content=[*_with(shown, line).content, *pointers], structured=structured)
+        return replace(shown, content=[*_append_line(shown, line).content, *pointers], structured=structured)
 
-    async def _kept(self, outcome: Outcome, streams: dict[Stream, str], what: str) -> tuple[str | None, str]:
+    async def _store_streams(
+        self, outcome: Outcome, streams: dict[Stream, str], what: str
+    ) -> tuple[str | None, str]:
         """Return the handle of what was stored, or None and why there is none."""
         recording = self._session.output.artifacts().record_result()
         try:
-            await asyncio.to_thread(_write, recording, streams)
+            await asyncio.to_thread(_write_streams, recording, streams)
             facts = RunFacts(
                 workspace=str(self._workspace),
                 runtime=what,
@@ -81,12 +83,12 @@ class Rest:
 _NAMES: dict[Stream, str] = {"stdout": "value", "stderr": "console"}
 
 
-def _write(recording: "Recording", streams: dict[Stream, str]) -> None:
+def _write_streams(recording: "Recording", streams: dict[Stream, str]) -> None:
     recording.stdout(streams["stdout"].encode("utf-8", "replace"))
     recording.stderr(streams["stderr"].encode("utf-8", "replace"))
 
 
-def _spelled(outcome: Outcome) -> str:
+def _render_in_lines(outcome: Outcome) -> str:
     """Return a value in lines, so that it can be searched; a text as it is."""
     value = outcome.value
     if isinstance(value, str):
@@ -97,7 +99,7 @@ def _spelled(outcome: Outcome) -> str:
         return dumps(value, ensure_ascii=False, indent=2)
 
 
-def _with(shown: Answer, line: str) -> Answer:
+def _append_line(shown: Answer, line: str) -> Answer:
     """Return an answer with a last line in its first text."""
     first, *others = shown.content or [text_block("")]
     if not isinstance(text := first.get("text"), str):

@@ -15,7 +15,7 @@ import anyio
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.javascript.job import OnConsole
-from paddock.mcp_server.toolbox import Answer, Caller, refusal, text_block
+from paddock.mcp_server.toolbox import Answer, Caller, build_refusal, text_block
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
@@ -35,12 +35,12 @@ FETCHING = {
 }
 """The tools that fetch, by the names that are listed, and the argument that says what."""
 UNUSABLE = "asking failed: the directory of questions cannot be used; the log of the server says why"
-_PATIENCE_S = 20.0
-_KEPT = 16
+_WAIT_S = 20.0
+_MAX_ENDED_CALLS = 16
 """Answers that wait to be fetched."""
 
 
-class Errand(Generic[T]):
+class PendingCall(Generic[T]):
     """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
 
     def __init__(self, actor: str, client: str, work: Work[T], inbox: PendingApprovals) -> None:
@@ -52,18 +52,18 @@ class Errand(Generic[T]):
         self.answered = asyncio.Event()
         self._inbox = inbox
         self._listener: OnConsole | None = None
-        self.task = asyncio.create_task(work(self.caller()))
+        self.task = asyncio.create_task(work(self.make_caller()))
 
-    def caller(self) -> Caller:
+    def make_caller(self) -> Caller:
         """Return who calls, for the work."""
-        return Caller(self.actor, self.hear, ClientAsker(self.client, self._ask))
+        return Caller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
 
-    def hear(self, line: ConsoleLine) -> None:
+    def on_console_line(self, line: ConsoleLine) -> None:
         """Pass a console line on to whoever listens now."""
         if self._listener is not None:
             self._listener(line)
 
-    async def pause(self, listener: OnConsole | None, *, ends: bool = True) -> None:
+    async def wait_until_paused(self, listener: OnConsole | None, *, ends: bool = True) -> None:
         """Wait for its end or its next question. Cancelling ends it, if it `ends` with whoever waits."""
         self._listener = listener
         asking = asyncio.create_task(self.asking.wait())
@@ -79,7 +79,7 @@ class Errand(Generic[T]):
             self._listener = None
             asking.cancel()
 
-    async def _ask(self, question: Question) -> approval.Answer:
+    async def _ask_person(self, question: Question) -> approval.Answer:
         try:
             with self._inbox.keep_question(question):
                 self.question = question
@@ -96,11 +96,11 @@ class Errand(Generic[T]):
         return answer.model_copy(update={"by": f"{answer.by} (paddock approve)"})
 
 
-class Held:
+class PendingCalls:
     """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
 
     def __init__(
-        self, inbox: PendingApprovals, fetching: tuple[str, str], patience_s: float = _PATIENCE_S
+        self, inbox: PendingApprovals, fetching: tuple[str, str], patience_s: float = _WAIT_S
     ) -> None:
         """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with, and its argument.
 
@@ -109,17 +109,17 @@ class Held:
         self.inbox = inbox
         self._fetching = fetching
         self._patience_s = patience_s
-        self._calls: dict[str, Errand[Answer]] = {}
+        self._calls: dict[str, PendingCall[Answer]] = {}
         self._clients: set[str] = set()
         self.running: set[asyncio.Task[Answer]] = set()
 
-    def meets(self, client: str) -> bool:
-        """Know a client, and tell whether it was not known: whoever asks says when it has gone, by `release`."""
+    def add_client(self, client: str) -> bool:
+        """Know a client, and tell whether it was new: who asks says when it has gone, by `end_calls_of_client`."""
         known = client in self._clients
         self._clients.add(client)
         return not known
 
-    def release(self, client: str) -> None:
+    def end_calls_of_client(self, client: str) -> None:
         """End the calls that a client has left behind: its session has ended."""
         self._clients.discard(client)
         for run, errand in [*self._calls.items()]:
@@ -127,38 +127,40 @@ class Held:
                 errand.task.cancel()
                 del self._calls[run]
 
-    async def call(self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None) -> Answer:
+    async def run_call(
+        self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None
+    ) -> Answer:
         """Return the answer of a tool, or that it waits for a person."""
-        errand = Errand(actor, client, work, self.inbox)
+        errand = PendingCall(actor, client, work, self.inbox)
         self.running.add(errand.task)
         errand.task.add_done_callback(self.running.discard)
-        await errand.pause(listener)
-        return await self.settled(errand)
+        await errand.wait_until_paused(listener)
+        return await self.settle_call(errand)
 
-    async def settled(self, errand: Errand[Answer]) -> Answer:
+    async def settle_call(self, errand: PendingCall[Answer]) -> Answer:
         """Return the answer of a call that has ended, or that it waits for a person, and keep it."""
         if errand.task.done() or (question := errand.question) is None:
             return await errand.task
-        self._keep(question.run, errand)
-        return self._told(question)
+        self._keep_call(question.run, errand)
+        return self._report_waiting(question)
 
-    async def fetch(self, run: str, actor: str) -> Answer:
+    async def fetch_answer(self, run: str, actor: str) -> Answer:
         """Return the answer of a call that waited, which is forgotten then, or that it still waits."""
         errand = self._calls.get(run)
         if errand is None or errand.actor != actor:
-            return _unknown(run)
+            return _report_unknown_run(run)
         if errand.question is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(errand.answered.wait(), self._patience_s)
         if errand.question is None:
-            await errand.pause(None, ends=False)
+            await errand.wait_until_paused(None, ends=False)
         if (question := errand.question) is not None:
-            return self._told(question)
+            return self._report_waiting(question)
         if errand.task.cancelled():
-            return _unknown(run)
+            return _report_unknown_run(run)
         answer = await asyncio.shield(errand.task)
         known = self._calls.pop(run, None) is not None
-        return _fetched(answer) if known else _unknown(run)
+        return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
 
     async def close(self) -> None:
         """End what still waits or runs."""
@@ -167,13 +169,13 @@ class Held:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _keep(self, run: str, errand: Errand[Answer]) -> None:
+    def _keep_call(self, run: str, errand: PendingCall[Answer]) -> None:
         self._calls[run] = errand
         ended = [each for each, kept in self._calls.items() if kept.task.done()]
-        for each in ended[:-_KEPT]:
+        for each in ended[:-_MAX_ENDED_CALLS]:
             del self._calls[each]
 
-    def _told(self, question: Question) -> Answer:
+    def _report_waiting(self, question: Question) -> Answer:
         """Return that a call waits: for what, and what its client and its person can do."""
         command = f"paddock approve {question.id}"
         tool, argument = self._fetching
@@ -191,7 +193,7 @@ class Held:
         return Answer([text_block(f"waiting · run {question.run}\n{text}")], data)
 
 
-def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
+def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     """Return the run whose answer a call of a tool fetches; None for any other call."""
     tools = {tool for tool, _ in FETCHING.values()}
     if arguments is None or name not in tools:
@@ -200,12 +202,12 @@ def fetched_run(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     return next((each for each in handles if isinstance(each, str) and minted_at(each) is not None), None)
 
 
-def _unknown(run: str) -> Answer:
+def _report_unknown_run(run: str) -> Answer:
     text = f"nothing of this client waits under {run}; an answer is fetched once, and what was done is in the record"
-    return refusal(Status.INVALID, "UnknownRun", text)
+    return build_refusal(Status.INVALID, "UnknownRun", text)
 
 
-def _fetched(answer: Answer) -> Answer:
+def _convert_fetched_answer(answer: Answer) -> Answer:
     """Return an answer as that of the tool that fetches, whose data are of another shape."""
     data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
     if answer.structured is not None:

@@ -10,22 +10,22 @@ from paddock.model.artifact import Stream
 from paddock.model.outcome import ConsoleLine
 from paddock.output.redraw import find_unfinished_frame, last_frame
 from paddock.rendering import render
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.sandbox.io import decode_stream
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
 """Tells a client of console lines, in order."""
 
-LONGEST = 4000
+MAX_NOTIFICATION_CHARS = 4000
 """Characters of one notification."""
-MOST = 200
+MAX_NOTIFICATIONS = 200
 """Notifications of one call and kind; a program that prints more shows its last lines in its result only."""
-_PATIENCE_SECONDS = 1.0
+_SEND_TIMEOUT_S = 1.0
 
 
 @asynccontextmanager
-async def streamed(*sinks: Sink) -> AsyncGenerator[OnConsole]:
+async def stream_console(*sinks: Sink) -> AsyncGenerator[OnConsole]:
     """Give a listener to console lines that passes them on in order, those that pile up together.
 
     What was heard is told before this ends, unless the client does not read or the work was cancelled.
@@ -34,13 +34,13 @@ async def streamed(*sinks: Sink) -> AsyncGenerator[OnConsole]:
     arrived = asyncio.Event()
     ended = False
 
-    def listen(line: ConsoleLine) -> None:
-        if len(pending) > LONGEST:
+    def queue_line(line: ConsoleLine) -> None:
+        if len(pending) > MAX_NOTIFICATION_CHARS:
             return  # what piles up beyond one message would not be shown
-        pending.append(line.model_copy(update={"text": line.text[:LONGEST]}))
+        pending.append(line.model_copy(update={"text": line.text[:MAX_NOTIFICATION_CHARS]}))
         arrived.set()
 
-    async def pump() -> None:
+    async def send_queued() -> None:
         while not ended or pending:
             await arrived.wait()
             arrived.clear()
@@ -48,30 +48,30 @@ async def streamed(*sinks: Sink) -> AsyncGenerator[OnConsole]:
             for sink in sinks if lines else ():
                 await sink(lines)
 
-    task = asyncio.create_task(pump())
+    task = asyncio.create_task(send_queued())
     try:
-        yield listen
+        yield queue_line
         ended = True
         arrived.set()
-        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        await asyncio.wait({task}, timeout=_SEND_TIMEOUT_S)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-def as_progress(report: Report) -> Sink:
+def create_progress_sink(report: Report) -> Sink:
     """Return what reports console lines as progress of their call."""
     reported = 0
 
-    async def take(lines: list[ConsoleLine]) -> None:
+    async def send_progress(lines: list[ConsoleLine]) -> None:
         nonlocal reported
-        if reported < MOST:
+        if reported < MAX_NOTIFICATIONS:
             reported += 1
-            text = encodable("\n".join(map(render.console_text, lines)))
-            await report(float(reported), None, text[:LONGEST])
+            text = make_encodable("\n".join(map(render.console_text, lines)))
+            await report(float(reported), None, text[:MAX_NOTIFICATION_CHARS])
 
-    return take
+    return send_progress
 
 
 class OutputLines:
@@ -83,15 +83,19 @@ class OutputLines:
     def __init__(self, listen: OnConsole) -> None:
         self._listen = listen
         self._begun: dict[Stream, str] = {"stdout": "", "stderr": ""}
-        self._sinks = {stream: decode_stream(partial(self._text, stream)) for stream in self._begun}
+        self._sinks = {stream: decode_stream(partial(self._take_text, stream)) for stream in self._begun}
 
-    def take(self, stream: Stream, data: bytes) -> None:
+    def take_output(self, stream: Stream, data: bytes) -> None:
         """Take the next output of the program. Never raises."""
         self._sinks[stream](data)
 
-    def _text(self, stream: Stream, text: str) -> None:
+    def _take_text(self, stream: Stream, text: str) -> None:
         *whole, begun = (self._begun[stream] + text).split("\n")
-        for line in whole[: LONGEST + 1]:  # no more of those that come at once is heard
+        for line in whole[: MAX_NOTIFICATION_CHARS + 1]:  # no more of those that come at once is heard
             level = "log" if stream == "stdout" else "error"
             self._listen(ConsoleLine(level=level, text=last_frame(line)))
-        self._begun[stream] = begun if len(begun) <= LONGEST else find_unfinished_frame(begun)[:LONGEST]
+        self._begun[stream] = (
+            begun
+            if len(begun) <= MAX_NOTIFICATION_CHARS
+            else find_unfinished_frame(begun)[:MAX_NOTIFICATION_CHARS]
+        )

@@ -8,10 +8,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from paddock.hub.typescript import render_signature
-from paddock.mcp_server.replies import cut
-from paddock.mcp_server.resources import SavedScripts, beginning, guide
+from paddock.mcp_server.replies import cut_text
+from paddock.mcp_server.resources import SavedScripts, filter_by_prefix, render_guide
 from paddock.mcp_server.toolbox import Inquire
-from paddock.mcp_server.tools.discovery import PATIENCE_S
+from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.policy.questions import make_printable
@@ -36,7 +36,7 @@ class Prompts:
         self._scripts = SavedScripts(workspace)
         self._cap = cap
 
-    def entries(self) -> list[dict[str, Json]]:
+    def list_entries(self) -> list[dict[str, Json]]:
         """Return the prompts as `prompts/list` shows them."""
         server = {"name": "server", "description": "Add the tools of this server", "required": False}
         name = {"name": "name", "description": "Name of the script; left out, you choose", "required": False}
@@ -55,39 +55,39 @@ class Prompts:
             },
         ]
 
-    async def messages(
+    async def build_messages(
         self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
     ) -> list[dict[str, Json]]:
         """Return the messages of a prompt; its person is asked for what is left out. Raises UnknownPromptError."""
-        text = await self._text(name, arguments, inquire)
+        text = await self._build_text(name, arguments, inquire)
         return [{"role": "user", "content": {"type": "text", "text": text}}]
 
-    def completions(self, argument: str, begun: str) -> list[str]:
+    def complete_argument(self, argument: str, begun: str) -> list[str]:
         """Return what an argument may be that begins so."""
         match argument:
             case "server":
-                return beginning(self._servers.config.servers, begun)
+                return filter_by_prefix(self._servers.config.servers, begun)
             case "name":
-                return beginning(self._scripts.files(), begun)
+                return filter_by_prefix(self._scripts.list_files(), begun)
             case _:
                 return []
 
-    async def _text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
+    async def _build_text(self, name: str, arguments: Mapping[str, str], inquire: Inquire | None) -> str:
         match name:
             case "write-program":
-                text = guide()
+                text = render_guide()
                 if server := arguments.get("server"):
-                    text += await self._tools(server)
+                    text += await self._render_tools(server)
             case "run-script":
-                text = self._script(arguments.get("name") or await self._choice(inquire))
+                text = self._read_script(arguments.get("name") or await self._ask_for_script(inquire))
             case _:
                 raise UnknownPromptError(
                     f"there is no prompt {name[:100]}; there are write-program and run-script"
                 )
-        return cut(self._outgoing.text(text), self._cap)
+        return cut_text(self._outgoing.text(text), self._cap)
 
-    async def _tools(self, server: str) -> str:
-        listing = await self._servers.catalog.list_tools(server, patience_s=PATIENCE_S)
+    async def _render_tools(self, server: str) -> str:
+        listing = await self._servers.catalog.list_tools(server, patience_s=SEARCH_WAIT_S)
         lines = [
             render_signature(tool, self._servers.catalog.find_observed_type(tool)) for tool in listing.tools
         ]
@@ -96,9 +96,9 @@ class Prompts:
             [f"\n## Tools of {server}\n", *(lines or [listing.failures.get(server, "none")]), *notes, ""]
         )
 
-    async def _choice(self, inquire: Inquire | None) -> str:
+    async def _ask_for_script(self, inquire: Inquire | None) -> str:
         """Return the script that a person chooses; an empty name where nobody can be asked, or nobody chooses."""
-        names = beginning(self._scripts.files(), "")
+        names = filter_by_prefix(self._scripts.list_files(), "")
         if not names or inquire is None:
             return ""
         choices = [{"const": name, "title": make_printable(name)} for name in names]
@@ -115,14 +115,14 @@ class Prompts:
         chosen = (given.content or {}).get(_CHOICE) if isinstance(given, ElicitResult) else None
         return chosen if isinstance(chosen, str) else ""
 
-    def _script(self, name: str) -> str:
-        scripts = self._scripts.files()
+    def _read_script(self, name: str) -> str:
+        scripts = self._scripts.list_files()
         if name not in scripts:
             what = f"there is no script {name[:100]}" if name else "name a script"
             raise UnknownPromptError(f"{what}; there are {', '.join(scripts) or 'none'}")
         path = scripts[name]
         try:
-            source = self._scripts.source(name, path)
+            source = self._scripts.read_source(name, path)
         except ScriptNotFound as problem:
             raise UnknownPromptError(str(problem)) from None
         wish = "Run this program with execute_code and tell me what it returns."

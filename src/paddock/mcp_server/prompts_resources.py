@@ -14,7 +14,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.elicitation import Context, Rounds, read_actor
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import Caller, Inquire
@@ -23,7 +23,7 @@ from paddock.model.base import Json
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
-PAGE = 100
+PAGE_ENTRIES = 100
 COMPLETE: dict[str, Json] = {"resultType": "complete"}
 """What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
 _RESOURCE_NOT_FOUND = -32002
@@ -33,17 +33,17 @@ _RESOURCE_NOT_FOUND = -32002
 class PromptOffer(Protocol):
     """Prompts, as the protocol asks for them."""
 
-    def entries(self) -> list[dict[str, Json]]:
+    def list_entries(self) -> list[dict[str, Json]]:
         """Return the prompts as `prompts/list` shows them."""
         ...
 
-    async def messages(
+    async def build_messages(
         self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
     ) -> list[dict[str, Json]]:
         """Return the messages of a prompt, for which its client may be asked. Raises UnknownPromptError."""
         ...
 
-    def completions(self, argument: str, begun: str) -> list[str]:
+    def complete_argument(self, argument: str, begun: str) -> list[str]:
         """Return what an argument may be that begins so."""
         ...
 
@@ -51,19 +51,19 @@ class PromptOffer(Protocol):
 class ResourceOffer(Protocol):
     """Resources, as the protocol asks for them."""
 
-    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page of resources and the cursor of the next. Raises UnknownResourceError."""
         ...
 
-    def templates(self) -> list[dict[str, Json]]:
+    def list_templates(self) -> list[dict[str, Json]]:
         """Return the templates as `resources/templates/list` shows them."""
         ...
 
-    async def read(self, uri: str) -> dict[str, Json]:
+    async def read_resource(self, uri: str) -> dict[str, Json]:
         """Return the contents of a resource. Raises UnknownResourceError."""
         ...
 
-    async def completions(
+    async def complete_argument(
         self, template: str, argument: str, begun: str, given: Mapping[str, str]
     ) -> list[str]:
         """Return what an argument of a template may be that begins so."""
@@ -77,34 +77,34 @@ class Offers(NamedTuple):
     resources: ResourceOffer
 
 
-def offer(server: "Server[Any]", offers: Offers, rounds: Rounds) -> None:
+def offer_prompts_and_resources(server: "Server[Any]", offers: Offers, rounds: Rounds) -> None:
     """Have a server offer prompts and resources and complete their arguments."""
     _offer_prompts(server, offers.prompts, rounds)
     _offer_resources(server, offers.resources)
 
-    async def complete(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
+    async def complete_reference(_context: Context, params: CompleteRequestParams) -> dict[str, Json]:
         argument, begun = params.argument.name, params.argument.value
         given = (params.context and params.context.arguments) or {}
         if isinstance(params.ref, PromptReference):
-            values = offers.prompts.completions(argument, begun)
+            values = offers.prompts.complete_argument(argument, begun)
         else:
-            values = await offers.resources.completions(params.ref.uri, argument, begun, given)
+            values = await offers.resources.complete_argument(params.ref.uri, argument, begun, given)
         return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE}
 
-    server.add_request_handler("completion/complete", CompleteRequestParams, complete)
+    server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
 
 
 def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) -> None:
     async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
-        return page("prompts", prompts.entries(), params)
+        return build_page("prompts", prompts.list_entries(), params)
 
     async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
-        async def messages(caller: Caller) -> dict[str, Json]:
-            found = await prompts.messages(params.name, params.arguments or {}, caller.inquire)
+        async def build_messages(caller: Caller) -> dict[str, Json]:
+            found = await prompts.build_messages(params.name, params.arguments or {}, caller.inquire)
             return {"messages": [*found], **COMPLETE}
 
         try:
-            return await rounds.get(context, params, actor(context), messages)
+            return await rounds.get_result(context, params, read_actor(context), build_messages)
         except UnknownPromptError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
 
@@ -115,18 +115,18 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) 
 def _offer_resources(server: "Server[Any]", resources: ResourceOffer) -> None:
     async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         try:
-            entries, following = await resources.page(params.cursor)
+            entries, following = await resources.list_page(params.cursor)
         except UnknownResourceError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
         more: dict[str, Json] = {} if following is None else {"nextCursor": following}
         return {"resources": [*entries], **more, **COMPLETE}
 
     async def list_templates(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
-        return page("resourceTemplates", resources.templates(), params)
+        return build_page("resourceTemplates", resources.list_templates(), params)
 
     async def read_resource(context: Context, params: ReadResourceRequestParams) -> dict[str, Json]:
         try:
-            contents = await resources.read(params.uri)
+            contents = await resources.read_resource(params.uri)
         except UnknownResourceError as error:
             modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
@@ -138,15 +138,17 @@ def _offer_resources(server: "Server[Any]", resources: ResourceOffer) -> None:
     server.add_request_handler("resources/read", ReadResourceRequestParams, read_resource)
 
 
-def page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:
+def build_page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:
     """Return one page of a listing. The cursor is the number of the first entry."""
     cursor = params.cursor
-    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE**4))):
+    if cursor is not None and not (
+        cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE_ENTRIES**4))
+    ):
         raise MCPError(
             code=INVALID_PARAMS, message=f"unknown cursor {cursor[:50]!r}; leave it out to begin again"
         )
     first = int(cursor or 0)
-    shown: dict[str, Json] = {key: entries[first : first + PAGE], **COMPLETE}
-    if first + PAGE < len(entries):
-        shown["nextCursor"] = str(first + PAGE)
+    shown: dict[str, Json] = {key: entries[first : first + PAGE_ENTRIES], **COMPLETE}
+    if first + PAGE_ENTRIES < len(entries):
+        shown["nextCursor"] = str(first + PAGE_ENTRIES)
     return shown

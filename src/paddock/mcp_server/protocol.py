@@ -12,11 +12,11 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
-from paddock.mcp_server.elicitation import Context, Rounds, actor
+from paddock.mcp_server.elicitation import Context, Rounds, read_actor
 from paddock.mcp_server.list_changes import Announcer, AnnouncingServer
 from paddock.mcp_server.log import Logs
-from paddock.mcp_server.progress import as_progress, streamed
-from paddock.mcp_server.prompts_resources import COMPLETE, Offers, offer, page
+from paddock.mcp_server.progress import create_progress_sink, stream_console
+from paddock.mcp_server.prompts_resources import COMPLETE, Offers, build_page, offer_prompts_and_resources
 from paddock.mcp_server.toolbox import Answer, Toolbox
 from paddock.model.base import Json
 
@@ -37,7 +37,7 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
 
-def protocol_server(
+def build_protocol_server(
     toolbox: Toolbox, offers: Offers, rounds: Rounds, announcer: Announcer | None = None
 ) -> "Server[Any]":
     """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
@@ -48,23 +48,23 @@ def protocol_server(
     logs = Logs()
 
     async def list_tools(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
-        return page("tools", [tool.entry for tool in await toolbox.listed()], params)
+        return build_page("tools", [tool.entry for tool in await toolbox.list_tools()], params)
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> dict[str, Json]:
-        work = partial(toolbox.call, params.name, params.arguments)
-        sinks = [logs.sink(context)]
+        work = partial(toolbox.call_tool, params.name, params.arguments)
+        sinks = [logs.create_sink(context)]
         if (context.meta or {}).get("progress_token") is not None:
-            sinks.append(as_progress(context.session.report_progress))
+            sinks.append(create_progress_sink(context.session.report_progress))
         if wanted := [sink for sink in sinks if sink is not None]:
-            async with streamed(*wanted) as listen:
-                answer = await rounds.call(context, params, actor(context), work, listen)
+            async with stream_console(*wanted) as listen:
+                answer = await rounds.call_tool(context, params, read_actor(context), work, listen)
         else:
-            answer = await rounds.call(context, params, actor(context), work, None)
+            answer = await rounds.call_tool(context, params, read_actor(context), work, None)
         if not isinstance(answer, Answer):
             return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
-            await announcer.resources_changed()
-        return _result(answer, context.protocol_version)
+            await announcer.announce_resources()
+        return _build_result(answer, context.protocol_version)
 
     kind: type[Server[Any]] = AnnouncingServer if announcer else Server
     server = kind(
@@ -84,49 +84,49 @@ def protocol_server(
     )
     server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
-    offer(server, offers, rounds)
+    offer_prompts_and_resources(server, offers, rounds)
     logs.attach(server)
     if announcer is not None:
         announcer.attach(server)
-    _seal(server, rounds.wait_ms)
+    _seal_request_state(server, rounds.wait_ms)
     return server
 
 
-def _seal(server: "Server[Any]", wait_ms: int) -> None:
+def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
     """Have what clients bring back be encrypted by us, for this request of this client, and not for long."""
 
     @cache
-    def boundary() -> "RequestStateBoundary":
+    def get_boundary() -> "RequestStateBoundary":
         from mcp.server.request_state import (  # 30 ms, for those who can be asked
             RequestStateBoundary,
             RequestStateSecurity,
         )
 
         keys = [os.urandom(32)]
-        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=actor)
+        security = RequestStateSecurity(keys=keys, ttl=wait_ms / 1000, bind_principal=read_actor)
         return RequestStateBoundary(security, default_audience="paddock")
 
-    async def sealed(ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def seal_state(ctx: Context, call_next: CallNext) -> HandlerResult:
         if (ctx.params or {}).get("requestState") is not None:
-            return await boundary()(ctx, call_next)
+            return await get_boundary()(ctx, call_next)
         result = await call_next(ctx)
         if not is_input_required(result):
             return result
 
-        async def given(_ctx: Context) -> HandlerResult:
+        async def return_result(_ctx: Context) -> HandlerResult:
             return result
 
-        return await boundary()(ctx, given)
+        return await get_boundary()(ctx, return_result)
 
-    server.middleware.append(sealed)
+    server.middleware.append(seal_state)
 
 
-def _result(answer: Answer, version: str) -> dict[str, Json]:
+def _build_result(answer: Answer, version: str) -> dict[str, Json]:
     """Return an answer as the result of a call.
 
     Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.
     """
-    result = {**answer.result(), **COMPLETE}
+    result = {**answer.to_result(), **COMPLETE}
     if version < _LINKS_SINCE:
         result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
     if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("structuredContent", {}), dict):

@@ -5,11 +5,11 @@ from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import count
 from paddock.output.text import CUT, excerpt
 
-_AROUND = 200
+_FRAME_CHARS = 200
 """Characters for the rest of an answer with excerpts, and for what stands around each of them."""
 
 
-def text_of(found: OutputFound) -> str:
+def render_found_output(found: OutputFound) -> str:
     """Return what was found as text, with the cursors that read on."""
     matches = count(found.match_count, "match", "matches")
     lines = [f"ok · {found.match_status} · {matches} · {count(found.total_lines, 'line')}"]
@@ -17,21 +17,21 @@ def text_of(found: OutputFound) -> str:
         lines += [f"--- {each.source} {each.line_start}-{each.line_end}", each.content]
     for said, place in (("more", found.next_cursor), ("the rest of a cut line", found.line_cursor)):
         if place is not None:
-            lines.append(f"{said}: cursor {compact(_wire(place))}")
+            lines.append(f"{said}: cursor {compact(_encode_cursor(place))}")
     return "\n".join(lines)
 
 
-def fitted(found: OutputFound, cap: int, *, within: int | None = None) -> OutputFound:
+def fit_found_output(found: OutputFound, cap: int, *, within: int | None = None) -> OutputFound:
     """Return what was found, or as much of its beginning as `cap` characters hold, with the cursor that goes on there.
 
     `within` is the character of a line after which the query began, for one that reads on within a line.
     """
     if len(compact(found.to_wire())) <= cap:
         return found
-    room = cap - 2 * _AROUND
+    room = cap - 2 * _FRAME_CHARS
     kept: list[Excerpt] = []
     for each in found.excerpts:
-        room -= _AROUND
+        room -= _FRAME_CHARS
         lines: list[str] = []
         for line in each.content.split("\n"):
             room -= len(compact(line))
@@ -43,17 +43,17 @@ def fitted(found: OutputFound, cap: int, *, within: int | None = None) -> Output
         if room < 0:
             break
     if not kept:
-        return _beginning(found, cap, within)
+        return _cut_first_line(found, cap, within)
     last = kept[-1]
     following = Cursor(stream=last.source, after_line=last.line_end)
     return found.model_copy(update={"excerpts": tuple(kept), "next_cursor": following})
 
 
-def _beginning(found: OutputFound, cap: int, within: int | None) -> OutputFound:
+def _cut_first_line(found: OutputFound, cap: int, within: int | None) -> OutputFound:
     """Return the beginning of the first line alone, which by itself is too long for an answer."""
     first = found.excerpts[0]
     line = first.content.partition("\n")[0]
-    room = max(cap - 3 * _AROUND, _AROUND)
+    room = max(cap - 3 * _FRAME_CHARS, _FRAME_CHARS)
     while len(compact(line)) > room:
         line = line[: len(line) // 2]
     after = 0 if line.startswith(CUT) else (within or 0) + len(line)
@@ -62,5 +62,5 @@ def _beginning(found: OutputFound, cap: int, within: int | None) -> OutputFound:
     return found.model_copy(update={"excerpts": (shown,), "next_cursor": following, "line_cursor": None})
 
 
-def _wire(place: Cursor) -> dict[str, object]:
+def _encode_cursor(place: Cursor) -> dict[str, object]:
     return place.model_dump(by_alias=True, exclude_none=True)

@@ -9,39 +9,39 @@ ok · 142 ms · 12 calls (github 12) · run 01J...
 from collections import Counter
 from collections.abc import Sequence
 
-from paddock.mcp_server.media import lifted, may_hold_media
+from paddock.mcp_server.media import lift_media, may_hold_media
 from paddock.mcp_server.toolbox import Answer, text_block
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.rendering import render
 from paddock.rendering.render import compact
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
-def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
+def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     """Return the answer to a program; value, console and error have at most `cap` characters together.
 
     `single` is for what is one call itself, of a server's tool or of a script tool.
     """
-    data = _facts(outcome)
-    parts = [_headline(outcome)]
+    data = _collect_facts(outcome)
+    parts = [_build_headline(outcome)]
     if not outcome.ok:
-        explained = cut(render.explanation(outcome), cap // 2)
+        explained = cut_text(render.explain_outcome(outcome), cap // 2)
         parts.append(explained)
-        data["error"] = _error(outcome, explained, cap // 4)
-        if explained != render.explanation(outcome):
+        data["error"] = _build_error(outcome, explained, cap // 4)
+        if explained != render.explain_outcome(outcome):
             data["truncated"] = True
-        data["happened"] = happened(outcome, single=single)
+        data["happened"] = describe_effects(outcome, single=single)
     room = cap - sum(map(len, parts))
     blocks: list[dict[str, Json]] = []
     if outcome.has_value and outcome.ok:
-        value, text = outcome.value, value_text(outcome.value)
+        value, text = outcome.value, render_value_text(outcome.value)
         if may_hold_media(text):
-            value, blocks = lifted(value)
-            text = value_text(value)
-        shown = cut(text, room)
+            value, blocks = lift_media(value)
+            text = render_value_text(value)
+        shown = cut_text(text, room)
         parts.append(shown)
         if shown == text:
             data["value"] = value
@@ -51,13 +51,13 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     elif outcome.ok:
         parts.append("(the program returned nothing)")
     if outcome.planned:
-        lines, plan = _plan(outcome.planned, max(room, cap // 4))
+        lines, plan = _build_plan(outcome.planned, max(room, cap // 4))
         parts += lines
         data |= plan
         room -= sum(map(len, lines))
     if outcome.console:
-        whole = [encodable(render.console_text(line)) for line in outcome.console]
-        lines = _shortened(whole, max(room, cap // 4))
+        whole = [make_encodable(render.console_text(line)) for line in outcome.console]
+        lines = _shorten_lines(whole, max(room, cap // 4))
         parts += [f"--- console ({count(len(whole), 'line')})", *lines]
         data["console"] = lines
         if lines != whole:
@@ -65,7 +65,7 @@ def answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
     return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
 
 
-def _facts(outcome: Outcome) -> dict[str, Json]:
+def _collect_facts(outcome: Outcome) -> dict[str, Json]:
     data: dict[str, Json] = {
         "status": outcome.status.value,
         "run": outcome.id,
@@ -78,12 +78,12 @@ def _facts(outcome: Outcome) -> dict[str, Json]:
     return data
 
 
-def value_text(value: Json) -> str:
+def render_value_text(value: Json) -> str:
     """Return a value as agents read it: a text as it is, anything else as compact JSON."""
-    return encodable(value if isinstance(value, str) else compact(value))
+    return make_encodable(value if isinstance(value, str) else compact(value))
 
 
-def happened(outcome: Outcome, *, single: bool = False) -> str:
+def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
     """Return what something that did not end well had done to the world, so that nobody repeats it blindly.
 
     Calls that were refused, made no sense or never left had done nothing. `single` is for what is one call itself.
@@ -96,7 +96,7 @@ def happened(outcome: Outcome, *, single: bool = False) -> str:
     return "calls_completed" if ends - _NOT_STARTED else "no_calls"
 
 
-def _headline(outcome: Outcome) -> str:
+def _build_headline(outcome: Outcome) -> str:
     facts = [outcome.status.value, f"{outcome.usage.wall_ms:.0f} ms"]
     if outcome.calls:
         servers = Counter(call.server for call in outcome.calls)
@@ -107,14 +107,14 @@ def _headline(outcome: Outcome) -> str:
     return " · ".join([*facts, f"run {outcome.id}"])
 
 
-def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
+def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
     """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
     error = outcome.error
     if error is None:
         return {"name": "Error", "message": explained}
     told: dict[str, Json] = {
         "name": error.name,
-        "message": cut(error.message or error.thrown, len(explained)),
+        "message": cut_text(error.message or error.thrown, len(explained)),
     }
     told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
     if len(error.frames) > 1:  # a single one is `line` and `column`
@@ -126,16 +126,16 @@ def _error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
     return told
 
 
-def _plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
+def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
     """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
-    whole = [encodable(render.planned_text(call, render.arguments_text(call))) for call in calls]
-    lines, planned = _shortened(whole, room), _planned(calls, room)
+    whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
+    lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
     left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
     told = {"planned": planned} | ({"truncated": True} if left_out else {})
     return [f"--- planned, not called ({len(calls)})", *lines], told
 
 
-def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
+def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
     """Return the first calls that were not made as data, without the arguments for which there is no room."""
     planned: list[dict[str, Json]] = []
     for call in calls:
@@ -151,28 +151,28 @@ def _planned(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
     return planned
 
 
-def _shortened(texts: list[str], room: int) -> list[str]:
+def _shorten_lines(texts: list[str], room: int) -> list[str]:
     """Return the lines from the beginning and the end that fit, and between them how many do not."""
     if sum(map(len, texts)) + len(texts) <= room:
         return texts
-    head = _fitting(texts, room // 2)
+    head = _take_fitting_lines(texts, room // 2)
     rest = texts[len(head) :]
-    tail = _fitting(rest[::-1], room // 2)[::-1]
+    tail = _take_fitting_lines(rest[::-1], room // 2)[::-1]
     left_out = len(rest) - len(tail)
     return [*head, f"[{count(left_out, 'line')} left out]", *tail] if left_out else [*head, *tail]
 
 
-def _fitting(texts: list[str], room: int) -> list[str]:
+def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     kept: list[str] = []
     for text in texts:
         if room <= 0:
             break
-        kept.append(cut(text, room))
+        kept.append(cut_text(text, room))
         room -= len(text) + 1
     return kept
 
 
-def cut(text: str, longest: int) -> str:
+def cut_text(text: str, longest: int) -> str:
     """Return a text, or its beginning and how much there is of it."""
     if len(text) <= longest:
         return text

@@ -36,23 +36,23 @@ class Repositories:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
-    def knows(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Tell whether there is such a workspace; looks at no file."""
         return name == self._own_name or name in self._roots
 
-    def roots(self, name: str | None) -> list[Path]:
+    def list_roots(self, name: str | None) -> list[Path]:
         """Return where a known workspace is; without a name all of them, the one that is served first."""
         if name is None:
             return [self._workspace, *self._roots.values()]
         return [self._roots.get(name, self._workspace)]
 
-    async def programs(self, name: str) -> Programs:
+    async def open_programs(self, name: str) -> Programs:
         """Return what runs programs in a known workspace. Raises PaddockError when it cannot be opened now."""
         if name not in self._roots:
             return self._own
         if name not in self._opening:
             self._opening[name] = ready = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._keep(name, ready))
+            task = asyncio.create_task(self._keep_open(name, ready))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(self._opening[name])
@@ -62,7 +62,7 @@ class Repositories:
         self._closing.set()
         await asyncio.gather(*self._tasks)
 
-    async def _keep(self, name: str, ready: "asyncio.Future[Programs]") -> None:
+    async def _keep_open(self, name: str, ready: "asyncio.Future[Programs]") -> None:
         """Hold a workspace open, in one task from its beginning to its end; the next call tries again what failed."""
         try:
             async with self._open(self._roots[name]) as programs:

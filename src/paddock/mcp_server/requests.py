@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from paddock.mcp_server.list_changes import Context, session_of
+from paddock.mcp_server.list_changes import Context, read_session_id
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
@@ -39,7 +39,7 @@ class Requests:
         self._begun = 0
         self._watch: asyncio.TimerHandle | None = None
 
-    def has(self, key: Hashable) -> bool:
+    def has_request(self, key: Hashable) -> bool:
         """Tell whether a request is in flight."""
         return key in self._in_flight
 
@@ -60,16 +60,16 @@ class Requests:
             if not self._in_flight:
                 self._idle.set()
 
-    async def handle(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
+    async def handle_message(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
         """Handle one message of a client, as a middleware of the server. Raises MCPError when the server ends."""
         if ctx.request_id is None or ctx.method == LISTEN:
             return await call_next(ctx)
         if self.ending and ctx.request is None:  # over HTTP it was judged before
             raise MCPError(code=CONNECTION_CLOSED, message=ENDING)
-        with self.in_flight((session_of(ctx), str(ctx.request_id))):
+        with self.in_flight((read_session_id(ctx), str(ctx.request_id))):
             return await call_next(ctx)
 
-    async def drained(self, seconds: float) -> bool:
+    async def wait_until_drained(self, seconds: float) -> bool:
         """Take no further request; wait until none is in flight, and tell whether that was within `seconds`."""
         self.ending = True
         try:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from mcp.shared.uri_template import UriTemplate
 
 from paddock.hub.typescript import Described
-from paddock.mcp_server.replies import cut
+from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.stored_output import StoredOutput, UnknownResourceError
-from paddock.mcp_server.tools.discovery import PATIENCE_S, write_declaration
+from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.saved_scripts import listed, saved
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
 
 GUIDE = "paddock://guide"
-COMPLETIONS = 100
+MAX_COMPLETIONS = 100
 """As many as the protocol allows in one answer."""
-LOOK_SECONDS = 2.0
+POLL_INTERVAL_S = 2.0
 """Between two looks at the scripts for who watches them."""
 _SCRIPT = UriTemplate.parse("paddock://scripts/{name}")
 _TYPES = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
 
-class Kind(Protocol):
+class ResourceKind(Protocol):
     """One kind of resources: those that a template names."""
 
     @property
@@ -50,11 +50,11 @@ class Kind(Protocol):
         """What such a resource holds."""
         ...
 
-    async def read(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return contents; None when the address is of something else. Raises UnknownResourceError."""
         ...
 
-    async def candidates(self, argument: str, given: Mapping[str, str], /) -> Iterable[str]:
+    async def list_candidates(self, argument: str, given: Mapping[str, str], /) -> Iterable[str]:
         """Return what an argument of the template may be, where the others are `given`."""
         ...
 
@@ -69,60 +69,60 @@ class SavedScripts:
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
 
-    def files(self) -> dict[str, Path]:
+    def list_files(self) -> dict[str, Path]:
         """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
         found: dict[str, Path] = {}
         for name, path in listed(self._workspace):
-            found.setdefault(encodable(name), path)
+            found.setdefault(make_encodable(name), path)
         return found
 
-    def entries(self) -> list[dict[str, Json]]:
+    def list_entries(self) -> list[dict[str, Json]]:
         """Return the scripts as `resources/list` shows them."""
         return [
             {"uri": _SCRIPT.expand({"name": name}), "name": name, "mimeType": "text/plain"}
-            for name in self.files()
+            for name in self.list_files()
         ]
 
-    async def changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
+    async def watch_changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
         """Yield, soon after they changed, the addresses of scripts, and whether one came or went."""
-        known = await asyncio.to_thread(self._versions)
+        known = await asyncio.to_thread(self._read_versions)
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            before, known = known, await asyncio.to_thread(self._versions)
+            await asyncio.sleep(POLL_INTERVAL_S)
+            before, known = known, await asyncio.to_thread(self._read_versions)
             changed = {name for name, _ in before.items() ^ known.items()}
             if changed:
                 yield {_SCRIPT.expand({"name": name}) for name in changed}, before.keys() != known.keys()
 
-    def _versions(self) -> dict[str, tuple[str, int, int]]:
+    def _read_versions(self) -> dict[str, tuple[str, int, int]]:
         """Return what tells that a script has changed, by its name: which file it is, and of when."""
         found: dict[str, tuple[str, int, int]] = {}
-        for name, path in self.files().items():
+        for name, path in self.list_files().items():
             with suppress(OSError):
                 seen = path.stat()
                 found[name] = (str(path), seen.st_mtime_ns, seen.st_size)
         return found
 
-    def source(self, name: str, path: Path) -> str:
-        """Return the source of a script that `files` names. Raises ScriptNotFound."""
+    def read_source(self, name: str, path: Path) -> str:
+        """Return the source of a script that `list_files` names. Raises ScriptNotFound."""
         return saved(name, path, self._workspace).decode("utf-8", "replace")
 
-    async def read(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the source of a script."""
         if (found := _SCRIPT.match(uri)) is None:
             return None
-        name, known = str(found["name"]), self.files()
+        name, known = str(found["name"]), self.list_files()
         if name not in known:
             raise UnknownResourceError(
                 f"there is no script {name[:100]}; there are {', '.join(known) or 'none'}"
             )
         try:
-            return _contents(uri, self.source(name, known[name]))
+            return _build_contents(uri, self.read_source(name, known[name]))
         except ScriptNotFound as problem:
             raise UnknownResourceError(str(problem)) from None
 
-    async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+    async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return the names of the scripts."""
-        return self.files() if argument == "name" else ()
+        return self.list_files() if argument == "name" else ()
 
 
 class ToolTypes:
@@ -136,18 +136,18 @@ class ToolTypes:
         self._servers = servers
         self._cap = cap
 
-    async def read(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the declaration of a tool."""
         if (found := _TYPES.match(uri)) is None:
             return None
         name = f"{found['server']}.{found['tool']}"
         config = self._servers.config
-        (entry,), _ = await self._servers.catalog.describe_tools([name], patience_s=PATIENCE_S)
+        (entry,), _ = await self._servers.catalog.describe_tools([name], patience_s=SEARCH_WAIT_S)
         if isinstance(entry, Described):
-            return _contents(uri, cut(write_declaration(entry, config), self._cap))
+            return _build_contents(uri, cut_text(write_declaration(entry, config), self._cap))
         raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
 
-    async def candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
+    async def list_candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
         """Return the configured servers, or the tools of the one that is given."""
         match argument:
             case "server":
@@ -155,7 +155,9 @@ class ToolTypes:
             case "tool" if (server := given.get("server")) in self._servers.config.servers:
                 return [
                     tool.tool.name
-                    for tool in (await self._servers.catalog.list_tools(server, patience_s=PATIENCE_S)).tools
+                    for tool in (
+                        await self._servers.catalog.list_tools(server, patience_s=SEARCH_WAIT_S)
+                    ).tools
                 ]
             case _:
                 return ()
@@ -168,53 +170,53 @@ class Resources:
         self._redact = session.outgoing.text
         self._outputs = StoredOutput(session, workspace)
         self.scripts = SavedScripts(workspace)
-        self._kinds: tuple[Kind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
+        self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
 
-    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page: guide and scripts first, then what is stored. Raises UnknownResourceError."""
-        entries, following = await self._outputs.page(cursor)
+        entries, following = await self._outputs.list_page(cursor)
         if cursor is None:
             about: dict[str, Json] = {"title": "Programs for execute_code", "mimeType": "text/markdown"}
-            entries = [{"uri": GUIDE, "name": "guide", **about}, *self.scripts.entries(), *entries]
+            entries = [{"uri": GUIDE, "name": "guide", **about}, *self.scripts.list_entries(), *entries]
         return entries, following
 
-    def templates(self) -> list[dict[str, Json]]:
+    def list_templates(self) -> list[dict[str, Json]]:
         """Return the templates as `resources/templates/list` shows them."""
         return [
             {"uriTemplate": kind.template, "name": kind.name, "description": kind.description}
             for kind in self._kinds
         ]
 
-    async def read(self, uri: str) -> dict[str, Json]:
+    async def read_resource(self, uri: str) -> dict[str, Json]:
         """Return the contents of a resource. Raises UnknownResourceError."""
         if uri == GUIDE:
-            return {**_contents(uri, guide()), "mimeType": "text/markdown"}
+            return {**_build_contents(uri, render_guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
-            if (contents := await kind.read(uri)) is not None:
+            if (contents := await kind.read_contents(uri)) is not None:
                 return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
         raise UnknownResourceError(
             "there is no such resource; see resources/list and resources/templates/list"
         )
 
-    async def completions(
+    async def complete_argument(
         self, template: str, argument: str, begun: str, given: Mapping[str, str]
     ) -> list[str]:
         """Return what an argument of a template may be that begins so."""
         for kind in self._kinds:
             if kind.template == template:
-                return beginning(await kind.candidates(argument, given), begun)
+                return filter_by_prefix(await kind.list_candidates(argument, given), begun)
         return []
 
 
-def guide() -> str:
+def render_guide() -> str:
     """Return how programs are written."""
     return (files("paddock.mcp_server") / "guide.md").read_text(encoding="utf-8")
 
 
-def beginning(names: Iterable[str], begun: str) -> list[str]:
+def filter_by_prefix(names: Iterable[str], begun: str) -> list[str]:
     """Return the names that begin so, as many as an answer may hold."""
-    return list(islice((name for name in names if name.startswith(begun)), COMPLETIONS))
+    return list(islice((name for name in names if name.startswith(begun)), MAX_COMPLETIONS))
 
 
-def _contents(uri: str, text: str) -> dict[str, Json]:
-    return {"uri": uri, "mimeType": "text/plain", "text": encodable(text)}
+def _build_contents(uri: str, text: str) -> dict[str, Json]:
+    return {"uri": uri, "mimeType": "text/plain", "text": make_encodable(text)}

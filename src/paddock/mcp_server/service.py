@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.session import Session, open_session
-from paddock.mcp_server.compat.programs import seed_program_tools
-from paddock.mcp_server.compat.tools import seed_tools
+from paddock.mcp_server.compat.programs import build_compat_program_tools
+from paddock.mcp_server.compat.tools import build_compat_tools
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import application, http_service
-from paddock.mcp_server.http.endpoint import Door
+from paddock.mcp_server.http.app import build_application, http_service
+from paddock.mcp_server.http.endpoint import Endpoint
 from paddock.mcp_server.list_changes import Announcer
-from paddock.mcp_server.overflow import Rest
-from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.overflow import OverflowStore
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts import Prompts
 from paddock.mcp_server.prompts_resources import Offers
-from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.repositories import Repositories
 from paddock.mcp_server.requests import Requests
 from paddock.mcp_server.resources import Resources
 from paddock.mcp_server.stdio import standard_streams
 from paddock.mcp_server.toolbox import Toolbox
-from paddock.mcp_server.tools.code import code_tools
-from paddock.mcp_server.tools.compute import compute_tool, seed_compute_tool
-from paddock.mcp_server.tools.discovery import discovery_tools
-from paddock.mcp_server.tools.programs import Programs, program_tools
-from paddock.mcp_server.tools.provision import provision_tool
+from paddock.mcp_server.tools.code import build_code_tools
+from paddock.mcp_server.tools.compute import build_compat_compute_tool, build_compute_tool
+from paddock.mcp_server.tools.discovery import build_discovery_tools
+from paddock.mcp_server.tools.programs import Programs, build_program_tools
+from paddock.mcp_server.tools.provision import build_provision_tool
 from paddock.mcp_server.tools.script_tools import ScriptTools
 from paddock.mcp_server.version_probe import serve_client
 from paddock.model.errors import ApprovalError
@@ -62,21 +62,24 @@ class Service:
     ) -> None:
         """Ask `settings_of` for the settings of workspaces that are registered besides."""
         cap = settings.mcp.answer_characters
-        rest = Rest(session, workspace)
+        rest = OverflowStore(session, workspace)
         own = [
-            *code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
-            *discovery_tools(session.servers, cap),
+            *build_code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
+            *build_discovery_tools(session.servers, cap),
         ]
         programs = Programs(session, workspace, cap)
-        own += [provision_tool(session, workspace, cap), *program_tools(programs)]
-        own.append(compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
-        opened = partial(_programs, settings_of, session.metrics, names == "seed")
+        own += [build_provision_tool(session, workspace, cap), *build_program_tools(programs)]
+        own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
+        opened = partial(_open_programs, settings_of, session.metrics, names == "seed")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        seed = [*seed_tools(session, workspace), *seed_program_tools(programs, self._repositories)]
-        seed.append(seed_compute_tool(session.gate, workspace))
+        seed = [
+            *build_compat_tools(session, workspace),
+            *build_compat_program_tools(programs, self._repositories),
+        ]
+        seed.append(build_compat_compute_tool(session.gate, workspace))
         seed = [replace(tool, exact=True) for tool in seed]
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
-        further = self._scripts.tools
+        further = self._scripts.list_tools
         if names == "native":
             self._tools = Toolbox(own, seed, further=further, outgoing=session.outgoing)
         else:
@@ -92,28 +95,28 @@ class Service:
         self._requests = Requests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._inbox = PendingApprovals(settings.approvals.directory)
-        self._rounds = Rounds(settings.approvals.wait_ms, Held(self._inbox, FETCHING[names]))
+        self._rounds = Rounds(settings.approvals.wait_ms, PendingCalls(self._inbox, FETCHING[names]))
 
-    async def stdio(self, stop: asyncio.Event) -> None:
+    async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over the standard streams until it closes its end, or `stop` is set."""
-        async with self._server() as server, standard_streams() as (reader, writer):
+        async with self._open_server() as server, standard_streams() as (reader, writer):
             serving = asyncio.create_task(serve_client(server, reader, writer))
             try:
-                await self._until(stop, serving)
+                await self._wait_until_ended(stop, serving)
             finally:
                 serving.cancel()
                 await asyncio.wait({serving})
 
-    async def http(self, door: Door, stop: asyncio.Event) -> None:
+    async def serve_http(self, door: Endpoint, stop: asyncio.Event) -> None:
         """Serve many clients over HTTP until `stop` is set."""
-        async with self._server() as server:
-            app = application(server, self._requests, self._grace_s)
+        async with self._open_server() as server:
+            app = build_application(server, self._requests, self._grace_s)
             async with http_service(app, door, self._requests, self._metrics) as serving:
-                await self._until(stop, serving)
+                await self._wait_until_ended(stop, serving)
 
-    async def _until(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
+    async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
         """Wait until a transport has ended, or `stop` is set and what is in flight has ended."""
-        for waiting in (stop.wait, self._drain):
+        for waiting in (stop.wait, self._drain_requests):
             other = asyncio.create_task(waiting())
             try:
                 await asyncio.wait({serving, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,14 +126,14 @@ class Service:
                 serving.result()
                 return
 
-    async def _drain(self) -> None:
+    async def _drain_requests(self) -> None:
         """Let what is in flight end within the grace; then stop it, and let the answers leave."""
-        if not await self._requests.drained(self._grace_s):
+        if not await self._requests.wait_until_drained(self._grace_s):
             await self._tools.stop()
-            await self._requests.drained(_ANSWERS_S)
+            await self._requests.wait_until_drained(_ANSWERS_S)
 
     @asynccontextmanager
-    async def _server(self) -> "AsyncGenerator[Server[Any]]":
+    async def _open_server(self) -> "AsyncGenerator[Server[Any]]":
         """Give the protocol's side; changes are announced as long as it is there."""
         looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
         watching = [*map(asyncio.create_task, looks)]
@@ -140,8 +143,8 @@ class Service:
         except ApprovalError as error:
             _log.warning("no question can wait for `paddock approve`: %s", error)
         try:
-            server = protocol_server(self._tools, self._offers, self._rounds, announcer)
-            server.middleware.append(self._requests.handle)
+            server = build_protocol_server(self._tools, self._offers, self._rounds, announcer)
+            server.middleware.append(self._requests.handle_message)
             yield server
         finally:
             await self._rounds.close()
@@ -152,19 +155,19 @@ class Service:
                 await asyncio.wait(watching)
 
     async def _watch_scripts(self) -> None:
-        async for changed, others in self._saved.changes():
+        async for changed, others in self._saved.watch_changes():
             for uri in changed:
-                await self._announcer.resource_updated(uri)
+                await self._announcer.announce_resource_update(uri)
             if others:
-                await self._announcer.resources_changed()
+                await self._announcer.announce_resources()
 
     async def _watch_tools(self) -> None:
-        async for _ in self._scripts.changes():
-            await self._announcer.tools_changed()
+        async for _ in self._scripts.watch_changes():
+            await self._announcer.announce_tools()
 
 
 @asynccontextmanager
-async def _programs(
+async def _open_programs(
     settings_of: SettingsOf,
     metrics: "Metrics | None",
     compatible: bool,

@@ -31,20 +31,20 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import NumberTooLongError, decoder_for, dumps, loads, may_lose
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
-LINE_LIMIT = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one message."""
-CLIENT_VALUES = 200_000
+MAX_CLIENT_VALUES = 200_000
 """Values in one message; over HTTP the library decodes it at once, which takes 40 ms for as many."""
 _ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
 _LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
-HALF = b"\\ud"
+SURROGATE_ESCAPE = b"\\ud"
 """How JSON begins to spell half of a character."""
 
 
@@ -80,8 +80,10 @@ class LineReader(MessageReader):
             try:
                 line = await self._stdin.readuntil(b"\n")
             except asyncio.LimitOverrunError as overrun:
-                await self._skip(overrun.consumed)
-                await self._refuse(None, INVALID_REQUEST, f"a message is longer than {LINE_LIMIT} bytes")
+                await self._skip_line(overrun.consumed)
+                await self._send_refusal(
+                    None, INVALID_REQUEST, f"a message is longer than {MAX_LINE_BYTES} bytes"
+                )
                 continue
             except (asyncio.IncompleteReadError, ConnectionError):
                 raise anyio.EndOfStream from None
@@ -90,7 +92,7 @@ class LineReader(MessageReader):
             try:
                 return self._check_id(await read_message(line, "line"))
             except UnreadableError as fault:
-                await self._refuse(fault.number, fault.code, fault.text)
+                await self._send_refusal(fault.number, fault.code, fault.text)
 
     def _check_id(self, item: SessionMessage) -> SessionMessage:
         """Return a message, and know its id until it is answered or cancelled. Raises UnreadableError."""
@@ -104,7 +106,7 @@ class LineReader(MessageReader):
             in_flight.discard(str((message.params or {}).get("requestId")))
         return item
 
-    async def _skip(self, consumed: int) -> None:
+    async def _skip_line(self, consumed: int) -> None:
         """Read on to the end of a line that is too long, keeping nothing."""
         while True:
             await self._stdin.readexactly(consumed)
@@ -117,7 +119,7 @@ class LineReader(MessageReader):
             else:
                 return
 
-    async def _refuse(self, number: str | int | None, code: int, text: str) -> None:
+    async def _send_refusal(self, number: str | int | None, code: int, text: str) -> None:
         error = JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text))
         await self._writer.send(SessionMessage(cast("JSONRPCMessage", error)))
 
@@ -131,18 +133,18 @@ class TooManyValuesError(Exception):
     """A message of a client was not decoded."""
 
     def __init__(self) -> None:
-        super().__init__(f"a message holds more than {CLIENT_VALUES} values; send less at once")
+        super().__init__(f"a message holds more than {MAX_CLIENT_VALUES} values; send less at once")
 
 
-async def _any_message(line: bytes) -> SessionMessage:
+async def _parse_any_message(line: bytes) -> SessionMessage:
     """Return the message in a line. Raises TooManyValuesError, and ValueError for what is none."""
     if len(line) <= COUNTED_BYTES:
-        return _message(line)
-    meter = await count_in_slices(line, CLIENT_VALUES)
-    if meter.values > CLIENT_VALUES:
+        return _parse_message(line)
+    meter = await count_in_slices(line, MAX_CLIENT_VALUES)
+    if meter.values > MAX_CLIENT_VALUES:
         raise TooManyValuesError
-    if meter.values <= SLICED_VALUES or meter.too_deep or HALF in line.lower():
-        return _message(line)
+    if meter.values <= SLICED_VALUES or meter.too_deep or SURROGATE_ESCAPE in line.lower():
+        return _parse_message(line)
     document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
     return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
 
@@ -160,32 +162,32 @@ class UnreadableError(Exception):
 async def read_message(data: bytes, what: Literal["line", "body"]) -> SessionMessage:
     """Return the message in a line, or in the body of a request. Raises UnreadableError."""
     try:
-        message = await _any_message(data)
+        message = await _parse_any_message(data)
     except TooManyValuesError as error:
         raise UnreadableError(_outer_id(data), INVALID_REQUEST, str(error)) from None
     except NumberTooLongError as problem:
         raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message holds {problem}") from None
     except ValueError:
-        raise _fault(data, what) from None
+        raise _describe_fault(data, what) from None
     if isinstance(message.message, JSONRPCNotification) and _has_id(data):
         # Read without its id, a request would never be answered.
         raise UnreadableError(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
     return message
 
 
-def _message(line: bytes) -> SessionMessage:
+def _parse_message(line: bytes) -> SessionMessage:
     """Return the message in a line, with the digits of all numbers. Raises ValidationError and NumberTooLongError."""
-    if may_lose(line) and (document := _document(line)) is not None:
+    if may_lose(line) and (document := _parse_document(line)) is not None:
         return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
-        if (spelled := _without_halves(line)) is None:
+        if (spelled := _replace_surrogates(line)) is None:
             raise
         return SessionMessage(jsonrpc_message_adapter.validate_json(spelled, by_name=False))
 
 
-def _document(line: bytes) -> Json:
+def _parse_document(line: bytes) -> Json:
     """Return the value in a line; None where the library's reader takes it, or says why it does not."""
     try:
         document = loads(line.decode())
@@ -196,15 +198,15 @@ def _document(line: bytes) -> Json:
     return None if is_deeper(document, MAX_DEPTH) else document
 
 
-def _without_halves(line: bytes) -> str | None:
+def _replace_surrogates(line: bytes) -> str | None:
     """Return a line without the halves of characters that it spells out; None for one that spells none.
 
     JSON has them, and programs in JavaScript cut texts there; the parser takes none.
     """
-    if HALF not in line.lower():
+    if SURROGATE_ESCAPE not in line.lower():
         return None
     try:
-        return encodable(dumps(loads(line.decode()), ensure_ascii=False))
+        return make_encodable(dumps(loads(line.decode()), ensure_ascii=False))
     except (ValueError, RecursionError):
         return None
 
@@ -214,7 +216,7 @@ def _has_id(line: bytes) -> bool:
     return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
 
 
-def _fault(line: bytes, what: Literal["line", "body"]) -> UnreadableError:
+def _describe_fault(line: bytes, what: Literal["line", "body"]) -> UnreadableError:
     """Return what is wrong with bytes that are no message."""
     try:
         document: object = from_json(line)
@@ -252,7 +254,7 @@ async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230 - opens at once
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    stdin = asyncio.StreamReader(limit=LINE_LIMIT)
+    stdin = asyncio.StreamReader(limit=MAX_LINE_BYTES)
     reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), incoming)
     writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, outgoing)
     writer = LineWriter(asyncio.StreamWriter(writing, protocol, None, loop))

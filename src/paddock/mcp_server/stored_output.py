@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
     from paddock.output.artifacts import Found
 
-PAGE = 100
+PAGE_ENTRIES = 100
 """Artifacts of one page; each has up to two streams."""
-LONGEST = 1024 * 1024
+MAX_RANGE_BYTES = 1024 * 1024
 """Most bytes of one answer, and as many as come when none are asked for."""
 _TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -37,61 +37,61 @@ class StoredOutput:
 
     template = str(_TEMPLATE)
     name = "output"
-    description = f"Output of a run, from byte `start` on, at most {LONGEST} bytes."
+    description = f"Output of a run, from byte `start` on, at most {MAX_RANGE_BYTES} bytes."
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
         self._workspace = workspace
 
-    async def page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+    async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page, newest first, and where the next begins. Raises UnknownResourceError."""
-        return await asyncio.to_thread(self._page, cursor)
+        return await asyncio.to_thread(self._collect_page, cursor)
 
-    async def read(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the contents of a range; None when the address is of something else. Raises UnknownResourceError."""
         if (found := _TEMPLATE.match(uri)) is None:
             return None
-        return await asyncio.to_thread(self._read, uri, cast("dict[str, str]", found))
+        return await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
 
-    async def candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
+    async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return what an argument may be."""
         match argument:
             case "handle":
-                return await asyncio.to_thread(lambda: [str(handle) for handle in self._handles()])
+                return await asyncio.to_thread(lambda: [str(handle) for handle in self._list_handles()])
             case "stream":
                 return STREAMS
             case _:
                 return ()
 
-    def _page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        before = _place(cursor)
+    def _collect_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
+        before = _parse_cursor(cursor)
         artifacts = self._session.output.artifacts()
-        older = (handle for handle in self._handles() if before is None or _age(handle) < before)
-        found = list(islice(artifacts.readable(self._workspace, older), PAGE + 1))
-        entries = [each for artifact in found[:PAGE] for each in _entries(artifact)]
-        if len(found) <= PAGE:
+        older = (handle for handle in self._list_handles() if before is None or _sort_key(handle) < before)
+        found = list(islice(artifacts.readable(self._workspace, older), PAGE_ENTRIES + 1))
+        entries = [each for artifact in found[:PAGE_ENTRIES] for each in _build_entries(artifact)]
+        if len(found) <= PAGE_ENTRIES:
             return entries, None
-        last = found[PAGE - 1].handle
+        last = found[PAGE_ENTRIES - 1].handle
         return entries, f"{last.epoch_ms}-{last.token}"
 
-    def _handles(self) -> list[Handle]:
+    def _list_handles(self) -> list[Handle]:
         """Return what is stored, newest first, whether it may be read or not; of this workspace alone, as a rule."""
         return self._session.output.artifacts().newest_handles(self._workspace)
 
-    def _read(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
+    def _read_range(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
         from paddock.output.query import Reading, read_bytes
 
-        stream, start = asked["stream"], _number(asked, "start", 0)
+        stream, start = asked["stream"], _parse_number(asked, "start", 0)
         if stream not in STREAMS:
             raise UnknownResourceError(f"there is no stream {stream[:20]!r}; there are stdout and stderr")
-        length = min(_number(asked, "length", LONGEST), LONGEST)
+        length = min(_parse_number(asked, "length", MAX_RANGE_BYTES), MAX_RANGE_BYTES)
         try:
             reading = Reading(self._session.output.artifacts(), asked["handle"], self._workspace)
             data = read_bytes(reading, stream, start, length + 1)
         except ArtifactError as error:
             raise UnknownResourceError(str(error)) from None
         more = len(data) > length
-        contents, taken = _contents(data[:length], after=start, more=more)
+        contents, taken = _build_contents(data[:length], after=start, more=more)
         meta: dict[str, Json] = {"paddock/start": start}
         if more and taken:
             handle = str(reading.found.handle)
@@ -107,12 +107,12 @@ def read_address(uri: str) -> tuple[str, str] | None:
     return None if found is None else (str(found["handle"]), str(found["stream"]))
 
 
-def links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
+def build_links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
     """Return content blocks that point to streams of an artifact."""
-    return [{"type": "resource_link", **_entry(handle, stream, title)} for stream in streams]
+    return [{"type": "resource_link", **_build_entry(handle, stream, title)} for stream in streams]
 
 
-def _entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
+def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
     return {
         "uri": _TEMPLATE.expand({"handle": handle, "stream": stream}),
         "name": f"{handle}/{stream}",
@@ -121,7 +121,7 @@ def _entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
     }
 
 
-def _entries(found: "Found") -> Iterator[dict[str, Json]]:
+def _build_entries(found: "Found") -> Iterator[dict[str, Json]]:
     """Yield the streams of an artifact; those that are surely empty are not worth a line."""
     manifest = found.manifest
     sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
@@ -129,14 +129,14 @@ def _entries(found: "Found") -> Iterator[dict[str, Json]]:
     when: dict[str, Json] = {"lastModified": found.handle.created.isoformat()}
     for stream in STREAMS:
         if sizes.get(stream, 1):
-            yield {**_entry(str(found.handle), stream, title), "annotations": when}
+            yield {**_build_entry(str(found.handle), stream, title), "annotations": when}
 
 
-def _age(handle: Handle) -> tuple[int, str]:
+def _sort_key(handle: Handle) -> tuple[int, str]:
     return handle.epoch_ms, handle.token
 
 
-def _place(cursor: str | None) -> tuple[int, str] | None:
+def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
     if cursor is None:
         return None
     if (found := _CURSOR.fullmatch(cursor)) is None:
@@ -144,7 +144,7 @@ def _place(cursor: str | None) -> tuple[int, str] | None:
     return int(found[1]), found[2]
 
 
-def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:
     text = asked.get(name, "")
     if not text:
         return default
@@ -153,7 +153,7 @@ def _number(asked: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], int]:
+def _build_contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], int]:
     """Return bytes as text or, where they are none, as base64; and how many of them that are.
 
     A range may begin or end within a character: one that began before is passed over, one that goes on is left to the

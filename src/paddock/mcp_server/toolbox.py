@@ -18,14 +18,14 @@ from paddock.cancellation import cancel_gracefully
 from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
-from paddock.mcp_server.icons import icons
+from paddock.mcp_server.icons import list_icons
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, marked, unmarked
 from paddock.model.outcome import Status
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
 
@@ -45,10 +45,10 @@ A key that was not answered is missing. Raises MCPError for what the client cann
 come back.
 """
 
-_SURROGATE = "\\ud"
+_SURROGATE_ESCAPE = "\\ud"
 """How `json.dumps` begins to spell half of a character."""
 
-_HEED_S = 3.0
+_STOP_GRACE_S = 3.0
 """Seconds that calls have for an outcome of their own once they are stopped; the rest is cancelled."""
 
 _log = logging.getLogger("paddock.mcp")
@@ -99,7 +99,7 @@ class Answer:
     meta: dict[str, Json] = field(default_factory=dict)
     """What an upstream server said beside its result, for the client's program and not for a model."""
 
-    def result(self) -> dict[str, Json]:
+    def to_result(self) -> dict[str, Json]:
         """Return the answer as a CallToolResult."""
         structured = {} if self.structured is None else {"structuredContent": self.structured}
         meta = {"_meta": self.meta} if self.meta else {}
@@ -117,7 +117,7 @@ def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[st
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def refusal(status: Status, name: str, text: str) -> Answer:
+def build_refusal(status: Status, name: str, text: str) -> Answer:
     """Return the answer to a call of which nothing ran: status, then what to do."""
     error = {"name": name, "message": text}
     return Answer(
@@ -125,13 +125,19 @@ def refusal(status: Status, name: str, text: str) -> Answer:
     )
 
 
-_STOPPED = refusal(Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record")
-_NOT_TAKEN = refusal(Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run")
+_STOPPED = build_refusal(
+    Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record"
+)
+_NOT_TAKEN = build_refusal(
+    Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run"
+)
 
 
-def invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
+def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema of a tool."""
-    return refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems))
+    return build_refusal(
+        Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
+    )
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ class Tool:
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
-    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = invalid_arguments
+    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = reject_invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are held against the schema here; else what runs the tool does it."""
@@ -183,7 +189,7 @@ class Tool:
             shown["outputSchema"] = self.output_schema
         if self.annotations:
             shown["annotations"] = self.annotations
-        shown["icons"] = icons(self.name)
+        shown["icons"] = list_icons(self.name)
         return shown
 
 
@@ -214,21 +220,21 @@ class Toolbox:
         self._running: dict[asyncio.Task[Answer], asyncio.Event] = {}
         self._stopped = False
 
-    async def listed(self) -> tuple[Tool, ...]:
+    async def list_tools(self) -> tuple[Tool, ...]:
         """Return the tools that are listed, as they are now."""
-        further = await self._others() if self._shows_further else {}
+        further = await self._list_changing_tools() if self._shows_further else {}
         return (*self._listed, *further.values())
 
     def input_schema(self, name: str) -> dict[str, Json] | None:
         """Return the schema of a tool's arguments; None for a tool that nobody knows, or that comes and goes."""
         return self._known[name].input_schema if name in self._known else None
 
-    async def call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+    async def call_tool(self, name: str, arguments: Json, caller: Caller) -> Answer:
         """Return what a tool answers. Cancelling the task ends the work before this returns.
 
         Raises MCPError for what the tool wants to be answered with an error of the protocol.
         """
-        return await _fit_to_leave(await self._answer(name, arguments, caller), self._outgoing)
+        return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:
         """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
@@ -236,12 +242,12 @@ class Toolbox:
         for stop in self._running.values():
             stop.set()
         if self._running:
-            await asyncio.wait([*self._running], timeout=_HEED_S)
+            await asyncio.wait([*self._running], timeout=_STOP_GRACE_S)
         for task in [*self._running]:
             task.cancel()
 
-    async def _answer(self, name: str, arguments: Json, caller: Caller) -> Answer:
-        known = self._known if name in self._known else {**await self._others(), **self._known}
+    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+        known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
             near = get_close_matches(name[:200], known, n=1) if self._suggests else []
@@ -256,20 +262,20 @@ class Toolbox:
                 return tool.explain(tool, given, (str(problem),))
         if not _is_finite(given):
             told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
-            return refusal(Status.INVALID, "InvalidArguments", told)
+            return build_refusal(Status.INVALID, "InvalidArguments", told)
         if tool.checks and (problems := tool.schema.list_problems(given)):
             return tool.explain(tool, given, problems)
         try:
-            return await self._run(tool, given, caller)
+            return await self._run_tool(tool, given, caller)
         except MCPError:
             raise
         except PaddockError as error:
-            return refusal(Status.ERROR, type(error).__name__, str(error))
+            return build_refusal(Status.ERROR, type(error).__name__, str(error))
         except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
             _log.exception("tool %s failed", tool.name)
-            return refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
+            return build_refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
 
-    async def _run(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
+    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
         """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
 
         The protocol library cancels again at every await, which would cut short what ends a program's processes.
@@ -290,7 +296,7 @@ class Toolbox:
                 await asyncio.wait({task})
             raise
 
-    async def _others(self) -> dict[str, Tool]:
+    async def _list_changing_tools(self) -> dict[str, Tool]:
         """Return the tools that come and go, but for those that bear the name of another."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
@@ -305,7 +311,7 @@ def _is_finite(given: Json) -> bool:
     return True
 
 
-async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
+async def _make_sendable(answer: Answer, outgoing: Outgoing) -> Answer:
     """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
@@ -315,6 +321,6 @@ async def _fit_to_leave(answer: Answer, outgoing: Outgoing) -> Answer:
         parts = marked(parts)
     if not outgoing.leaves_alone([text]):
         parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
-    if _SURROGATE in text:
-        parts = json.loads(encodable(json.dumps(parts, ensure_ascii=False)))
+    if _SURROGATE_ESCAPE in text:
+        parts = json.loads(make_encodable(json.dumps(parts, ensure_ascii=False)))
     return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

@@ -13,7 +13,7 @@ from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -63,12 +63,12 @@ class Envelope(Value):
     @property
     def stdout(self) -> str:
         """What goes to standard output: one line of JSON, or nothing."""
-        return "" if self.output is None else one_line({"output": self.output})
+        return "" if self.output is None else render_one_line({"output": self.output})
 
     @property
     def stderr(self) -> str:
         """What goes to standard error: one line of JSON, or nothing."""
-        return "" if self.ok else one_line(self.error)
+        return "" if self.ok else render_one_line(self.error)
 
     @property
     def error(self) -> dict[str, Json]:
@@ -77,7 +77,7 @@ class Envelope(Value):
         return told if self.partial is None else {**told, "partial": self.partial}
 
 
-class Asked(Value):
+class ComputationRequest(Value):
     """What a request for a computation says."""
 
     source: str
@@ -87,7 +87,9 @@ class Asked(Value):
     partial: bool = False
     jit: bool = False
 
-    def request(self, *, actor: str, surface: str, workspace: Path, exact: bool = True) -> ExecutionRequest:
+    def build_request(
+        self, *, actor: str, surface: str, workspace: Path, exact: bool = True
+    ) -> ExecutionRequest:
         """Return the request for the gate; without `exact`, numbers of JSON are doubles."""
         work = GuestRun(
             source=self.source,
@@ -112,13 +114,15 @@ async def compute(session: "Session", body: Json, *, workspace: Path | None = No
     Raises LedgerError when the computation cannot be recorded; everything else is an answer.
     """
     try:
-        request = asked(body).request(actor="local", surface="library", workspace=workspace or Path.cwd())
+        request = convert_request(body).build_request(
+            actor="local", surface="library", workspace=workspace or Path.cwd()
+        )
     except InvalidInput as problem:
-        return refused(problem)
-    return envelope(await session.gate.execute(request))
+        return build_refused_envelope(problem)
+    return build_envelope(await session.gate.execute(request))
 
 
-def schema(*, jit: bool) -> dict[str, Json]:
+def build_schema(*, jit: bool) -> dict[str, Json]:
     """Return the schema of a request as every surface but the compatible profile takes it."""
 
     def members(**properties: Json) -> dict[str, Json]:
@@ -130,7 +134,7 @@ def schema(*, jit: bool) -> dict[str, Json]:
     return {**asked_for, "required": ["source"]}
 
 
-def check(body: Json, problems: tuple[str, ...]) -> None:
+def check_request(body: Json, problems: tuple[str, ...]) -> None:
     """Raise InvalidInput for a request that breaks the schema, whose `problems` say how, or has no text to run."""
     if not problems and isinstance(body, dict) and not cast("dict[str, Json]", body)["source"]:
         problems = ("`source` is empty",)
@@ -138,15 +142,15 @@ def check(body: Json, problems: tuple[str, ...]) -> None:
         raise InvalidInput("; ".join(problems))
 
 
-def read(raw: bytes) -> Asked:
+def parse_request(raw: bytes) -> ComputationRequest:
     """Return what a JSON text asks for. Raises InvalidInput."""
-    return asked(parse(raw))
+    return convert_request(parse_json(raw))
 
 
-def parse(raw: bytes) -> Json:
+def parse_json(raw: bytes) -> Json:
     """Return the value of a JSON text. Raises InvalidInput."""
     try:
-        return json.loads(raw.decode(), parse_constant=_no_constant)
+        return json.loads(raw.decode(), parse_constant=_reject_constant)
     except RecursionError:
         raise InvalidInput("invalid JSON: it is nested too deeply") from None
     except UnicodeDecodeError as problem:
@@ -158,49 +162,51 @@ def parse(raw: bytes) -> Json:
         raise InvalidInput(f"invalid JSON: {told}") from None
 
 
-def asked(body: Json) -> Asked:
+def convert_request(body: Json) -> ComputationRequest:
     """Return what a JSON value asks for. Names count in any case, unknown ones do not. Raises InvalidInput."""
-    fields = _fields(body, "the request")
-    source = _text(fields, "source")
+    fields = _read_fields(body, "the request")
+    source = _read_text(fields, "source")
     if not source:
         raise InvalidInput("missing source")
-    limits = _fields(fields.get("limits"), "limits")
-    wall_ms, output_kb = (_number(limits, name) for name in ("wall_ms", "output_kb"))
-    return Asked(
+    limits = _read_fields(fields.get("limits"), "limits")
+    wall_ms, output_kb = (_read_limit(limits, name) for name in ("wall_ms", "output_kb"))
+    return ComputationRequest(
         source=source,
-        input=_text(fields, "input"),
+        input=_read_text(fields, "input"),
         limits=LimitOverrides(timeout_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
-        deterministic=_flag(limits, "deterministic", default=True),
-        partial=_flag(limits, "partial", default=False),
-        jit=_flag(limits, "jit", default=False),
+        deterministic=_read_flag(limits, "deterministic", default=True),
+        partial=_read_flag(limits, "partial", default=False),
+        jit=_read_flag(limits, "jit", default=False),
     )
 
 
-def envelope(outcome: Outcome) -> Envelope:
+def build_envelope(outcome: Outcome) -> Envelope:
     """Return the answer to a computation that the gate has seen to."""
-    emitted = encodable(outcome.value) if isinstance(outcome.value, str) else None
-    warnings = tuple(encodable(line.text) for line in outcome.console)
+    emitted = make_encodable(outcome.value) if isinstance(outcome.value, str) else None
+    warnings = tuple(make_encodable(line.text) for line in outcome.console)
     if outcome.ok:
         return Envelope(output=emitted or "", warnings=warnings)
     error = outcome.error or ErrorInfo(name="Error", message=outcome.status.value)
-    answer = Envelope(code=code(outcome.status), message=encodable(_told(outcome.status, error)))
+    answer = Envelope(
+        code=code(outcome.status), message=make_encodable(_render_message(outcome.status, error))
+    )
     kept = "output" if outcome.status is Status.OUTPUT_LIMIT else "partial"
     hint = error.hint if outcome.status in (Status.FAILED, Status.DENIED) else ""
     return answer.model_copy(update={kept: emitted, "hint": hint, "warnings": warnings})
 
 
-def refused(problem: PaddockError) -> Envelope:
+def build_refused_envelope(problem: PaddockError) -> Envelope:
     """Return the answer to what never became a request, or could not be carried out."""
     status = Status.INVALID if isinstance(problem, InvalidInput) else Status.ERROR
-    return Envelope(code=code(status), message=encodable(str(problem)))
+    return Envelope(code=code(status), message=make_encodable(str(problem)))
 
 
-def one_line(value: Json) -> str:
+def render_one_line(value: Json) -> str:
     """Return a value as one line of JSON, without its end."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SPELLED)
 
 
-def _told(status: Status, error: ErrorInfo) -> str:
+def _render_message(status: Status, error: ErrorInfo) -> str:
     """Return the message; of an error in the program with its name and place."""
     if status is Status.FAILED:
         text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
@@ -208,7 +214,7 @@ def _told(status: Status, error: ErrorInfo) -> str:
     return f"{error.message}: {error.hint}" if status is Status.MEMORY_LIMIT else error.message
 
 
-def _fields(value: Json, what: str) -> dict[str, Json]:
+def _read_fields(value: Json, what: str) -> dict[str, Json]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -216,21 +222,21 @@ def _fields(value: Json, what: str) -> dict[str, Json]:
     return {name.lower(): member for name, member in cast("dict[str, Json]", value).items()}
 
 
-def _text(fields: dict[str, Json], name: str) -> str:
+def _read_text(fields: dict[str, Json], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str | None):
         raise InvalidInput(f"invalid JSON: {name} must be a string, not {kind(value)}")
     return value or ""
 
 
-def _flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
+def _read_flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
     value = limits.get(name)
     if not isinstance(value, bool | None):
         raise InvalidInput(f"invalid JSON: limits.{name} must be true or false, not {kind(value)}")
     return default if value is None else value
 
 
-def _number(limits: dict[str, Json], name: str) -> int | None:
+def _read_limit(limits: dict[str, Json], name: str) -> int | None:
     """Return a limit; None, which stands for the default, when it is left out or not positive."""
     if name not in limits:
         return None
@@ -244,5 +250,5 @@ def _number(limits: dict[str, Json], name: str) -> int | None:
     return value if value > 0 else None
 
 
-def _no_constant(name: str) -> Json:
+def _reject_constant(name: str) -> Json:
     raise _NoValueError(f"{name} is no JSON value")

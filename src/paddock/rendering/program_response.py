@@ -12,7 +12,7 @@ from paddock.output.digest.digest import digest
 from paddock.output.digest.faults import faults
 from paddock.output.text import gist
 
-MOST_EXCERPTS = 10
+MAX_EXCERPTS = 10
 """Excerpts of one response, both streams together, standard output first."""
 
 _DIGESTED = 2000
@@ -39,9 +39,9 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),
         "artifactHandle": program.artifact if program else None,
-        "truncation": _truncation(program),
+        "truncation": _build_truncation(program),
         "policyDecision": {"auditHash": outcome.decision.audit_hash},
-        **_shown(outcome, program, work),
+        **_select_output(outcome, program, work),
         "usage": outcome.usage.model_dump(mode="json"),
         "sandbox": outcome.sandbox.model_dump(mode="json"),
     }
@@ -61,7 +61,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
         fault = {"name": error.name, "message": error.message, "hint": error.hint}
-        response["error"] = fault | (_place(program) if outcome.status is Status.FAILED else {})
+        response["error"] = fault | (_find_place(program) if outcome.status is Status.FAILED else {})
     return response
 
 
@@ -73,7 +73,7 @@ def put_back(outcome: Outcome) -> str:
     return f"put back as before, because your own tools run or trust it: {paths}" if changed else ""
 
 
-def _place(program: ProgramEnd | None) -> dict[str, Json]:
+def _find_place(program: ProgramEnd | None) -> dict[str, Json]:
     """Return the first file and line that a failed program's errors name, if any."""
     if program is None:
         return {}
@@ -83,7 +83,7 @@ def _place(program: ProgramEnd | None) -> dict[str, Json]:
     return {"file": found.file, "line": int(found.line)} if found and found.line else {}
 
 
-def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
+def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
     """Return what the mode shows of the output."""
     if program is None:
         return {"stdoutSummary": "", "stderrSummary": ""}
@@ -91,7 +91,7 @@ def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> di
     match wishes.mode:
         case "minimal":
             size = program.stdout.total_bytes + program.stderr.total_bytes
-            lines = _seed_lines(program.stdout) + _seed_lines(program.stderr)
+            lines = _count_compat_lines(program.stdout) + _count_compat_lines(program.stderr)
             return {"outputLines": lines, "outputBytes": size, "stdoutSummary": "", "stderrSummary": ""}
         case "digest":
             command = " ".join([program.executable, *work.args, work.code or ""])
@@ -102,9 +102,9 @@ def _shown(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> di
         case "summary" | "intent":
             keep, context = wishes.max_lines, wishes.context_lines
             stdout = gist(
-                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MOST_EXCERPTS
+                program.stdout, "stdout", keep=keep, terms=terms, context=context, limit=MAX_EXCERPTS
             )
-            left = MOST_EXCERPTS - len(stdout.excerpts)
+            left = MAX_EXCERPTS - len(stdout.excerpts)
             stderr = gist(program.stderr, "stderr", keep=keep, terms=terms, context=context, limit=left)
             shown: dict[str, Json] = {}
             if wishes.mode == "summary":
@@ -121,7 +121,7 @@ def _exit_code(outcome: Outcome) -> int | None:
     return _NOT_STARTED if outcome.status is Status.UNAVAILABLE else None
 
 
-def _truncation(program: ProgramEnd | None) -> dict[str, Json]:
+def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:
     stdout, stderr = (program.stdout, program.stderr) if program else (Captured(), Captured())
     return {
         "stdoutTruncated": stdout.truncated,
@@ -131,7 +131,7 @@ def _truncation(program: ProgramEnd | None) -> dict[str, Json]:
     }
 
 
-def _seed_lines(captured: Captured) -> int:
+def _count_compat_lines(captured: Captured) -> int:
     """Return the lines of a stream as a response counts them: one more than line ends, none when empty."""
     line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
     return line_ends + 1 if captured.total_bytes else 0

@@ -58,7 +58,7 @@ def value_text(value: Json) -> str:
 
     The JSON is that of `JSON.stringify(value, null, 2)`, numbers included.
     """
-    return value if isinstance(value, str) else "".join(_pretty(value))
+    return value if isinstance(value, str) else "".join(_write_pretty(value))
 
 
 def output_text(outcome: Outcome) -> str:
@@ -78,18 +78,18 @@ def error_text(outcome: Outcome) -> str:
     if outcome.ok:
         return ""
     ran = outcome.status in _BLAMES_THE_PROGRAM and (outcome.error is None or outcome.error.phase == "run")
-    return ("Sandbox error: " if ran else "") + explanation(outcome)
+    return ("Sandbox error: " if ran else "") + explain_outcome(outcome)
 
 
 def plan_text(outcome: Outcome) -> str:
     """Return what a rehearsal would have called, a line each; empty when there is nothing."""
     if not outcome.planned:
         return ""
-    calls = [f"  {planned_text(call, arguments_text(call))}" for call in outcome.planned]
+    calls = [f"  {render_planned_call(call, arguments_text(call))}" for call in outcome.planned]
     return "\n".join([f"planned, not called ({len(calls)}):", *calls])
 
 
-def planned_text(call: PlannedCall, arguments: str) -> str:
+def render_planned_call(call: PlannedCall, arguments: str) -> str:
     """Return a call that was not made, and why a person would have been asked first."""
     asks = f" - a person would be asked: {'; '.join(call.asks)}" if call.asks else ""
     return f"{call.server}.{call.tool}({arguments}){asks}"
@@ -105,11 +105,11 @@ def tool_end(outcome: Outcome) -> ToolEnd:
     return outcome.tool or ToolEnd(success=False, error=error_text(outcome))
 
 
-def explanation(outcome: Outcome) -> str:
+def explain_outcome(outcome: Outcome) -> str:
     """Return why an outcome is not ok, without any word in front of it."""
     error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
-    message = _message(outcome.status, error) or outcome.status.value
-    return "\n".join([message, *_details(outcome, error)])
+    message = _render_message(outcome.status, error) or outcome.status.value
+    return "\n".join([message, *_list_details(outcome, error)])
 
 
 def as_json(outcome: Outcome) -> str:
@@ -126,7 +126,7 @@ def as_json(outcome: Outcome) -> str:
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
 
 
-def _message(status: Status, error: ErrorInfo) -> str:
+def _render_message(status: Status, error: ErrorInfo) -> str:
     """Return the message, and before it the name of any error but `Error`."""
     named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
     if error.message:
@@ -134,7 +134,7 @@ def _message(status: Status, error: ErrorInfo) -> str:
     return error.thrown
 
 
-def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
+def _list_details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
     if error.line is not None:
         column = "" if error.column is None else f", column {error.column}"
         yield f"  at line {error.line}{column}"
@@ -143,7 +143,7 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
     if len(error.frames) > 1:
         yield f"  called from {', '.join(map(_frame_text, error.frames[1:]))}"
     if error.code is not None:
-        data = "" if error.data is None else f", data {_shortened(compact(error.data))}"
+        data = "" if error.data is None else f", data {_shorten_data(compact(error.data))}"
         yield f"  the server's error: code {error.code}{data}"
     if outcome.calls or outcome.in_flight:
         yield f"  {_calls_text(outcome.calls, outcome.in_flight)}"
@@ -151,7 +151,7 @@ def _details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
         yield f"  hint: {error.hint}"
 
 
-def _shortened(text: str) -> str:
+def _shorten_data(text: str) -> str:
     return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}... [truncated]"
 
 
@@ -172,7 +172,7 @@ def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
     return f"{done}; {flying}{unknown}"
 
 
-def _pretty(value: Json) -> Iterator[str]:
+def _write_pretty(value: Json) -> Iterator[str]:
     """Yield the pieces of a JSON text, two spaces a level. Iterative: depth is the program's choice."""
     frames: list[tuple[Iterator[tuple[str, Json]], str]] = [(iter([("", value)]), "")]
     while frames:
@@ -188,19 +188,19 @@ def _pretty(value: Json) -> Iterator[str]:
             opening, closing = "{}" if isinstance(child, dict) else "[]"
             yield opening
             outer = "\n" + "  " * (len(frames) - 1)
-            frames.append((_members(child, outer + "  "), outer + closing))  # pyright: ignore[reportUnknownArgumentType]
+            frames.append((_write_members(child, outer + "  "), outer + closing))  # pyright: ignore[reportUnknownArgumentType]
         else:
-            yield _number(child) if isinstance(child, float) else _quoted(child)
+            yield _write_number(child) if isinstance(child, float) else _quote_scalar(child)
 
 
-def _members(
+def _write_members(
     container: dict[str, Json] | list[Json] | tuple[Json, ...], newline: str
 ) -> Iterator[tuple[str, Json]]:
     """Yield each member with the text that goes before it."""
     comma = ""
     if isinstance(container, dict):
         for name, child in container.items():
-            yield f"{comma}{newline}{_quoted(name)}: ", child
+            yield f"{comma}{newline}{_quote_scalar(name)}: ", child
             comma = ","
     else:
         for child in container:
@@ -208,14 +208,14 @@ def _members(
             comma = ","
 
 
-def _quoted(scalar: Json) -> str:
+def _quote_scalar(scalar: Json) -> str:
     if type(scalar) is int:
         return str(scalar)
     text = _JSON.encode(scalar)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _number(value: float) -> str:
+def _write_number(value: float) -> str:
     """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null.
 
     One that no double equals is spelled as it came.

@@ -19,9 +19,9 @@ _CONTROL_BUT_COLOUR = re.compile(rf"({_COLOUR}|\r(?=\n))|{_OTHERS}")
 _CONTROL_BUT_PROGRESS = re.compile(rf"({_COLOUR}|\r)|{_OTHERS}")
 
 
-def escape(text: str) -> str:
+def escape_text(text: str) -> str:
     r"""Return a text of a stranger with all that acts on a terminal spelled out (`\x1b`), colours included."""
-    return spell_invisible(_CONTROL.sub(_spelled, text))
+    return spell_invisible(_CONTROL.sub(_spell_control, text))
 
 
 def escape_but_colour(text: str) -> str:
@@ -32,12 +32,12 @@ def escape_but_colour(text: str) -> str:
 
 def escape_line(text: str) -> str:
     """Return a text as `escape_but_colour` does; a colour may go on in a later text."""
-    return spell_invisible(_CONTROL_BUT_COLOUR.sub(_spelled, text))
+    return spell_invisible(_CONTROL_BUT_COLOUR.sub(_spell_control, text))
 
 
 def escape_piece(text: str) -> str:
     """Return a piece of a program's output as `escape_line` does; carriage returns stay, for progress."""
-    return spell_invisible(_CONTROL_BUT_PROGRESS.sub(_spelled, text))
+    return spell_invisible(_CONTROL_BUT_PROGRESS.sub(_spell_control, text))
 
 
 def stays_coloured(shown: str, *, before: bool = False) -> bool:
@@ -46,12 +46,12 @@ def stays_coloured(shown: str, *, before: bool = False) -> bool:
     return last.partition("m")[0] not in ("", "0") if coloured else before
 
 
-def encodable(text: str) -> str:
+def make_encodable(text: str) -> str:
     """Return a text that UTF-8 can hold: pairs of surrogates joined, single ones replaced by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _spell_control(found: re.Match[str]) -> str:
     return found[1] or f"\\x{ord(found[0]):02x}"

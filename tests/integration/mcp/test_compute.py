@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from paddock.rendering.computation import one_line
+from paddock.rendering.computation import render_one_line
 
 from .conftest import Place
 
@@ -73,12 +73,12 @@ def test_compute(place: Place) -> None:
 def test_compute_under_the_name_of_the_seed(place: Place) -> None:
     assert answers(place, "code.sandbox.js.run", "--names", "seed") == [
         (['{"output":"hello"}'], None, False),
-        ([one_line({"output": CUT}), one_line(LIMIT)], None, True),
-        ([one_line(BOOM)], None, True),
-        ([one_line(TIMEOUT)], None, True),
-        *(([one_line(error)], None, True) for error in INVALID),
+        ([render_one_line({"output": CUT}), render_one_line(LIMIT)], None, True),
+        ([render_one_line(BOOM)], None, True),
+        ([render_one_line(TIMEOUT)], None, True),
+        *(([render_one_line(error)], None, True) for error in INVALID),
         (['{"output":"undefinedundefined"}'], None, False),
-        ([one_line(RETURN)], None, True),
+        ([render_one_line(RETURN)], None, True),
     ]
 
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from tests.processes import descendants, running_workers
 
-from paddock.mcp_server.http.app import SESSIONS
+from paddock.mcp_server.http.app import MAX_SESSIONS
 
 from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, watched
 from .test_lines import SPIN
@@ -207,7 +207,7 @@ def test_sessions_that_were_left_keep_nobody_out(place: Place) -> None:
             ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
             async with http.stream("GET", web.url, headers=stays) as stream:
                 assert stream.status_code == 200
-                for _ in range(SESSIONS):
+                for _ in range(MAX_SESSIONS):
                     last = await shaken_hands(http, web.url)
                 statuses = [
                     (await http.post(web.url, json=ping, headers=each)).status_code

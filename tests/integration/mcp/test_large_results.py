@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.mcp_server.media import MOST_BLOCKS
+from paddock.mcp_server.media import MAX_MEDIA_BLOCKS
 
 from .conftest import ERAS, Place
 
@@ -232,8 +232,8 @@ def test_media_are_bounded(place: Place) -> None:
 
     async def main() -> None:
         async with place.client() as client:
-            result = await call(client, "execute_code", code=code, input={"more": MOST_BLOCKS + 1})
-            assert [part.type for part in result.content] == ["text", *["image"] * MOST_BLOCKS]
+            result = await call(client, "execute_code", code=code, input={"more": MAX_MEDIA_BLOCKS + 1})
+            assert [part.type for part in result.content] == ["text", *["image"] * MAX_MEDIA_BLOCKS]
             value = result.structured_content["value"]
             why = "an answer has at most 16 blocks of 8388608 characters"
             assert value[0] == {"type": "image", "mimeType": "image/png", "bytes": 6750000, "omitted": why}

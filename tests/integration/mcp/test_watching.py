@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx2
 
-from paddock.mcp_server.list_changes import CLIENTS
+from paddock.mcp_server.list_changes import MAX_CLIENTS
 from paddock.script_tools.authoring import create
 
 from .conftest import AUTHORIZED, Lines, Place
@@ -113,7 +113,7 @@ def test_a_session_is_told_of_changes_however_many_others_came_and_went(place: P
             stays = await begun()
             await ask(stays, "tools/list", {})
             async with http.stream("GET", web.url, headers=stays) as stream, asyncio.timeout(30):
-                for _ in range(CLIENTS):
+                for _ in range(MAX_CLIENTS):
                     assert (await http.delete(web.url, headers=await begun())).status_code == 200
                 call = {"name": "execute_code", "arguments": {"code": "console.log('hi')"}}
                 assert "notifications/message" in await ask(stays, "tools/call", call)

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from paddock.model.errors import LedgerError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
-from paddock.rendering.computation import Asked, Envelope, InvalidInput, envelope, one_line, read, refused
+from paddock.rendering.computation import (
+    ComputationRequest,
+    Envelope,
+    InvalidInput,
+    build_envelope,
+    build_refused_envelope,
+    parse_request,
+    render_one_line,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=()))
 
@@ -21,7 +29,7 @@ def test_everything_that_can_be_asked():
         "INPUT": "i\ud800",
         "Limits": {name.upper(): value for name, value in limits.items()},
     }
-    assert read(json.dumps(body).encode()) == Asked(
+    assert parse_request(json.dumps(body).encode()) == ComputationRequest(
         source="s",
         input="i\ud800",
         limits=LimitOverrides(timeout_ms=5, output_bytes=2048),
@@ -49,7 +57,7 @@ INVALID = {
 @pytest.mark.parametrize(("raw", "told"), INVALID.items(), ids=range(len(INVALID)))
 def test_what_is_no_request(raw, told):
     with pytest.raises(InvalidInput) as caught:
-        read(raw)
+        parse_request(raw)
     assert str(caught.value) == f"invalid JSON: {told}"
 
 
@@ -66,14 +74,14 @@ def test_what_is_no_request(raw, told):
 )
 def test_any_bytes_are_a_request_or_say_why_not(raw):
     try:
-        told = read(raw).source
+        told = parse_request(raw).source
     except InvalidInput as problem:
-        told = refused(problem).message
+        told = build_refused_envelope(problem).message
     assert told
 
 
 def judged(status, name="Error", message="", **more):
-    return envelope(Outcome(id="1", status=status, error=ErrorInfo(name=name, message=message, **more)))
+    return build_envelope(Outcome(id="1", status=status, error=ErrorInfo(name=name, message=message, **more)))
 
 
 def test_what_an_error_is_called():
@@ -88,33 +96,33 @@ def test_what_an_error_is_called():
         code="DENIED", message="not allowed"
     )
     assert judged(Status.LOST, message="crashed") == Envelope(code="LOST", message="crashed")
-    assert envelope(Outcome(id="1", status=Status.CANCELLED)) == Envelope(
+    assert build_envelope(Outcome(id="1", status=Status.CANCELLED)) == Envelope(
         code="CANCELLED", message="cancelled"
     )
-    assert refused(LedgerError("full")) == Envelope(code="ERROR", message="full")
+    assert build_refused_envelope(LedgerError("full")) == Envelope(code="ERROR", message="full")
 
 
 def test_where_an_answer_goes():
     whole = Outcome(
         id="1", status=Status.OUTPUT_LIMIT, value="x", has_value=True, error=ErrorInfo(name="O", message="m")
     )
-    assert (envelope(whole).stdout, envelope(whole).stderr) == (
+    assert (build_envelope(whole).stdout, build_envelope(whole).stderr) == (
         '{"output":"x"}',
         '{"code":"OUTPUT_LIMIT","message":"m"}',
     )
     part = whole.model_copy(update={"status": Status.TIMEOUT})
-    assert (envelope(part).stdout, envelope(part).stderr) == (
+    assert (build_envelope(part).stdout, build_envelope(part).stderr) == (
         "",
         '{"code":"TIMEOUT","message":"m","partial":"x"}',
     )
     nothing = Outcome(id="1", status=Status.OK, value="", has_value=True)
-    assert (envelope(nothing).stdout, envelope(nothing).stderr) == ('{"output":""}', "")
+    assert (build_envelope(nothing).stdout, build_envelope(nothing).stderr) == ('{"output":""}', "")
 
 
 @example("<&>\u2028\u2029\x7f\x85\x9b\n\r\0\ud800")
 @given(TEXTS)
 def test_any_output_is_one_line_of_json(text):
-    done = envelope(Outcome(id="1", status=Status.OK, value=text, has_value=True))
+    done = build_envelope(Outcome(id="1", status=Status.OK, value=text, has_value=True))
     assert json.loads(done.stdout) == {
         "output": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     }
@@ -126,4 +134,4 @@ def test_any_output_is_one_line_of_json(text):
 
 
 def test_one_line_is_as_short_as_can_be():
-    assert one_line({"a": "é<", "b": [1, None]}) == '{"a":"é\\u003c","b":[1,null]}'
+    assert render_one_line({"a": "é<", "b": [1, None]}) == '{"a":"é\\u003c","b":[1,null]}'

@@ -16,7 +16,7 @@ from paddock.cli import interrupts
 SWALLOWED = """
 import signal
 from paddock.cli import interrupts
-interrupts.lose_none()
+interrupts.install_interrupt_hook()
 class Swallows:
     def __del__(self): raise {0}
 Swallows()

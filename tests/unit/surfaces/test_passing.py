@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.cli.stream_output import Passing
+from paddock.cli.stream_output import OutputStreamer
 
 
 class _Terminal(io.StringIO):
@@ -20,9 +20,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         terminal = _Terminal()
         monkeypatch.setattr(sys, "stdout", terminal)
         monkeypatch.setattr(sys, "stderr", terminal)
-        passing = Passing()
+        passing = OutputStreamer()
         for piece in pieces:
-            passing.take("stdout", piece)
+            passing.take_output("stdout", piece)
         passing.end(more=more)
         return terminal.getvalue()
 
@@ -59,10 +59,10 @@ def test_what_paddock_says_begins_a_line_of_a_pipe(
     pipes = {name: io.TextIOWrapper(io.BytesIO()) for name in ("stdout", "stderr")}
     for name, pipe in pipes.items():
         monkeypatch.setattr(sys, name, pipe)
-    passing = Passing()
+    passing = OutputStreamer()
     for name in ("stderr", "stdout"):
         if piece:
-            passing.take(name, piece)
+            passing.take_output(name, piece)
     passing.end(more=True)
     pipes["stderr"].flush()
     assert [pipe.buffer.getvalue() for pipe in pipes.values()] == [piece, end]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.mcp_server.http.session_limits import SessionPlaces
+from paddock.mcp_server.http.session_limits import SessionLimit
 
 OPENS: list[tuple[bytes, bytes]] = [(b"content-length", b"7"), (b"host", b"h")]
 
@@ -43,12 +43,12 @@ async def nowhere(_message: Any) -> None:
     pass
 
 
-async def ask(places: SessionPlaces, session: bytes | None, method: str = "POST", *headers: Any) -> None:
+async def ask(places: SessionLimit, session: bytes | None, method: str = "POST", *headers: Any) -> None:
     named = [] if session is None else [(b"mcp-session-id", session)]
     await places({"type": "http", "method": method, "headers": [*OPENS, *named, *headers]}, nowhere, nowhere)
 
 
-async def held(places: SessionPlaces, session: bytes | None, method: str) -> "asyncio.Task[None]":
+async def held(places: SessionLimit, session: bytes | None, method: str) -> "asyncio.Task[None]":
     task = asyncio.create_task(ask(places, session, method, (b"held", b"")))
     await asyncio.sleep(0)
     return task
@@ -57,7 +57,7 @@ async def held(places: SessionPlaces, session: bytes | None, method: str) -> "as
 def test_the_session_that_is_idle_for_longest_makes_room() -> None:
     async def main() -> None:
         app = App()
-        places = SessionPlaces(app, 3)
+        places = SessionLimit(app, 3)
         for _ in range(3):
             await ask(places, None)
         await ask(places, b"1")
@@ -72,7 +72,7 @@ def test_the_session_that_is_idle_for_longest_makes_room() -> None:
 def test_a_session_with_an_open_request_is_not_idle(method: str) -> None:
     async def main() -> None:
         app = App()
-        places = SessionPlaces(app, 2)
+        places = SessionLimit(app, 2)
         await ask(places, None)
         await ask(places, None)
         first, second = await held(places, b"1", method), await held(places, b"2", method)
@@ -92,7 +92,7 @@ def test_a_session_with_an_open_request_is_not_idle(method: str) -> None:
 def test_sessions_that_ended_take_no_place() -> None:
     async def main() -> None:
         app = App()
-        places = SessionPlaces(app, 3)
+        places = SessionLimit(app, 3)
         for _ in range(3):
             await ask(places, None)
         await ask(places, b"2", "DELETE")
@@ -108,7 +108,7 @@ def test_sessions_that_ended_take_no_place() -> None:
 def test_those_that_come_at_once_have_room_made_for_each() -> None:
     async def main() -> None:
         app = App()
-        places = SessionPlaces(app, 3)
+        places = SessionLimit(app, 3)
         for _ in range(3):
             await ask(places, None)
         waiting = [await held(places, None, "POST") for _ in range(2)]
@@ -126,7 +126,7 @@ def test_those_that_come_at_once_have_room_made_for_each() -> None:
 def test_requests_that_open_no_session_end_none() -> None:
     async def main() -> None:
         app = App()
-        places = SessionPlaces(app, 1)
+        places = SessionLimit(app, 1)
         await ask(places, None)
         await ask(places, b"unknown")
         await ask(places, None, "PUT")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status
 from paddock.rendering.render import as_json, error_text, output_text, value_text
-from paddock.rendering.terminal import encodable, escape_but_colour
+from paddock.rendering.terminal import escape_but_colour, make_encodable
 
 
 def failed(status: Status = Status.FAILED, **error: object) -> Outcome:
@@ -155,9 +155,9 @@ def test_a_terminal_is_not_controlled_by_a_program() -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=[])))
 def test_every_text_can_be_printed(text: str) -> None:
-    encodable(text).encode()
+    make_encodable(text).encode()
 
 
 def test_surrogates() -> None:
-    assert encodable("a\ud83d\ude00b\ud800") == "a😀b\ufffd"
+    assert make_encodable("a\ud83d\ude00b\ud800") == "a😀b\ufffd"
     assert value_text(["\ud800"]) == '[\n  "\\ud800"\n]'

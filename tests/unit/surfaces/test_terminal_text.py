@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.cli.streams import terminal_stream, with_controls, write_escaped
-from paddock.rendering.terminal import escape, escape_but_colour, escape_line, escape_piece
+from paddock.rendering.terminal import escape_but_colour, escape_line, escape_piece, escape_text
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 HARMFUL = re.compile(
@@ -51,14 +51,14 @@ def test_nothing_that_is_written_acts_on_a_terminal(texts: list[str]) -> None:
 
 @given(TEXTS)
 def test_a_stranger_has_no_colours(text: str) -> None:
-    assert HARMFUL.findall(escape(text).replace("\r\n", "\n")) == []
+    assert HARMFUL.findall(escape_text(text).replace("\r\n", "\n")) == []
 
 
 @pytest.mark.parametrize(
     ("function", "text", "escaped"),
     [
-        (escape, "a\x1b[31mb\r\nc\td\x07", "a\\x1b[31mb\r\nc\td\\x07"),
-        (escape, "x\u202ey\U000e0041z", r"x\u{202e}y\u{e0041}z"),
+        (escape_text, "a\x1b[31mb\r\nc\td\x07", "a\\x1b[31mb\r\nc\td\\x07"),
+        (escape_text, "x\u202ey\U000e0041z", r"x\u{202e}y\u{e0041}z"),
         (escape_line, "\x1b[31mred\r", "\x1b[31mred\\x0d"),
         (escape_but_colour, "\x1b[31mred", "\x1b[31mred\x1b[0m"),
         (escape_but_colour, "\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),

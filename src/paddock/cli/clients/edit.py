@@ -58,7 +58,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
     form = _format_of(file)
     try:
         before = form.load(text)
-        meant, changes = _plan(before, path, entry)
+        meant, changes = _plan_edit(before, path, entry)
         after = text
         for where, value in changes:
             after = form.set(after, where, value)
@@ -71,7 +71,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
     return after
 
 
-def _plan(
+def _plan_edit(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
 ) -> tuple[object, Sequence[tuple[Sequence[str], object]]]:
     """Return what a file shall hold, and the members to set for that. Raises EditError."""
@@ -117,14 +117,14 @@ def _no_object(path: Sequence[str]) -> str:
 
 def _is_same(found: object, meant: object, path: Sequence[str]) -> bool:
     """Compare two documents; an object on the way to the entry that became empty may have gone."""
-    return _prune(found, path) == _prune(meant, path)
+    return _prune_empty(found, path) == _prune_empty(meant, path)
 
 
-def _prune(document: object, path: Sequence[str]) -> object:
+def _prune_empty(document: object, path: Sequence[str]) -> object:
     if not path or not isinstance(document, dict):
         return document
     held = cast("dict[str, object]", document)
-    below = _prune(held.get(path[0]), path[1:])
+    below = _prune_empty(held.get(path[0]), path[1:])
     rest = {name: value for name, value in held.items() if name != path[0]}
     return rest if below in (None, {}) else {**rest, path[0]: below}
 
@@ -208,7 +208,7 @@ class _Yaml:
         return {} if found is None else found
 
     def set(self, text: str, path: Sequence[str], value: object) -> str:
-        nodes = self._nodes(text, path[:-1])
+        nodes = self._find_nodes(text, path[:-1])
         if (
             len(nodes) == len(path)
             and (edited := self._set_in_place(text, nodes[-1], path[-1], value)) is not None
@@ -216,17 +216,17 @@ class _Yaml:
             return edited
         for outer in reversed(path[len(nodes) :]):  # what is missing on the way
             value = {outer: value}
-        return self._put(text, nodes, path[len(nodes) - 1], value)
+        return self._set_in_last(text, nodes, path[len(nodes) - 1], value)
 
     def remove(self, text: str, path: Sequence[str]) -> str:
-        nodes = self._nodes(text, path[:-1])
+        nodes = self._find_nodes(text, path[:-1])
         if len(nodes[-1].value) == 1 and len(nodes) > 1:
-            return self._put(text, nodes[:-1], path[-2], {})
+            return self._set_in_last(text, nodes[:-1], path[-2], {})
         lines = text.splitlines(keepends=True)
-        first, last = self._span(nodes[-1], path[-1])
+        first, last = self._find_span(nodes[-1], path[-1])
         return "".join([*lines[:first], *lines[last + 1 :]])
 
-    def _nodes(self, text: str, path: Sequence[str]) -> list[Any]:
+    def _find_nodes(self, text: str, path: Sequence[str]) -> list[Any]:
         """Return the block mappings on a path, from the document's own on, as far as they are there."""
         import yaml
 
@@ -242,7 +242,7 @@ class _Yaml:
             raise ValueError("it is written in flow style, which Paddock does not edit")
         return found
 
-    def _put(self, text: str, nodes: Sequence[Any], name: str, value: object) -> str:
+    def _set_in_last(self, text: str, nodes: Sequence[Any], name: str, value: object) -> str:
         """Return the text with a member set in the last of some mappings."""
         import yaml
 
@@ -254,7 +254,7 @@ class _Yaml:
         if mapping is None:
             first = last = len(lines)
         elif any(key.value == name for key, _ in mapping.value):
-            first, last = self._span(mapping, name)
+            first, last = self._find_span(mapping, name)
             last += 1
         else:
             first = last = self._last_line(mapping) + 1
@@ -300,7 +300,7 @@ class _Yaml:
         block = [f"{' ' * node.start_mark.column}- {word}\n" for word in words]
         return "".join([*lines[:after], *block, *lines[after:]])
 
-    def _span(self, mapping: Any, name: str) -> tuple[int, int]:  # noqa: ANN401 - PyYAML has no types for nodes
+    def _find_span(self, mapping: Any, name: str) -> tuple[int, int]:  # noqa: ANN401 - PyYAML has no types for nodes
         """Return the first and the last line of a member."""
         key, value = next(pair for pair in mapping.value if pair[0].value == name)
         return key.start_mark.line, max(key.end_mark.line, self._last_line(value))

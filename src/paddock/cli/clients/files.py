@@ -42,7 +42,7 @@ class Draft:
             ) from None
         self.after = self.before
 
-    def entries(self, key: Sequence[str]) -> Mapping[str, Any]:
+    def read_entries(self, key: Sequence[str]) -> Mapping[str, Any]:
         """Return the entries of the file by name. Raises ConfigurationError for a file that is not understood."""
         try:
             return read_entries(self.after, self.file, key)
@@ -53,7 +53,7 @@ class Draft:
 
     def holds_only(self, key: Sequence[str]) -> bool:
         """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
-        return all(set(self.entries(key[:depth])) <= {name} for depth, name in enumerate(key))
+        return all(set(self.read_entries(key[:depth])) <= {name} for depth, name in enumerate(key))
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
         """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
@@ -61,10 +61,10 @@ class Draft:
             self.after = edit_entry(self.after, self.file, path, entry)
         except EditError as error:
             raise ConfigurationError(
-                f"{self.file}: {error}. Nothing was changed.\n{_by_hand(path, entry)}"
+                f"{self.file}: {error}. Nothing was changed.\n{_explain_by_hand(path, entry)}"
             ) from None
 
-    def difference(self) -> str:
+    def render_diff(self) -> str:
         """Return the change as a unified diff, empty when there is none."""
         lines = unified_diff(
             self.before.splitlines(), self.after.splitlines(), str(self.file), str(self.file), lineterm=""
@@ -78,7 +78,7 @@ class Draft:
                 f"{self.file}: is write-protected (mode {self._mode:04o}). To let Paddock change it, run: "
                 f"chmod u+w {shlex.quote(str(self.file))}. To enter the change by hand, see it with --dry-run."
             )
-        if _read(self.file) != self._raw:
+        if _read_bytes(self.file) != self._raw:
             raise ConfigurationError(
                 f"{self.file}: another program changed it in the meantime. Run the command again."
             )
@@ -92,7 +92,7 @@ class Draft:
         replace_file(self.file, data, mode=self._mode)
         return self.backup
 
-    def join(self, *others: "Draft") -> "Draft":
+    def find_same_file(self, *others: "Draft") -> "Draft":
         """Return the first of the others that is a draft of the same file, else this one.
 
         Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.
@@ -141,7 +141,7 @@ def read_draft(path: Path, project: Path | None) -> Draft:
 
     Raises ConfigurationError.
     """
-    file = _follow(path)
+    file = _follow_links(path)
     if project is not None and not file.is_relative_to(project.resolve()):
         raise ConfigurationError(
             f"{path}: is a link that leads out of the project, to {file}; remove it first"
@@ -161,7 +161,7 @@ def read_draft(path: Path, project: Path | None) -> Draft:
     return Draft(file, data, mode)
 
 
-def _read(file: Path) -> bytes | None:
+def _read_bytes(file: Path) -> bytes | None:
     """Return what a file holds now, None where there is none or it cannot be read."""
     try:
         return read_trusted(file, LONGEST)
@@ -169,7 +169,7 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-def _follow(file: Path) -> Path:
+def _follow_links(file: Path) -> Path:
     """Return where a file is kept: who keeps it elsewhere, behind a link, goes on doing so."""
     try:
         file.stat()
@@ -181,7 +181,7 @@ def _follow(file: Path) -> Path:
     return file.resolve()
 
 
-def _by_hand(path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
+def _explain_by_hand(path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
     where = ".".join(path[:-1])
     if entry is None:
         return f"Take `{path[-1]}` out of `{where}` by hand."

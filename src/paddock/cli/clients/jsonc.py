@@ -59,7 +59,7 @@ class _Reader:
     def refuse(self, why: str) -> NoReturn:
         raise JsoncError(self.text, min(self.at, len(self.text)), why)
 
-    def skip(self) -> str:
+    def skip_blanks(self) -> str:
         """Skip blanks and comments; return the next character, empty at the end."""
         found = _BLANK.match(self.text, self.at)
         assert found is not None
@@ -68,18 +68,18 @@ class _Reader:
             self.refuse("this comment has no end")
         return self.text[self.at : self.at + 1]
 
-    def read(self) -> Node:
-        first = self.skip()
+    def read_value(self) -> Node:
+        first = self.skip_blanks()
         start = self.at
         if first in ("{", "["):
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 self.refuse(f"nested more than {MAX_DEPTH} deep")
-            node = self._object(start) if first == "{" else self._list(start)
+            node = self._read_object(start) if first == "{" else self._read_list(start)
             self.depth -= 1
             return node
         if first == '"':
-            return Node(self._string(), start, self.at)
+            return Node(self._read_string(), start, self.at)
         found = _LITERAL.match(self.text, self.at)
         if found is None:
             self.refuse("expected a value" if first else "the text ends where a value is expected")
@@ -88,41 +88,41 @@ class _Reader:
         self.at = found.end()
         return Node(json.loads(found[0]), start, self.at)
 
-    def _string(self) -> str:
+    def _read_string(self) -> str:
         found = _STRING.match(self.text, self.at)
         if found is None:
             self.refuse("this string has no end, or holds what no string may")
         self.at = found.end()
         return json.loads(found[0])
 
-    def _object(self, start: int) -> Node:
+    def _read_object(self, start: int) -> Node:
         members: list[Member] = []
         self.at += 1
-        while (first := self.skip()) != "}":
+        while (first := self.skip_blanks()) != "}":
             if first != '"':
                 self.refuse("expected a name in double quotes, or `}`")
             if members and members[-1].comma is None:
                 self.refuse("expected a comma, or `}`")
             place = self.at
-            name = self._string()
-            if self.skip() != ":":
+            name = self._read_string()
+            if self.skip_blanks() != ":":
                 self.refuse("expected `:` after the name")
             self.at += 1
-            members.append(Member(name, place, self.read()))
-            if self.skip() == ",":
+            members.append(Member(name, place, self.read_value()))
+            if self.skip_blanks() == ",":
                 members[-1].comma = self.at
                 self.at += 1
         self.at += 1
         return Node({each.name: each.value.value for each in members}, start, self.at, members)
 
-    def _list(self, start: int) -> Node:
+    def _read_list(self, start: int) -> Node:
         items: list[Member] = []
         self.at += 1
-        while self.skip() != "]":
+        while self.skip_blanks() != "]":
             if items and items[-1].comma is None:
                 self.refuse("expected a comma, or `]`")
-            items.append(Member("", self.at, self.read()))
-            if self.skip() == ",":
+            items.append(Member("", self.at, self.read_value()))
+            if self.skip_blanks() == ",":
                 items[-1].comma = self.at
                 self.at += 1
         self.at += 1
@@ -132,8 +132,8 @@ class _Reader:
 def parse(text: str) -> Node:
     """Return what a text holds. Raises JsoncError."""
     reader = _Reader(text)
-    node = reader.read()
-    if reader.skip():
+    node = reader.read_value()
+    if reader.skip_blanks():
         reader.refuse("expected nothing after the value")
     return node
 
@@ -151,14 +151,14 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
         if member is None:
             for outer in reversed(path[depth + 1 :]):
                 value = {outer: value}
-            return _insert(text, node, name, value)
+            return _insert_member(text, node, name, value)
         node = member.value
     if node.value == value and type(node.value) is type(value):
         return text
     if is_item_edit(node.value, value):
         return _set_items(text, node, cast("list[object]", value))
     indent = _indent_at(text, node.start)
-    return text[: node.start] + _render(text, value, indent) + text[node.end :]
+    return text[: node.start] + _write_value(text, value, indent) + text[node.end :]
 
 
 def is_item_edit(before: object, after: object) -> bool:
@@ -172,13 +172,13 @@ def is_item_edit(before: object, after: object) -> bool:
 def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
     """Return the text with other items in the places of those of a list, and further ones at its end."""
     for item in items[len(node.members) :]:
-        text = _insert(text, node, None, item)
-        node = _Reader(text, node.start).read()
+        text = _insert_member(text, node, None, item)
+        node = _Reader(text, node.start).read_value()
     for member, item in reversed(
         list(zip(node.members, items, strict=True))
     ):  # so that earlier places stay right
         if member.value.value != item or type(member.value.value) is not type(item):
-            text = text[: member.start] + _render(text, item, "") + text[member.value.end :]
+            text = text[: member.start] + _write_value(text, item, "") + text[member.value.end :]
     return text
 
 
@@ -191,7 +191,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
         if member is None:
             return text
         if depth == len(path) - 1:
-            return _remove(text, node, member)
+            return _remove_member(text, node, member)
         node = member.value
     return text
 
@@ -210,25 +210,25 @@ def _find_once(node: Node, name: str) -> Member | None:
     return found[0] if found else None
 
 
-def _insert(text: str, node: Node, name: str | None, value: object) -> str:
+def _insert_member(text: str, node: Node, name: str | None, value: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     base = _indent_at(text, node.start)
     if not node.members:
         inside = _before_last_blanks(text[node.start + 1 : node.end - 1])
-        inner = base + _unit(text)
-        member = f"{newline}{inner}{_pair(text, name, value, inner)}{newline}{base}"
+        inner = base + _find_indent_unit(text)
+        member = f"{newline}{inner}{_write_member(text, name, value, inner)}{newline}{base}"
         return text[: node.start + 1] + inside + member + text[node.end - 1 :]
     last = node.members[-1]
     first_line = text[node.start : node.members[0].start]
     after = last.value.end if last.comma is None else last.comma + 1
     if "\n" not in first_line:  # all on one line
-        pair = f"{_label(name)}{_escape(json.dumps(value, ensure_ascii=False))}"
+        pair = f"{_write_label(name)}{_escape_surrogates(json.dumps(value, ensure_ascii=False))}"
         if last.comma is None:
             return f"{text[:after]}, {pair}{text[after:]}"
         return f"{text[:after]} {pair},{text[after:]}"
     inner = _indent_at(text, node.members[0].start)
     end = _end_of_line(text, after, node.end - 1)
-    pair = f"{newline}{inner}{_pair(text, name, value, inner)}"
+    pair = f"{newline}{inner}{_write_member(text, name, value, inner)}"
     if last.comma is None:
         return f"{text[: last.value.end]},{text[last.value.end : end]}{pair}{text[end:]}"
     return f"{text[:end]}{pair},{text[end:]}"
@@ -254,18 +254,21 @@ def _end_of_line(text: str, at: int, most: int) -> int:
     return line - 1 if text[line - 1] == "\r" else line
 
 
-def _remove(text: str, node: Node, member: Member) -> str:
+def _remove_member(text: str, node: Node, member: Member) -> str:
     at = node.members.index(member)
     if len(node.members) == 1:
-        before, after = text[node.start + 1 : member.start].rstrip(" \t"), text[_end(member) : node.end - 1]
+        before, after = (
+            text[node.start + 1 : member.start].rstrip(" \t"),
+            text[_find_end(member) : node.end - 1],
+        )
         if before.endswith("\n") and after.lstrip(" \t\r").startswith("\n"):
             after = after.partition("\n")[2]
         inside = before + after
         return text[: node.start + 1] + (inside if inside.strip() else "") + text[node.end - 1 :]
     following = node.members[at + 1] if at + 1 < len(node.members) else None
-    if following is not None and "\n" not in text[_end(member) : following.start]:
+    if following is not None and "\n" not in text[_find_end(member) : following.start]:
         return text[: member.start] + text[following.start :]
-    end = _end(member)
+    end = _find_end(member)
     if not text[
         text.rfind("\n", 0, member.start) + 1 : member.start
     ].strip():  # a comment beside it is its own
@@ -278,27 +281,27 @@ def _remove(text: str, node: Node, member: Member) -> str:
     return text[: previous.comma] + text[previous.comma + 1 : start] + text[end:]
 
 
-def _end(member: Member) -> int:
+def _find_end(member: Member) -> int:
     return member.value.end if member.comma is None else member.comma + 1
 
 
-def _pair(text: str, name: str | None, value: object, indent: str) -> str:
-    return f"{_label(name)}{_render(text, value, indent)}"
+def _write_member(text: str, name: str | None, value: object, indent: str) -> str:
+    return f"{_write_label(name)}{_write_value(text, value, indent)}"
 
 
-def _label(name: str | None) -> str:
+def _write_label(name: str | None) -> str:
     """Return what is before the value of a member; an item of a list has no name."""
-    return "" if name is None else f"{_escape(json.dumps(name, ensure_ascii=False))}: "
+    return "" if name is None else f"{_escape_surrogates(json.dumps(name, ensure_ascii=False))}: "
 
 
-def _render(text: str, value: object, indent: str) -> str:
+def _write_value(text: str, value: object, indent: str) -> str:
     """Return a value as it stands behind its name, with further lines indented as in the text."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False, allow_nan=False).split("\n")
-    return _escape(f"{newline}{indent}".join(lines))
+    lines = json.dumps(value, indent=_find_indent_unit(text), ensure_ascii=False, allow_nan=False).split("\n")
+    return _escape_surrogates(f"{newline}{indent}".join(lines))
 
 
-def _escape(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     """Return a text with halves of characters escaped, as JSON escapes them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -309,7 +312,7 @@ def _indent_at(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(text: str) -> str:
+def _find_indent_unit(text: str) -> str:
     """Return what one level of indentation is in a text."""
     found = _FIRST_INDENT.search(text)
     return found[1] if found else "  "

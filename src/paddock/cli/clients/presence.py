@@ -45,7 +45,7 @@ def _holds_paddock_alone(file: Path, client: Client) -> bool:
         return True
     try:
         draft = read_draft(file, None)
-        entries = draft.entries(client.key)
+        entries = draft.read_entries(client.key)
     except ConfigurationError:
         return False
     return draft.holds_only(client.key) and all(read_command(entry) is not None for entry in entries.values())

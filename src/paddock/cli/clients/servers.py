@@ -15,7 +15,7 @@ def list_shared(shared: Draft) -> list[str]:
     """Return the names of the servers in a file besides Paddock itself. Raises ConfigurationError."""
     return [
         name
-        for name, entry in shared.entries(_KEY).items()
+        for name, entry in shared.read_entries(_KEY).items()
         if isinstance(entry, dict) and not is_paddock(cast("object", entry))
     ]
 
@@ -36,8 +36,8 @@ def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[st
     moved: list[str] = []
     kept: list[str] = []
     for name in names:
-        entry = shared.entries(_KEY)[name]
-        there = own.entries(_KEY)
+        entry = shared.read_entries(_KEY)[name]
+        there = own.read_entries(_KEY)
         if name in there and there[name] != entry:
             kept.append(name)
             continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from paddock.app.runtime_service import BUSY
-from paddock.mcp_server.argument_errors import invalid_compat
+from paddock.mcp_server.argument_errors import reject_compat_arguments
 from paddock.mcp_server.arguments import to_snake_case
 from paddock.mcp_server.replies import compact
 from paddock.mcp_server.repositories import Repositories
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXECUTE = "sdl.runtime.execute"
 QUERY = "sdl.runtime.queryOutput"
 
-_THROWN = frozenset({Status.INVALID, Status.ERROR})
+_ERROR_STATUSES = frozenset({Status.INVALID, Status.ERROR})
 """Statuses that are errors of the call; every other end is a response, a denial too."""
 _REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
 _TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
@@ -36,64 +36,66 @@ _TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxIte
 _log = logging.getLogger("paddock.mcp")
 
 
-class SeedPrograms:
+class CompatPrograms:
     """What the two tools do, in the workspaces that `repoId` may name."""
 
     def __init__(self, programs: Programs, repositories: Repositories) -> None:
         self._programs = programs
         self._repositories = repositories
 
-    async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def run_program(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and give the compat response."""
-        if unknown := self._unknown(arguments):
+        if unknown := self._reject_unknown_repository(arguments):
             return unknown
         name = arguments["repoId"]
         try:
-            programs = await self._repositories.programs(name)
+            programs = await self._repositories.open_programs(name)
             native = {ALIASES.get(name, to_snake_case(name)): value for name, value in arguments.items()}
-            outcome, work = await programs.execute(native, caller, mode="minimal")
+            outcome, work = await programs.execute_program(native, caller, mode="minimal")
         except ValidationError as problem:
-            return invalid_compat(EXECUTE, problem)
+            return reject_compat_arguments(EXECUTE, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
-            return _error(
+            return _build_error(
                 f"Repository {name} cannot be used: its settings are wrong; the server's log says how"
             )
-        if outcome.status in _THROWN:
-            return _error(render.explanation(outcome))
-        return _response(program_response(_denied_when_busy(outcome), work))
+        if outcome.status in _ERROR_STATUSES:
+            return _build_error(render.explain_outcome(outcome))
+        return _build_response(program_response(_report_busy_as_denied(outcome), work))
 
-    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output and give the compat response."""
-        if unknown := self._unknown(arguments):
+        if unknown := self._reject_unknown_repository(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
-        roots = self._repositories.roots(arguments.get("repoId"))
+        roots = self._repositories.list_roots(arguments.get("repoId"))
         try:
-            return _response((await self._find(OutputQuery.model_validate(asked), roots)).to_wire())
+            return _build_response(
+                (await self._find_output(OutputQuery.model_validate(asked), roots)).to_wire()
+            )
         except ValidationError as problem:
-            return invalid_compat(QUERY, problem)
+            return reject_compat_arguments(QUERY, problem)
         except PaddockError as error:
-            return _error(str(error))
+            return _build_error(str(error))
 
-    async def _find(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
+    async def _find_output(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
         """Return what a query finds in the output of the one of the workspaces that has it."""
         own, *others = roots
         for root in others:
             with suppress(UnknownArtifact):
-                return await self._programs.find(asked, root)
-        return await self._programs.find(asked, own)
+                return await self._programs.find_output(asked, root)
+        return await self._programs.find_output(asked, own)
 
-    def _unknown(self, arguments: Arguments) -> Answer | None:
+    def _reject_unknown_repository(self, arguments: Arguments) -> Answer | None:
         """Return the answer to a repository that nobody registered; None for others."""
         named = arguments.get("repoId")
-        known = named is None or self._repositories.knows(named)
-        return None if known else _error(f"Repository {named} not found")
+        known = named is None or self._repositories.has_name(named)
+        return None if known else _build_error(f"Repository {named} not found")
 
 
-def seed_program_tools(programs: Programs, repositories: Repositories) -> list[Tool]:
+def build_compat_program_tools(programs: Programs, repositories: Repositories) -> list[Tool]:
     """Return `sdl.runtime.execute` and `sdl.runtime.queryOutput`."""
-    seed = SeedPrograms(programs, repositories)
+    seed = CompatPrograms(programs, repositories)
     return [
         Tool(
             name=EXECUTE,
@@ -108,14 +110,14 @@ def seed_program_tools(programs: Programs, repositories: Repositories) -> list[T
                 code={"type": "string", "maxLength": CODE_CHARS},
                 stdin={"type": "string"},
                 relativeCwd={"type": "string", "default": "."},
-                timeoutMs=_whole(100, 600_000),
+                timeoutMs=_build_integer_schema(100, 600_000),
                 queryTerms=_TERMS,
-                maxResponseLines=_whole(10, 1000, 100),
-                contextLines=_whole(0, 20, 3),
+                maxResponseLines=_build_integer_schema(10, 1000, 100),
+                contextLines=_build_integer_schema(0, 20, 3),
                 persistOutput={"type": "boolean", "default": True},
                 outputMode={"enum": [*OUTPUT_MODES], "default": "minimal"},
             ),
-            run=seed.execute,
+            run=seed.run_program,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
@@ -127,19 +129,19 @@ def seed_program_tools(programs: Programs, repositories: Repositories) -> list[T
                 repoId=_REPOSITORY,
                 artifactHandle={"type": "string"},
                 queryTerms=_TERMS,
-                maxExcerpts=_whole(1, 100, 10),
-                contextLines=_whole(0, 20, 3),
+                maxExcerpts=_build_integer_schema(1, 100, 10),
+                contextLines=_build_integer_schema(0, 20, 3),
                 stream={"enum": ["stdout", "stderr", "both"], "default": "both"},
                 cursor={"type": "object"},
                 lineRange={"type": "object"},
             ),
-            run=seed.query,
+            run=seed.query_output,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
 
 
-def _denied_when_busy(outcome: Outcome) -> Outcome:
+def _report_busy_as_denied(outcome: Outcome) -> Outcome:
     """Return an outcome as the compat profile reports it, which denies a program that did not get its turn."""
     if outcome.error is None or outcome.error.name != BUSY:
         return outcome
@@ -149,15 +151,15 @@ def _denied_when_busy(outcome: Outcome) -> Outcome:
     return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
 
 
-def _whole(least: int, most: int, default: int | None = None) -> dict[str, Json]:
+def _build_integer_schema(least: int, most: int, default: int | None = None) -> dict[str, Json]:
     """Return the schema of a whole number."""
     bounds: dict[str, Json] = {"type": "integer", "minimum": least, "maximum": most}
     return bounds if default is None else {**bounds, "default": default}
 
 
-def _response(response: dict[str, Json]) -> Answer:
+def _build_response(response: dict[str, Json]) -> Answer:
     return Answer([text_block(compact(response))], response)
 
 
-def _error(text: str) -> Answer:
+def _build_error(text: str) -> Answer:
     return Answer([text_block(text)], is_error=True)

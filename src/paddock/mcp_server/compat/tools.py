@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from paddock.catalog.provisioning import NOTHING
 from paddock.catalog.search import compute_confidence, keyword_search
-from paddock.mcp_server.forwarded_results import result_of
+from paddock.mcp_server.forwarded_results import build_result
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
-from paddock.mcp_server.tools.discovery import PATIENCE_S
+from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
 from paddock.model.outcome import Outcome, Status
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 NO_OUTPUT = "(no output)"
 
 
-class SeedTools:
+class CompatTools:
     """The tools of the compat profile on one session."""
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
         self._workspace = workspace
 
-    async def discover(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def discover_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
         """List the servers, or find tools by the compat score."""
         catalog = self._session.servers.catalog
-        listing = await catalog.list_tools(patience_s=PATIENCE_S)
+        listing = await catalog.list_tools(patience_s=SEARCH_WAIT_S)
         if not arguments.get("query"):
             status = self._session.servers.server_statuses()
             counts = {name: sum(tool.server == name for tool in listing.tools) for name in status}
-            return _pretty(
+            return _build_json_answer(
                 [
                     {"name": name, "state": facts.state, "toolCount": counts[name], "criticality": "vital"}
                     for name, facts in status.items()
@@ -45,7 +45,7 @@ class SeedTools:
         server = arguments.get("server")
         tools = [tool for tool in listing.tools if server in (None, "", tool.server)]
         query = arguments["query"]
-        return _pretty(
+        return _build_json_answer(
             [
                 {
                     "tool": hit.tool.tool.name,
@@ -58,12 +58,12 @@ class SeedTools:
             ]
         )
 
-    async def provision(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def provision_server(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Tell which tools answer an intent, or which servers could be had. Nothing is installed or started."""
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
-            return _missing(["intent"])
-        tools = (await self._session.servers.catalog.list_tools(patience_s=PATIENCE_S)).tools
+            return _report_missing(["intent"])
+        tools = (await self._session.servers.catalog.list_tools(patience_s=SEARCH_WAIT_S)).tools
         hits = keyword_search(tools, f"{intent} {context}".strip())
         found = self._session.servers.provisioning.answer_intent(intent, hits, context=context)
         match found.source:
@@ -77,83 +77,90 @@ class SeedTools:
                     }
                     for hit, sure in found.tools
                 ]
-                return _pretty({"source": "local", "tools": told})
+                return _build_json_answer({"source": "local", "tools": told})
             case "registry":
                 auto = arguments.get("autoProvision") is True
-                return _pretty(
-                    {"source": "registry", "matches": [_offered(each, auto=auto) for each in found.matches]}
+                return _build_json_answer(
+                    {
+                        "source": "registry",
+                        "matches": [_describe_match(each, auto=auto) for each in found.matches],
+                    }
                 )
             case "none":
-                return _pretty({"source": "none", "message": NOTHING})
+                return _build_json_answer({"source": "none", "message": NOTHING})
 
-    async def call(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def call_tool(self, arguments: Arguments, caller: Caller) -> Answer:
         """Make one call and give its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
-        request = self._request(work, caller)
+        request = self._build_request(work, caller)
         outcome = await caller.execute(self._session.gate, request)
         if outcome.ok:
-            return result_of(outcome)
-        return _error(_told(outcome, server, tool))
+            return build_result(outcome)
+        return _build_error(_explain_failure(outcome, server, tool))
 
-    async def execute(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def execute_code(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and give console lines and value as one text."""
         if not arguments["code"]:
-            return _missing(["code"])
+            return _report_missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)
-        request = self._request(work, caller)
+        request = self._build_request(work, caller)
         outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
         text = render.output_text(outcome)
         if outcome.ok:
             return Answer([text_block(text or NO_OUTPUT)])
-        return _error("\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text])))
+        return _build_error(
+            "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
+        )
 
-    def _request(self, work: Work, caller: Caller) -> ExecutionRequest:
+    def _build_request(self, work: Work, caller: Caller) -> ExecutionRequest:
         return ExecutionRequest(actor=caller.actor, surface="mcp", workspace=self._workspace, work=work)
 
 
-def seed_tools(session: "Session", workspace: Path) -> list[Tool]:
+def build_compat_tools(session: "Session", workspace: Path) -> list[Tool]:
     """Return `mcp_discover`, `mcp_provision`, `mcp_call` and `mcp_execute`."""
-    seed = SeedTools(session, workspace)
+    seed = CompatTools(session, workspace)
     return [
         Tool(
             name="mcp_discover",
             title="Discover tools",
             description="Find tools of the configured MCP servers by keywords; without a query, list the servers.",
-            input_schema=_schema([], query="string", server="string"),
-            run=seed.discover,
-            explain=_explain,
+            input_schema=_build_schema([], query="string", server="string"),
+            run=seed.discover_tools,
+            explain=_reject_arguments,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         Tool(
             name="mcp_provision",
             title="Find a server",
             description="Find tools for an intent: among the configured servers, else servers that could be had.",
-            input_schema=_schema(["intent"], intent="string", context="string", autoProvision="boolean"),
-            run=seed.provision,
-            explain=_explain,
+            input_schema=_build_schema(
+                ["intent"], intent="string", context="string", autoProvision="boolean"
+            ),
+            run=seed.provision_server,
+            explain=_reject_arguments,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
         Tool(
             name="mcp_call",
             title="Call one tool",
             description="Call one tool of a configured MCP server.",
-            input_schema=_schema(["server", "tool"], server="string", tool="string", args="object"),
-            run=seed.call,
-            explain=_explain,
+            input_schema=_build_schema(["server", "tool"], server="string", tool="string", args="object"),
+            run=seed.call_tool,
+            explain=_reject_arguments,
         ),
         Tool(
             name="mcp_execute",
             title="Run a program",
             description="Run JavaScript that calls tools: `await servers.NAME.call('TOOL', {...})`; return a value.",
-            input_schema=_schema(["code"], code="string"),
-            run=seed.execute,
-            explain=_explain,
+            input_schema=_build_schema(["code"], code="string"),
+            run=seed.execute_code,
+            explain=_reject_arguments,
         ),
     ]
 
 
-def _offered(match: "Match", *, auto: bool) -> dict[str, Json]:
+def _describe_match(match: "Match", *, auto: bool) -> dict[str, Json]:
     entry = match.offer.entry
     command = (
         " ".join([str(entry["command"]), *entry.get("args", [])]) if "command" in entry else str(entry["url"])
@@ -167,7 +174,7 @@ def _offered(match: "Match", *, auto: bool) -> dict[str, Json]:
     return {**facts, "trusted": match.trusted, "autoProvisionable": match.allowed} if auto else facts
 
 
-def _told(outcome: Outcome, server: str, tool: str) -> str:
+def _explain_failure(outcome: Outcome, server: str, tool: str) -> str:
     message = outcome.error.message if outcome.error else outcome.status.value
     match outcome.status:
         case Status.INVALID:
@@ -179,26 +186,26 @@ def _told(outcome: Outcome, server: str, tool: str) -> str:
             return f"Error calling {tool} on {server}: {message}"
 
 
-def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
     required = cast("list[str]", tool.input_schema["required"])
     missing = [name for name in required if not given.get(name)]
-    return _missing(required) if missing else _error("\n".join(problems))
+    return _report_missing(required) if missing else _build_error("\n".join(problems))
 
 
-def _missing(names: list[str]) -> Answer:
-    return _error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
+def _report_missing(names: list[str]) -> Answer:
+    return _build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
 
 
-def _error(text: str) -> Answer:
+def _build_error(text: str) -> Answer:
     return Answer([text_block(text)], is_error=True)
 
 
-def _pretty(value: Json) -> Answer:
+def _build_json_answer(value: Json) -> Answer:
     return Answer([text_block(json.dumps(value, indent=2, ensure_ascii=False))])
 
 
-def _schema(required: list[str], **types: str) -> dict[str, Json]:
+def _build_schema(required: list[str], **types: str) -> dict[str, Json]:
     return {
         "type": "object",
         "properties": {name: {"type": kind} for name, kind in types.items()},

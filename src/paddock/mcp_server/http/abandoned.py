@@ -41,15 +41,15 @@ class AbandonedSessions:
             return
         complete = False
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def send_and_note_end(message: MutableMapping[str, Any]) -> None:
             nonlocal complete
             await send(message)
             complete = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-        self._forget(session)
+        self._cancel_end(session)
         self._open[session] += 1
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send_and_note_end)
         finally:
             self._open[session] -= 1
             if scope["method"] == "POST" and not complete:
@@ -58,15 +58,15 @@ class AbandonedSessions:
                 del self._open[session]
                 if session in self._dropped:
                     later = asyncio.get_running_loop().call_later
-                    self._timers[session] = later(self._grace_s, self._end, session)
+                    self._timers[session] = later(self._grace_s, self._end_abandoned, session)
 
-    def _forget(self, session: bytes) -> None:
+    def _cancel_end(self, session: bytes) -> None:
         """Take a session for one whose client is there."""
         self._dropped.pop(session, None)
         if timer := self._timers.pop(session, None):
             timer.cancel()
 
-    def _end(self, session: bytes) -> None:
+    def _end_abandoned(self, session: bytes) -> None:
         scope = self._dropped.pop(session)
         del self._timers[session]
         task = asyncio.create_task(end_session(self._app, session, scope))
@@ -77,12 +77,16 @@ class AbandonedSessions:
 async def end_session(app: App, session: bytes, scope: Scope) -> None:
     """Delete a session of an application in the name of the client that sent a request to it."""
     kept = [each for each in scope["headers"] if each[0] != SESSION and not each[0].startswith(b"content-")]
-    await app({**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]}, _nothing, _nowhere)
+    await app(
+        {**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]},
+        _receive_nothing,
+        _discard_message,
+    )
 
 
-async def _nothing() -> MutableMapping[str, Any]:
+async def _receive_nothing() -> MutableMapping[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _nowhere(_message: MutableMapping[str, Any]) -> None:
+async def _discard_message(_message: MutableMapping[str, Any]) -> None:
     pass

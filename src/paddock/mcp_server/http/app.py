@@ -18,30 +18,30 @@ from mcp.server.transport_security import TransportSecuritySettings
 from paddock.mcp_server.exact_numbers import AllDigits
 from paddock.mcp_server.http.abandoned import AbandonedSessions, App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
-from paddock.mcp_server.http.endpoint import PATH, Door
+from paddock.mcp_server.http.endpoint import PATH, Endpoint
 from paddock.mcp_server.http.hosts import HostNames
-from paddock.mcp_server.http.idle_connections import PatientConnection, Strangers
+from paddock.mcp_server.http.idle_connections import IdleConnections, TimedConnection
 from paddock.mcp_server.http.inbound import Inbound
 from paddock.mcp_server.http.probes import Probes
-from paddock.mcp_server.http.session_limits import SessionPlaces
+from paddock.mcp_server.http.session_limits import SessionLimit
 from paddock.mcp_server.requests import ENDING, Requests
-from paddock.mcp_server.stdio import LINE_LIMIT
+from paddock.mcp_server.stdio import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
 METRICS = "/metrics"
-SESSIONS = 64
+MAX_SESSIONS = 64
 """Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
-CONNECTIONS = 256
-_UNTOLD = {
+MAX_CONNECTIONS = 256
+_UNLOGGED = {
     "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
     "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
     "mcp.server.streamable_http": (),
 }
 """What is said by whom, and left out of the log; with it goes that a request was cancelled, or its client gone."""
 
-_GONE = "ClientDisconnect"
+_CLIENT_DISCONNECT = "ClientDisconnect"
 """What is raised in the library under that of the protocol, which we do not import, when a client is gone."""
 
 Metrics = Callable[[], Awaitable[bytes]]
@@ -57,7 +57,7 @@ class TokenRequired:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 401."""
         if scope["type"] == "lifespan" or self._has_token(scope):
-            await _with_client(self._app, scope, receive, send)
+            await _answer_client(self._app, scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
         await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE)
@@ -68,26 +68,26 @@ class TokenRequired:
         return kind.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
 
 
-async def _with_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     """Have a request answered, when the server ends too.
 
     That a client goes in the midst of it is no fault of ours, and not in the log.
     """
     gone = begun = False
 
-    async def heard() -> MutableMapping[str, Any]:
+    async def receive_and_note_disconnect() -> MutableMapping[str, Any]:
         nonlocal gone
         message = await receive()
         gone = gone or message["type"] == "http.disconnect"
         return message
 
-    async def noting(message: MutableMapping[str, Any]) -> None:
+    async def send_and_note_start(message: MutableMapping[str, Any]) -> None:
         nonlocal begun
         begun = True
         await send(message)
 
     try:
-        await app(scope, heard, noting)
+        await app(scope, receive_and_note_disconnect, send_and_note_start)
     except asyncio.CancelledError:
         if begun:
             raise
@@ -119,7 +119,7 @@ class KnownHosts:
             await self._app(scope, receive, send)
 
 
-class Measured:
+class MetricsEndpoint:
     """An ASGI application that answers `/metrics` itself."""
 
     def __init__(self, app: App, page: Metrics) -> None:
@@ -141,47 +141,47 @@ class Measured:
         await send({"type": "http.response.body", "body": text})
 
 
-def application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -> App:
+def build_application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -> App:
     """Return what answers requests for a server, whoever asks, by whatever name.
 
     Clients that ask while it ends are told to come back after `retry_s` seconds.
     """
     library = server.streamable_http_app(
         streamable_http_path=PATH,
-        max_request_body_size=LINE_LIMIT,
-        max_sessions=SESSIONS,
+        max_request_body_size=MAX_LINE_BYTES,
+        max_sessions=MAX_SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
     )
-    places = SessionPlaces(AllDigits(library, LINE_LIMIT), SESSIONS)
+    places = SessionLimit(AllDigits(library, MAX_LINE_BYTES), MAX_SESSIONS)
     return Inbound(AbandonedSessions(places), requests, retry_s)
 
 
 @asynccontextmanager
 async def http_service(
-    app: App, door: Door, requests: Requests, metrics: Metrics | None = None
+    app: App, door: Endpoint, requests: Requests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
 
     Leaving the context ends all work in order.
     """
     if metrics is not None:
-        app = Measured(app, metrics)
+        app = MetricsEndpoint(app, metrics)
     app = TokenRequired(KnownHosts(app, door.names), door.token)
     config = uvicorn.Config(
         Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
-        http=partial(PatientConnection, Strangers()),  # pyright: ignore[reportArgumentType] - it is called, no more
+        http=partial(TimedConnection, IdleConnections()),  # pyright: ignore[reportArgumentType] - it is called, no more
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
         lifespan="on",
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=0,
     )
     # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
     # fill the log.
-    for name, texts in _UNTOLD.items():
-        logging.getLogger(name).addFilter(partial(_is_told, texts))
+    for name, texts in _UNLOGGED.items():
+        logging.getLogger(name).addFilter(partial(_should_log, texts))
     http = _Http(config)
     task = asyncio.create_task(http.serve(sockets=[door.listener]))
     try:
@@ -191,9 +191,9 @@ async def http_service(
         await asyncio.wait({task})
 
 
-def _is_told(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
+def _should_log(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info is not None else None
-    ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _GONE
+    ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _CLIENT_DISCONNECT
     return not ended and not record.getMessage().startswith(untold)
 
 

@@ -13,12 +13,12 @@ from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 
 PATH = "/mcp"
-_SHORTEST_TOKEN = 16
-_LONGEST_TOKEN = 64 * 1024
+_MIN_TOKEN_CHARS = 16
+_MAX_TOKEN_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """Where a server is reached and by whom."""
 
     listener: socket.socket
@@ -29,20 +29,20 @@ class Door:
     """The address of the server."""
 
 
-def open_door(address: str, token: str, names: tuple[str, ...]) -> Door:
+def open_endpoint(address: str, token: str, names: tuple[str, ...]) -> Endpoint:
     """Listen on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
 
     `names` are further host names under which the server may be asked for, `NAME` or `NAME:PORT`. Raises
     ConfigurationError.
     """
-    listener = _listen(address)
-    own, port = _own_names(listener), listener.getsockname()[1]
+    listener = _open_listener(address)
+    own, port = _list_own_names(listener), listener.getsockname()[1]
     try:
         known = HostNames.of(own, port, names)
     except ConfigurationError:
         listener.close()
         raise
-    return Door(listener, token, known, f"http://{own[0]}:{port}{PATH}")
+    return Endpoint(listener, token, known, f"http://{own[0]}:{port}{PATH}")
 
 
 def read_token(file: Path) -> str:
@@ -58,27 +58,27 @@ def read_token(file: Path) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{file}: cannot write this token file: {problem.strerror}") from None
     try:
-        token = read_trusted(file, _LONGEST_TOKEN).decode("ascii").strip()
+        token = read_trusted(file, _MAX_TOKEN_BYTES).decode("ascii").strip()
         if file.stat().st_mode & 0o077:
             raise ConfigurationError(f"{file}: others can read this token; run: chmod 600 {file}")
     except NotOursError as problem:
         raise ConfigurationError(f"{file}: cannot read this token file: {problem.strerror}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(f"{file}: cannot read this token file: {problem}") from None
-    return checked_token(token, str(file))
+    return check_token(token, str(file))
 
 
-def checked_token(token: str, where: str) -> str:
+def check_token(token: str, where: str) -> str:
     """Return a token that is worth the name. Raises ConfigurationError."""
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+    if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
-            f"{where}: a token is at least {_SHORTEST_TOKEN} ASCII characters without spaces; "
+            f"{where}: a token is at least {_MIN_TOKEN_CHARS} ASCII characters without spaces; "
             'make one with: python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
         )
     return token
 
 
-def _listen(address: str) -> socket.socket:
+def _open_listener(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit()):
@@ -98,7 +98,7 @@ def _listen(address: str) -> socket.socket:
     return listener
 
 
-def _own_names(listener: socket.socket) -> list[str]:
+def _list_own_names(listener: socket.socket) -> list[str]:
     address = listener.getsockname()[0]
     names = [f"[{address}]" if ":" in address else address]
     return [*names, "localhost"] if ipaddress.ip_address(address).is_loopback else names

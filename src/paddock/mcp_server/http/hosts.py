@@ -36,9 +36,9 @@ class HostNames:
     def of(cls, own: Iterable[str], port: int, further: Iterable[str] = ()) -> "HostNames":
         """Return the names of a server that listens on `port`; raises ConfigurationError for what is no name."""
         usual = (port, *_DEFAULT_PORTS.values())
-        named = [_given(text) for text in further]
+        named = [_read_allowed_host(text) for text in further]
         return cls(
-            frozenset((_normal(name), port) for name in own),
+            frozenset((_normalize_name(name), port) for name in own),
             frozenset(
                 (name, each) for name, own_port in named for each in ((own_port,) if own_port else usual)
             ),
@@ -46,7 +46,7 @@ class HostNames:
 
     def allows_host(self, header: str) -> bool:
         """Tell whether the header `Host` names this server."""
-        parsed = _parse(header)
+        parsed = _parse_authority(header)
         if parsed is None:
             return False
         name, port = parsed
@@ -56,7 +56,7 @@ class HostNames:
     def allows_origin(self, header: str) -> bool:
         """Tell whether the header `Origin` is that of a page of this server."""
         scheme, _, authority = header.partition("://")
-        parsed = _parse(authority)
+        parsed = _parse_authority(authority)
         if parsed is None or scheme not in _DEFAULT_PORTS:
             return False
         name, port = parsed
@@ -64,7 +64,7 @@ class HostNames:
         return at in self.further or (scheme == "http" and at in self.own)
 
 
-def _given(text: str) -> tuple[str, int | None]:
+def _read_allowed_host(text: str) -> tuple[str, int | None]:
     """Return the name and the port of `--allowed-host`. Raises ConfigurationError."""
     try:
         plain = f"[{ipaddress.IPv6Address(text)}]"
@@ -74,7 +74,7 @@ def _given(text: str) -> tuple[str, int | None]:
         spelled = plain if plain.isascii() else plain.encode("idna").decode()
     except UnicodeError:
         spelled = ""
-    if (parsed := _parse(spelled)) is None:
+    if (parsed := _parse_authority(spelled)) is None:
         raise ConfigurationError(
             f"--allowed-host {text}: this is not NAME or NAME:PORT. "
             "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com"
@@ -82,7 +82,7 @@ def _given(text: str) -> tuple[str, int | None]:
     return parsed
 
 
-def _parse(authority: str) -> tuple[str, int | None] | None:
+def _parse_authority(authority: str) -> tuple[str, int | None] | None:
     """Return name and port of `NAME` or `NAME:PORT`; None for anything else."""
     found = _AUTHORITY.fullmatch(authority) if len(authority) <= _MAX_CHARS else None
     if found is None:
@@ -90,11 +90,11 @@ def _parse(authority: str) -> tuple[str, int | None] | None:
     port = None if found[2] is None else int(found[2])
     if not is_port(port):
         return None
-    name = _normal(found[1])
+    name = _normalize_name(found[1])
     return (name, port) if name else None
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return a name in the form in which names are compared; an empty text for what is none."""
     if name.startswith("["):
         try:

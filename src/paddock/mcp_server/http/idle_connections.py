@@ -9,35 +9,35 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-PART_S = 10.0
+RECEIVE_TIMEOUT_S = 10.0
 """Seconds for the head of a request, and between two parts of its body."""
-STRANGERS = 64
+MAX_IDLE_CONNECTIONS = 64
 """Connections that have never sent the whole head of a request; a further one ends the oldest of them."""
 
 
-class Strangers:
+class IdleConnections:
     """The connections of one server that have asked for nothing yet."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PatientConnection, None] = {}
+        self._waiting: dict[TimedConnection, None] = {}
 
-    def add(self, connection: "PatientConnection") -> None:
+    def add(self, connection: "TimedConnection") -> None:
         """Take note of a new one."""
         self._waiting[connection] = None
-        if len(self._waiting) > STRANGERS:
+        if len(self._waiting) > MAX_IDLE_CONNECTIONS:
             oldest = next(iter(self._waiting))
             self.discard(oldest)
             oldest.transport.abort()
 
-    def discard(self, connection: "PatientConnection") -> None:
+    def discard(self, connection: "TimedConnection") -> None:
         """Forget one that has asked, or has gone."""
         self._waiting.pop(connection, None)
 
 
-class PatientConnection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection whose client has only so much time to say what it wants."""
 
-    def __init__(self, strangers: Strangers, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
+    def __init__(self, strangers: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
         super().__init__(**given)
         self._strangers = strangers
         self._limit: asyncio.TimerHandle | None = None
@@ -45,32 +45,32 @@ class PatientConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self._strangers.add(self)
-        self._wait()
+        self._start_timeout()
 
     def data_received(self, data: bytes) -> None:
         """Extend the time for a part of a body, never for a part of a head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._strangers.discard(self)
-            self._wait()
+            self._start_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._strangers.discard(self)
-        self._wait_no_more()
+        self._cancel_timeout()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._wait()
+        self._start_timeout()
 
-    def _wait(self) -> None:
+    def _start_timeout(self) -> None:
         """Give the client its time, where it is its turn."""
-        self._wait_no_more()
+        self._cancel_timeout()
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
-            self._limit = self.loop.call_later(PART_S, self.transport.abort)
+            self._limit = self.loop.call_later(RECEIVE_TIMEOUT_S, self.transport.abort)
 
-    def _wait_no_more(self) -> None:
+    def _cancel_timeout(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None

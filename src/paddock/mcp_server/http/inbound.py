@@ -18,7 +18,13 @@ from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
 from paddock.mcp_server.http.endpoint import PATH
 from paddock.mcp_server.requests import ENDING, LISTEN, Requests
-from paddock.mcp_server.stdio import HALF, LINE_LIMIT, UnreadableError, explain_double_id, read_message
+from paddock.mcp_server.stdio import (
+    MAX_LINE_BYTES,
+    SURROGATE_ESCAPE,
+    UnreadableError,
+    explain_double_id,
+    read_message,
+)
 from paddock.model.numbers import dumps
 
 _RESUME = b"last-event-id"
@@ -53,20 +59,20 @@ class Inbound:
             return
         twice = [name.decode() for name in _SINGLE if len(header_values(scope, name)) > 1]
         if twice:
-            await _refuse(send, f"the header {twice[0]} stands more than once in this request")
+            await _send_refusal(send, f"the header {twice[0]} stands more than once in this request")
         elif scope["method"] == "POST":
-            await self._post(scope, receive, send)
+            await self._handle_post(scope, receive, send)
         elif self._requests.ending and scope["method"] != "DELETE":
             await self._refuse_late(send)
         else:
             kept = [each for each in scope["headers"] if each[0] != _RESUME]
             await self._app({**scope, "headers": kept}, receive, send)
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_post(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await _body(scope, receive)
+            body = await _receive_body(scope, receive)
             message = (await read_message(body, "body")).message
-            if HALF in body.lower():
+            if SURROGATE_ESCAPE in body.lower():
                 body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
         except _GoneError:
             return
@@ -74,25 +80,25 @@ class Inbound:
             await send_text(send, 413, b"The body is longer than a message may be.\n")
             return
         except UnreadableError as fault:
-            await _refuse(send, fault.text, fault.code)
+            await _send_refusal(send, fault.text, fault.code)
             return
-        replay = _replayed(body, receive)
+        replay = _replay_body(body, receive)
         if not isinstance(message, JSONRPCRequest):
             await self._app(scope, replay, send)
             return
-        if self._requests.ending and not _goes_on(message):
+        if self._requests.ending and not _is_continuation(message):
             await self._refuse_late(send)
             return
         session = header_values(scope, SESSION)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
-        if self._requests.has(key):
-            await _refuse(send, explain_double_id(str(message.id)))
+        if self._requests.has_request(key):
+            await _send_refusal(send, explain_double_id(str(message.id)))
         elif message.method == LISTEN:
             await self._app(scope, replay, send)
         else:
             with ExitStack() as flight:
                 flight.enter_context(self._requests.in_flight(key))
-                await self._app(scope, replay, _closing(flight, send))
+                await self._app(scope, replay, _end_flight_on_answer(flight, send))
 
     async def _refuse_late(self, send: Send) -> None:
         await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE)
@@ -106,13 +112,13 @@ class _TooLargeError(Exception):
     """The body is larger than a message may be."""
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
+async def _receive_body(scope: Scope, receive: Receive) -> bytes:
     """Return the body of a request. Raises _GoneError and _TooLargeError."""
     declared = header_values(scope, _LENGTH)
-    if declared and declared[0].isdigit() and int(declared[0][:20]) > LINE_LIMIT:
+    if declared and declared[0].isdigit() and int(declared[0][:20]) > MAX_LINE_BYTES:
         raise _TooLargeError
     parts: list[bytes] = []
-    left = LINE_LIMIT
+    left = MAX_LINE_BYTES
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -125,7 +131,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return what gives a body that was read, and then what comes after it."""
     given = False
 
@@ -139,7 +145,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _closing(flight: ExitStack, send: Send) -> Send:
+def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
     """Return what sends an answer and ends the flight of its request: once a client has it, it may use the id again."""
 
     async def send_and_close(message: MutableMapping[str, Any]) -> None:
@@ -150,12 +156,12 @@ def _closing(flight: ExitStack, send: Send) -> Send:
     return send_and_close
 
 
-def _goes_on(request: JSONRPCRequest) -> bool:
+def _is_continuation(request: JSONRPCRequest) -> bool:
     """Tell whether a request brings the answers for which a call that had started waits."""
     return (request.params or {}).get("requestState") is not None
 
 
-async def _refuse(send: Send, text: str, code: int = INVALID_REQUEST) -> None:
+async def _send_refusal(send: Send, text: str, code: int = INVALID_REQUEST) -> None:
     error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text))
     body = error.model_dump_json(by_alias=True, exclude_unset=True).encode()
     await send_text(send, 400, body, kind=b"application/json")

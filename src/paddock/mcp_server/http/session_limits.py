@@ -14,10 +14,10 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send, end_session
 
 _VERSION = b"mcp-protocol-version"
-_GONE = 404
+_SESSION_NOT_FOUND = 404
 
 
-class SessionPlaces:
+class SessionLimit:
     """An ASGI application that sees to it that another with so many places for sessions has one for the next."""
 
     def __init__(self, app: App, places: int) -> None:
@@ -33,32 +33,32 @@ class SessionPlaces:
         headers = dict(scope.get("headers", ()))
         session = headers.get(SESSION)
         if session is not None:
-            await self._within(session, scope, receive, send)
+            await self._forward_in_session(session, scope, receive, send)
         elif scope.get("method") == "POST" and _has_sessions(headers):
-            await self._open(scope, receive, send)
+            await self._open_session(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _within(self, session: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward_in_session(self, session: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         ended = scope["method"] == "DELETE"
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def send_and_note_end(message: MutableMapping[str, Any]) -> None:
             nonlocal ended
-            ended = ended or message.get("status") == _GONE
+            ended = ended or message.get("status") == _SESSION_NOT_FOUND
             await send(message)
 
         self._requests[session] += 1
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send_and_note_end)
         finally:
-            self._leave(session)
+            self._on_request_end(session)
             if ended:
                 self._begun.pop(session, None)
 
-    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _open_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         session: bytes | None = None
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def send_and_note_session(message: MutableMapping[str, Any]) -> None:
             nonlocal session
             if session is None and (session := dict(message.get("headers", ())).get(SESSION)) is not None:
                 self._begun[session] = scope
@@ -68,14 +68,14 @@ class SessionPlaces:
         self._opening += 1
         try:
             if len(self._begun) + self._opening > self._places:
-                await self._make_room()
-            await self._app(scope, receive, noting)
+                await self._end_oldest_idle_session()
+            await self._app(scope, receive, send_and_note_session)
         finally:
             self._opening -= 1
             if session is not None:
-                self._leave(session)
+                self._on_request_end(session)
 
-    def _leave(self, session: bytes) -> None:
+    def _on_request_end(self, session: bytes) -> None:
         """Take note of the end of a request."""
         self._requests[session] -= 1
         if not self._requests[session]:
@@ -83,7 +83,7 @@ class SessionPlaces:
         if session in self._begun:
             self._begun[session] = self._begun.pop(session)
 
-    async def _make_room(self) -> None:
+    async def _end_oldest_idle_session(self) -> None:
         oldest = next((each for each in self._begun if each not in self._requests), None)
         if oldest is not None:
             await end_session(self._app, oldest, self._begun.pop(oldest))

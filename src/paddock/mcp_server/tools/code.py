@@ -5,9 +5,9 @@ from typing import Any, cast, get_args
 
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.forwarded_results import forwarded, is_larger, written
-from paddock.mcp_server.overflow import Rest
-from paddock.mcp_server.replies import answer
+from paddock.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
+from paddock.mcp_server.overflow import OverflowStore
+from paddock.mcp_server.replies import build_answer
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
@@ -26,7 +26,9 @@ _ANY = ("object", "array", "string", "number", "boolean")
 _JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
 
 
-def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> list[Tool]:
+def build_code_tools(
+    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+) -> list[Tool]:
     """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
 
     With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
@@ -35,33 +37,37 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
     async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
-        request = _request(
+        request = _build_request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
         )
         outcome = await caller.execute(gate, request, on_console=caller.on_console)
-        shown = answer(outcome, cap)
+        shown = build_answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
         if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
             data["truncated"] = True
-        return await rest.told(outcome, shown, what="execute_code", data=data) if cut else shown
+        return await rest.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )
-        request = _request(work, workspace, caller)
+        request = _build_request(work, workspace, caller)
         outcome = await caller.execute(gate, request)
-        shown = forwarded(outcome, cap)
+        shown = forward_result(outcome, cap)
         cut = outcome.ok and is_larger(outcome, cap)
-        return await rest.told(outcome, shown, what="call_tool", value=written(outcome)) if cut else shown
+        return (
+            await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
+            if cut
+            else shown
+        )
 
     return [
         Tool(
             name="execute_code",
             title="Run a program",
             description=EXECUTE_CODE,
-            input_schema=_program_schema(jit=jit),
+            input_schema=_build_program_schema(jit=jit),
             run=execute_code,
             output_schema=output_schemas.OUTCOME,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -82,7 +88,7 @@ def code_tools(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool =
     ]
 
 
-def _program_schema(*, jit: bool) -> dict[str, Json]:
+def _build_program_schema(*, jit: bool) -> dict[str, Json]:
     return object_schema(
         ["code"],
         code={"type": "string"},
@@ -93,7 +99,7 @@ def _program_schema(*, jit: bool) -> dict[str, Json]:
     )
 
 
-def _request(
+def _build_request(
     work: Work,
     workspace: Path,
     caller: Caller,

@@ -5,8 +5,8 @@ from typing import cast
 
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.overflow import Rest
-from paddock.mcp_server.replies import cut
+from paddock.mcp_server.overflow import OverflowStore
+from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
@@ -14,15 +14,15 @@ from paddock.rendering.computation import (
     LIMITS,
     Envelope,
     InvalidInput,
-    asked,
-    check,
-    envelope,
-    refused,
-    schema,
+    build_envelope,
+    build_refused_envelope,
+    build_schema,
+    check_request,
+    convert_request,
 )
 
 COMPUTE = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
-SEED_NAME = "code.sandbox.js.run"
+COMPAT_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 _COMPAT_SCHEMA: dict[str, Json] = {
@@ -37,92 +37,94 @@ _COMPAT_SCHEMA: dict[str, Json] = {
 """The compat tool overlooks members that it does not know."""
 
 
-def compute_tool(gate: Gate, workspace: Path, cap: int, rest: Rest, *, jit: bool = False) -> Tool:
+def build_compute_tool(
+    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+) -> Tool:
     """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
 
     With `jit` its limits may ask for just-in-time compilation.
     """
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        done, outcome = await _computed(gate, workspace, arguments, caller)
+        done, outcome = await _run_computation(gate, workspace, arguments, caller)
         shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
-        return await rest.told(outcome, shown, what="compute", value=emitted, data=data)
+        return await rest.add_handle(outcome, shown, what="compute", value=emitted, data=data)
 
     return Tool(
         name="compute",
         title="Compute a text",
         description=COMPUTE,
-        input_schema=schema(jit=jit),
+        input_schema=build_schema(jit=jit),
         run=compute,
         output_schema=output_schemas.COMPUTED,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, _given, problems: render_envelope(
-            refused(InvalidInput("; ".join(problems))), cap
+            build_refused_envelope(InvalidInput("; ".join(problems))), cap
         ),
     )
 
 
-def seed_compute_tool(gate: Gate, workspace: Path) -> Tool:
+def build_compat_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> Answer:
-        return _lines((await _computed(gate, workspace, arguments, caller, exact=False))[0])
+        return _render_lines((await _run_computation(gate, workspace, arguments, caller, exact=False))[0])
 
     return Tool(
-        name=SEED_NAME,
+        name=COMPAT_NAME,
         title="Compute a text",
         description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
         input_schema=_COMPAT_SCHEMA,
         run=compute,
         annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: _lines(_invalid(given, problems)),
+        explain=lambda _tool, given, problems: _render_lines(_reject_arguments(given, problems)),
     )
 
 
-async def _computed(
+async def _run_computation(
     gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
 ) -> tuple[Envelope, Outcome | None]:
     """Return what a computation gave, and its outcome where it was one."""
     try:
         if exact:
-            check(cast("Json", arguments), ())
-        wish = asked(cast("Json", arguments))
+            check_request(cast("Json", arguments), ())
+        wish = convert_request(cast("Json", arguments))
     except InvalidInput as problem:
-        return refused(problem), None
-    request = wish.request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
+        return build_refused_envelope(problem), None
+    request = wish.build_request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
     outcome = await caller.execute(gate, request)
-    return envelope(outcome), outcome
+    return build_envelope(outcome), outcome
 
 
-def _invalid(arguments: Json, problems: tuple[str, ...]) -> Envelope:
+def _reject_arguments(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     """Return the refusal of arguments that break the schema."""
     try:
-        asked(arguments)
+        convert_request(arguments)
     except InvalidInput as problem:
         unknown = [text for text in problems if "` is unknown" in text]
-        return refused(InvalidInput("; ".join([str(problem), *unknown])))
-    return refused(InvalidInput("; ".join(problems)))
+        return build_refused_envelope(InvalidInput("; ".join([str(problem), *unknown])))
+    return build_refused_envelope(InvalidInput("; ".join(problems)))
 
 
 def render_envelope(done: Envelope, cap: int) -> Answer:
     """Return the output as the text, or the error and then the output as far as there is one."""
     data: dict[str, Json] = {} if done.ok else done.error
-    texts = [] if done.ok else [f"{done.code}: {cut(done.message, cap // 2)}"]
+    texts = [] if done.ok else [f"{done.code}: {cut_text(done.message, cap // 2)}"]
     if done.hint:
         data["hint"] = done.hint
         texts.append(f"hint: {done.hint}")
     for name, whole in (("output", done.output), ("partial", done.partial)):
         if whole is not None:
-            data[name] = cut(whole, cap)
-            texts.append(cut(whole, cap))
+            data[name] = cut_text(whole, cap)
+            texts.append(cut_text(whole, cap))
     if done.warnings:
         data["warnings"] = list(done.warnings)
         texts += [f"warning: {warning}" for warning in done.warnings]
     return Answer([text_block("\n".join(texts))], data, is_error=not done.ok)
 
 
-def _lines(done: Envelope) -> Answer:
+def _render_lines(done: Envelope) -> Answer:
     return Answer([text_block(line) for line in (done.stdout, done.stderr) if line], is_error=not done.ok)

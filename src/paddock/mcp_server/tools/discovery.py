@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from paddock.catalog.queries import MAX_QUERIES, default_limit
 from paddock.hub.typescript import Described, render_signature
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.replies import cut
+from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.toolbox import (
     Answer,
     Arguments,
     Caller,
     Tool,
+    build_refusal,
     object_schema,
-    refusal,
     text_block,
 )
 from paddock.model.base import Json, count
@@ -29,9 +29,9 @@ SEARCH_TOOLS = (
     "Use this first to find tools: one short query per step in `queries`. Gives TypeScript signatures."
 )
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
-PATIENCE_S = 30.0
+SEARCH_WAIT_S = 30.0
 """Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
-_MOST = 50
+_MAX_MATCHES = 50
 
 
 class _Discovery:
@@ -41,40 +41,48 @@ class _Discovery:
         self._servers = servers
         self._cap = cap
 
-    async def search(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def search_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Find tools by what they do."""
         catalog, server = self._servers.catalog, arguments.get("server")
         config = self._servers.config
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server[:200], config.servers, config.absent)
             told = "\n".join(filter(None, (str(unknown), unknown.hint)))
-            return refusal(Status.INVALID, "UnknownServer", told)
+            return build_refusal(Status.INVALID, "UnknownServer", told)
         queries = [*([arguments["query"]] if "query" in arguments else []), *arguments.get("queries", [])]
         if not queries:
             told = "search_tools: `queries` is missing: give one short query for each step of the task"
-            return refusal(Status.INVALID, "InvalidArguments", told)
+            return build_refusal(Status.INVALID, "InvalidArguments", told)
         if len(queries) > MAX_QUERIES:
             told = f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
-            return refusal(Status.INVALID, "InvalidArguments", told)
+            return build_refusal(Status.INVALID, "InvalidArguments", told)
         asked = arguments.get("limit", default_limit(queries))
-        limit = min(asked, _MOST)
-        hits, listing = await catalog.search_tools(queries, server=server, limit=limit, patience_s=PATIENCE_S)
+        limit = min(asked, _MAX_MATCHES)
+        hits, listing = await catalog.search_tools(
+            queries, server=server, limit=limit, patience_s=SEARCH_WAIT_S
+        )
         lines = [render_signature(hit.tool, catalog.find_observed_type(hit.tool)) for hit in hits]
         found: list[Json] = [
             {"server": hit.tool.server, "tool": hit.tool.tool.name, "signature": line}
             for hit, line in zip(hits, lines, strict=True)
         ]
-        lines = lines or [_nothing(listing, server)]
+        lines = lines or [_explain_no_match(listing, server)]
         notes = [f"warning: {hit.tool.warning}" for hit in hits if hit.tool.warning]
         if asked > limit == len(hits):
-            notes.append(f"note: one answer lists at most {_MOST} tools; ask more precisely for others")
-        notes += _notes(listing)
-        return _answer(f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap)
+            notes.append(
+                f"note: one answer lists at most {_MAX_MATCHES} tools; ask more precisely for others"
+            )
+        notes += _list_notes(listing)
+        return _build_answer(
+            f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap
+        )
 
-    async def describe(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def describe_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
-        entries, listing = await self._servers.catalog.describe_tools(names[:_MOST], patience_s=PATIENCE_S)
+        entries, listing = await self._servers.catalog.describe_tools(
+            names[:_MAX_MATCHES], patience_s=SEARCH_WAIT_S
+        )
         config = self._servers.config
         texts = [write_declaration(entry, config) for entry in entries]
         found: list[Json] = [
@@ -82,15 +90,15 @@ class _Discovery:
             for entry, text in zip(entries, texts, strict=True)
             if isinstance(entry, Described)
         ]
-        notes = _notes(listing)
+        notes = _list_notes(listing)
         notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
-            told = cut("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
-            return refusal(Status.INVALID, "UnknownTools", told)
-        return _answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
+            told = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
+            return build_refusal(Status.INVALID, "UnknownTools", told)
+        return _build_answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
 
 
-def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
+def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     """Return `search_tools` and `describe_tools`; results have at most `cap` characters."""
     discovery = _Discovery(servers, cap)
     return [
@@ -105,7 +113,7 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 server={"type": "string"},
                 limit={"type": "integer", "minimum": 1},
             ),
-            run=discovery.search,
+            run=discovery.search_tools,
             phrases=frozenset({"queries"}),
             output_schema=output_schemas.FOUND_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
@@ -118,19 +126,19 @@ def discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
                 ["names"],
                 names={"type": "array", "items": {"type": "string"}, "description": '"server.tool"'},
             ),
-            run=discovery.describe,
+            run=discovery.describe_tools,
             output_schema=output_schemas.DESCRIBED_TOOLS,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
 
 
-def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
+def _build_answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
     """Return entries as text and as data; those at the end that do not fit are left out of both.
 
     What is to be said beside them comes in any case, within a quarter of `cap`.
     """
-    notes = [cut("\n".join(notes), cap // 4)] if notes else []
+    notes = [cut_text("\n".join(notes), cap // 4)] if notes else []
     kept, room = 0, cap - sum(map(len, notes))
     for text in texts:
         room -= len(text) + 1
@@ -145,18 +153,20 @@ def _answer(headline: str, texts: list[str], found: list[Json], notes: list[str]
     return Answer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
 
 
-def _notes(listing: "Listing") -> list[str]:
+def _list_notes(listing: "Listing") -> list[str]:
     """Return which tools are missing, and why."""
-    notes = [_unavailable(name, why) for name, why in listing.failures.items()]
-    notes += [f"note: {cut(listing.ranking, 500)}"] if listing.ranking else []
-    return notes + [f"note: {name}: {cut(why, 200)}" for name, each in listing.notes.items() for why in each]
+    notes = [_explain_unavailable(name, why) for name, why in listing.failures.items()]
+    notes += [f"note: {cut_text(listing.ranking, 500)}"] if listing.ranking else []
+    return notes + [
+        f"note: {name}: {cut_text(why, 200)}" for name, each in listing.notes.items() for why in each
+    ]
 
 
-def _unavailable(server: str, why: str) -> str:
-    return f"not available: {server}: {cut(why, 200)}"
+def _explain_unavailable(server: str, why: str) -> str:
+    return f"not available: {server}: {cut_text(why, 200)}"
 
 
-def _nothing(listing: "Listing", server: str | None) -> str:
+def _explain_no_match(listing: "Listing", server: str | None) -> str:
     servers = Counter(tool.server for tool in listing.tools)
     known = ", ".join(f"{name} ({count(number, 'tool')})" for name, number in servers.items())
     if known:
@@ -171,13 +181,13 @@ _HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `
 def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> str:
     """Return a declaration as agents read it, or why there is none."""
     if not isinstance(entry, Described):
-        return _unknown(entry, config)
+        return _explain_unknown(entry, config)
     notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
     notes += [_HIDES] if entry.hides else []
     return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
 
 
-def _unknown(entry: "Unknown", config: "ServersConfig") -> str:
+def _explain_unknown(entry: "Unknown", config: "ServersConfig") -> str:
     """Return why a name has no declaration, and what to ask for instead."""
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""

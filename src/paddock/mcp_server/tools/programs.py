@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.argument_errors import invalid
+from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
-from paddock.mcp_server.query_reply import fitted, text_of
-from paddock.mcp_server.replies import compact, cut
-from paddock.mcp_server.stored_output import links, read_address
+from paddock.mcp_server.query_reply import fit_found_output, render_found_output
+from paddock.mcp_server.replies import compact, cut_text
+from paddock.mcp_server.stored_output import build_links, read_address
 from paddock.mcp_server.toolbox import (
     Answer,
     Arguments,
     Caller,
     Tool,
-    invalid_arguments,
+    build_refusal,
     object_schema,
-    refusal,
+    reject_invalid_arguments,
     text_block,
 )
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
@@ -78,7 +78,7 @@ class Programs:
         self._workspace = workspace
         self._cap = cap
 
-    async def execute(
+    async def execute_program(
         self, arguments: Arguments, caller: Caller, *, mode: OutputMode
     ) -> tuple[Outcome, RuntimeRun]:
         """Return what became of a program, and what was asked: in `mode` unless the arguments name another one.
@@ -88,7 +88,7 @@ class Programs:
         Raises pydantic's ValidationError.
         Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
         """
-        work = RuntimeRun.model_validate({"kind": "runtime", **_fields(arguments, mode)})
+        work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
         request = ExecutionRequest(
             actor=caller.actor,
             surface="mcp",
@@ -96,11 +96,11 @@ class Programs:
             work=work,
             limits=LimitOverrides(timeout_ms=arguments.get("timeout_ms")),
         )
-        take = OutputLines(caller.on_console).take if caller.on_console else None
+        take = OutputLines(caller.on_console).take_output if caller.on_console else None
         outcome = await caller.execute(self._session.gate, request, on_output=take)
         return outcome, work
 
-    async def find(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
+    async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
         """Return what a query finds in the output of this workspace, or of another.
 
         Raises PaddockError for what cannot be read.
@@ -111,16 +111,16 @@ class Programs:
             query, self._session.output.artifacts(), asked, workspace or self._workspace
         )
 
-    async def run(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def run_program(self, arguments: Arguments, caller: Caller) -> Answer:
         """Run a program and tell of it as its output mode says."""
         try:
-            outcome, work = await self.execute(arguments, caller, mode="summary")
+            outcome, work = await self.execute_program(arguments, caller, mode="summary")
         except ValidationError as problem:
-            return invalid("run_program", problem)
+            return reject_arguments("run_program", problem)
         response = {**program_response(outcome, work), "run": outcome.id}
         if outcome.status is Status.DENIED and (error := outcome.error) is not None:
             response["error"] = {"name": error.name, "message": error.message, "hint": error.hint}
-        text = cut(_told(response, outcome), self._cap)
+        text = cut_text(_render_response(response, outcome), self._cap)
         data = (
             response
             if len(compact(response)) <= self._cap
@@ -130,24 +130,24 @@ class Programs:
         pointers: list[dict[str, Json]] = []
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
-            pointers = links(handle, written, work.runtime)
+            pointers = build_links(handle, written, work.runtime)
         return Answer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
-    async def query(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
-            asked = OutputQuery.model_validate(_from_start(_of_a_link(arguments)))
-            found = await self.find(asked)
+            asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
+            found = await self.find_output(asked)
         except ValidationError as problem:
-            return invalid("query_output", problem)
+            return reject_arguments("query_output", problem)
         except PaddockError as error:
-            return refusal(Status.INVALID, type(error).__name__, str(error))
-        shown = fitted(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
+            return build_refusal(Status.INVALID, type(error).__name__, str(error))
+        shown = fit_found_output(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
-        return Answer([text_block(cut(text_of(shown), self._cap))], data)
+        return Answer([text_block(cut_text(render_found_output(shown), self._cap))], data)
 
 
-def _of_a_link(arguments: Arguments) -> Arguments:
+def _resolve_link(arguments: Arguments) -> Arguments:
     """Return the arguments of a query, with handle and stream where the address of a stored stream is given."""
     if (found := read_address(arguments["artifact_handle"])) is None:
         return arguments
@@ -155,7 +155,7 @@ def _of_a_link(arguments: Arguments) -> Arguments:
     return {"stream": stream, **arguments, "artifact_handle": handle}
 
 
-def _from_start(arguments: Arguments) -> Arguments:
+def _default_to_start(arguments: Arguments) -> Arguments:
     """Return the arguments of a query, which asks for the first lines when it asks for nothing else."""
     if any(arguments.get(name) for name in ("query_terms", "cursor", "line_range")):
         return arguments
@@ -163,7 +163,7 @@ def _from_start(arguments: Arguments) -> Arguments:
     return {**arguments, "cursor": {"stream": "stdout" if stream == "both" else stream, "after_line": 0}}
 
 
-def program_tools(programs: Programs) -> list[Tool]:
+def build_program_tools(programs: Programs) -> list[Tool]:
     """Return `run_program` and `query_output`."""
     texts = {"type": "array", "items": {"type": "string"}}
     place = {"type": "object"}
@@ -190,9 +190,9 @@ def program_tools(programs: Programs) -> list[Tool]:
                 persist_output={"type": "boolean"},
                 combined=_COMBINED,
             ),
-            run=programs.run,
+            run=programs.run_program,
             phrases=_PHRASES,
-            explain=_explain,
+            explain=_reject_arguments,
             aliases=ALIASES,
             output_schema=output_schemas.PROGRAM,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -211,7 +211,7 @@ def program_tools(programs: Programs) -> list[Tool]:
                 cursor={**place, "description": "from an answer"},
                 line_range={**place, "description": "{stream, start_line, end_line}"},
             ),
-            run=programs.query,
+            run=programs.query_output,
             phrases=_PHRASES,
             unlisted={
                 "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
@@ -223,7 +223,7 @@ def program_tools(programs: Programs) -> list[Tool]:
     ]
 
 
-def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
@@ -234,11 +234,11 @@ def _explain(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
         from paddock.runtimes.recipe import no_runtime
 
         others = (problem for problem in problems if not problem.startswith("`language` "))
-        problems = (no_runtime(cut(language, 200)), *others)
-    return invalid_arguments(tool, arguments, problems)
+        problems = (no_runtime(cut_text(language, 200)), *others)
+    return reject_invalid_arguments(tool, arguments, problems)
 
 
-def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
+def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     """Return the fields of a program under their names of the model."""
     fields: dict[str, Json] = {
         ours: arguments[theirs] for theirs, ours in _PLAIN.items() if theirs in arguments
@@ -250,7 +250,7 @@ def _fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     return fields
 
 
-def _told(response: Mapping[str, Any], outcome: Outcome) -> str:
+def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
     lines = [" · ".join([response["status"], *end, f"{response['durationMs']} ms", f"run {outcome.id}"])]

@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.replies import compact, cut
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema, refusal, text_block
+from paddock.mcp_server.replies import compact, cut_text
+from paddock.mcp_server.toolbox import (
+    Answer,
+    Arguments,
+    Caller,
+    Tool,
+    build_refusal,
+    object_schema,
+    text_block,
+)
 from paddock.model.approval import YES
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
@@ -36,27 +44,29 @@ class Provision:
         self._workspace = workspace
         self._cap = cap
 
-    async def answer(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def provision_server(self, arguments: Arguments, caller: Caller) -> Answer:
         """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
-            return self._status(arguments.get("intent") or name)
+            return self._report_status(arguments.get("intent") or name)
         if name is None:
-            return refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
+            return build_refusal(Status.INVALID, "InvalidArguments", f"`name` is needed to {action} a server")
         enabled = self._servers.provisioning.list_configured().get(name)
         if enabled is (action == "enable"):
-            return _told({"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap)
-        if enabled is None and (refused := self._unfit(action, name)):
+            return _render_answer(
+                {"status": "ok", "servers": [{"name": name, "enabled": enabled}]}, self._cap
+            )
+        if enabled is None and (refused := self._explain_unfit(action, name)):
             return refused
         if caller.present:
-            return await self._asked(action, name, caller)
+            return await self._ask_and_apply(action, name, caller)
         command = shlex.join(["paddock", "servers", action, name])
         text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
         error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
         return Answer([text_block(f"denied\n{text}")], data, is_error=True)
 
-    async def _asked(self, action: str, name: str, caller: Caller) -> Answer:
+    async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> Answer:
         """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
         provisioning = self._servers.provisioning
         entry = provisioning.find_entry(name)
@@ -74,43 +84,43 @@ class Provision:
             asker=caller.asker,
         )
         if answer.verdict not in YES:
-            return refusal(Status.DENIED, "ApprovalDenied", answer.told)
+            return build_refusal(Status.DENIED, "ApprovalDenied", answer.told)
         if provisioning.find_entry(name) != entry:
-            return refusal(
+            return build_refusal(
                 Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
             )
         change = (provisioning.enable_server if action == "enable" else provisioning.disable_server)(
             name, approved=True
         )
         server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
-        return _told({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
+        return _render_answer({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
-    def _status(self, intent: str | None) -> Answer:
+    def _report_status(self, intent: str | None) -> Answer:
         provisioning = self._servers.provisioning
         configured = provisioning.list_configured().items()
         known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
         data: dict[str, Json] = {"status": "ok", "servers": known}
         if intent and intent.strip():
-            data["offers"] = [_offer(each) for each in provisioning.answer_intent(intent).matches]
+            data["offers"] = [_describe_offer(each) for each in provisioning.answer_intent(intent).matches]
             if not data["offers"]:
                 data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
-        return _told(data, self._cap)
+        return _render_answer(data, self._cap)
 
-    def _unfit(self, action: str, name: str) -> Answer | None:
+    def _explain_unfit(self, action: str, name: str) -> Answer | None:
         """Return why a server that is not configured cannot be asked for; None when it can."""
         if action == "disable":
-            return refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
+            return build_refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
         try:
             found = self._servers.provisioning.find_offer(name)
         except ConfigurationError as unknown:
-            return refusal(Status.INVALID, "UnknownServer", str(unknown))
+            return build_refusal(Status.INVALID, "UnknownServer", str(unknown))
         if found.allowed:
             return None
         text = f"{name} is not trusted; only a person can change that, in the list of trusted servers"
-        return refusal(Status.DENIED, "Untrusted", text)
+        return build_refusal(Status.DENIED, "Untrusted", text)
 
 
-def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
+def build_provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
     """Return `provision_server`."""
     return Tool(
         name="provision_server",
@@ -119,13 +129,13 @@ def provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
         input_schema=object_schema(
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
-        run=Provision(session, workspace, cap).answer,
+        run=Provision(session, workspace, cap).provision_server,
         output_schema=output_schemas.SERVERS,
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 
 
-def _offer(match: "Match") -> dict[str, Json]:
+def _describe_offer(match: "Match") -> dict[str, Json]:
     offer = match.offer
     return {
         "name": offer.name if offer.is_unique else offer.address,
@@ -135,7 +145,7 @@ def _offer(match: "Match") -> dict[str, Json]:
     }
 
 
-def _told(data: dict[str, Json], cap: int) -> Answer:
+def _render_answer(data: dict[str, Json], cap: int) -> Answer:
     """Return what there is, as text and as data; offers that do not fit are left out of both."""
     offers = data.get("offers")
     while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
@@ -143,4 +153,4 @@ def _told(data: dict[str, Json], cap: int) -> Answer:
         data["truncated"] = True
     if len(text) > cap:
         data = {"status": "ok", "truncated": True}
-    return Answer([text_block(f"ok\n{cut(text, cap)}")], data)
+    return Answer([text_block(f"ok\n{cut_text(text, cap)}")], data)

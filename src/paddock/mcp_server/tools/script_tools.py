@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from paddock.app.script_tool_service import make_tool_run, open_library
-from paddock.mcp_server.overflow import Rest
-from paddock.mcp_server.replies import answer, cut, value_text
+from paddock.mcp_server.overflow import OverflowStore
+from paddock.mcp_server.replies import build_answer, cut_text, render_value_text
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
 from paddock.rendering.program_response import put_back
-from paddock.rendering.terminal import encodable
+from paddock.rendering.terminal import make_encodable
 from paddock.settings.schema import ToolSettings
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
 
-LOOK_SECONDS = 2.0
+POLL_INTERVAL_S = 2.0
 """Between two looks at the directories for who waits for changes."""
 
-_DESCRIPTION = 1000
+_MAX_DESCRIPTION_CHARS = 1000
 """Characters of a description that are listed: what anybody wrote is read by the model at every turn."""
-_SCHEMA = 16 * 1024
+_MAX_SCHEMA_CHARS = 16 * 1024
 """Characters of a schema that is listed; a larger one is known to the script tool alone, which checks its inputs."""
-_DEEPEST = 64
+_MAX_DEPTH = 64
 """Levels of a value that clients are sent as data; the libraries of some give up at 255."""
 
 
@@ -37,7 +37,7 @@ class ScriptTools:
     """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
 
     def __init__(
-        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: Rest
+        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: OverflowStore
     ) -> None:
         self._gate = session.gate
         self._outgoing = session.outgoing
@@ -50,49 +50,49 @@ class ScriptTools:
         self._tools: tuple[Tool, ...] = ()
         self._changed = False
 
-    async def tools(self) -> tuple[Tool, ...]:
+    async def list_tools(self) -> tuple[Tool, ...]:
         """Return the tools as they are now, by name."""
-        found = await asyncio.to_thread(self._listing)
+        found = await asyncio.to_thread(self._read_listing)
         if found != self._found:
             self._changed = self._changed or self._found is not None
-            self._found, self._tools = found, tuple(self._tool(*each) for each in found)
+            self._found, self._tools = found, tuple(self._build_tool(*each) for each in found)
         return self._tools
 
-    async def changes(self) -> AsyncGenerator[None]:
+    async def watch_changes(self) -> AsyncGenerator[None]:
         """Yield soon after a look, whoever took it, showed other tools than the one before."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.tools()
+            await asyncio.sleep(POLL_INTERVAL_S)
+            await self.list_tools()
             if self._changed:
                 self._changed = False
                 yield
 
-    def _listing(self) -> list[tuple[str, str, dict[str, Json]]]:
+    def _read_listing(self) -> list[tuple[str, str, dict[str, Json]]]:
         with self._looking:
             return self._library.listing()
 
-    def _work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
+    def _build_run(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
         with self._looking:
             return make_tool_run(self._library, name, inputs)
 
-    def _tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
+    def _build_tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
         async def run(arguments: Arguments, caller: Caller) -> Answer:
             request = ExecutionRequest(
                 actor=caller.actor,
                 surface="mcp",
                 workspace=self._workspace,
-                work=await asyncio.to_thread(self._work, name, arguments),
+                work=await asyncio.to_thread(self._build_run, name, arguments),
             )
             outcome = await caller.execute(self._gate, request)
-            given = await self._answer(outcome, name)
+            given = await self._build_answer(outcome, name)
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
-        said = self._outgoing.text(encodable(description))
+        said = self._outgoing.text(make_encodable(description))
         return Tool(
             name=name,
             title=name,
-            description=cut(said, _DESCRIPTION) or "A script tool of this workspace.",
+            description=cut_text(said, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",
             input_schema=self._list_schema(schema),
             run=run,
             checks=False,
@@ -100,34 +100,38 @@ class ScriptTools:
 
     def _list_schema(self, schema: dict[str, Json]) -> dict[str, Json]:
         """Return a schema as clients are sent it: one out of bounds says only that arguments are an object."""
-        if not _shallow(schema) or len(json.dumps(schema, ensure_ascii=False)) > _SCHEMA:
+        if not _is_shallow(schema) or len(json.dumps(schema, ensure_ascii=False)) > _MAX_SCHEMA_CHARS:
             return {"type": "object"}
         return {**cast("dict[str, Json]", self._outgoing.json(schema)), "type": "object"}
 
-    async def _answer(self, outcome: Outcome, name: str) -> Answer:
+    async def _build_answer(self, outcome: Outcome, name: str) -> Answer:
         """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
         if not outcome.ok:
-            shown = answer(outcome, self._cap, single=True)
+            shown = build_answer(outcome, self._cap, single=True)
             data = cast("dict[str, Json]", shown.structured)
             return (
-                await self._rest.told(outcome, shown, what=name, data=data) if "truncated" in data else shown
+                await self._rest.add_handle(outcome, shown, what=name, data=data)
+                if "truncated" in data
+                else shown
             )
-        text = value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
+        text = render_value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
         if len(text) <= self._cap:
-            return Answer([text_block(text)], _data(outcome.value))
-        return await self._rest.told(outcome, Answer([text_block(cut(text, self._cap))]), what=name)
+            return Answer([text_block(text)], _convert_to_data(outcome.value))
+        return await self._rest.add_handle(
+            outcome, Answer([text_block(cut_text(text, self._cap))]), what=name
+        )
 
 
-def _data(value: Json) -> Json:
+def _convert_to_data(value: Json) -> Json:
     """Return a value where clients take it as data: an object, and no deep one."""
     is_object = isinstance(value, dict)
-    return cast("Json", value) if is_object and _shallow(value) else None
+    return cast("Json", value) if is_object and _is_shallow(value) else None
 
 
-def _shallow(value: Json) -> bool:
+def _is_shallow(value: Json) -> bool:
     """Tell whether a value has no more levels than clients are sent."""
     level: list[Json] = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         level = [
             child
             for each in level

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from paddock.mcp_server import output_schemas
-from paddock.mcp_server.query_reply import fitted
-from paddock.mcp_server.replies import answer
-from paddock.mcp_server.toolbox import refusal
+from paddock.mcp_server.query_reply import fit_found_output
+from paddock.mcp_server.replies import build_answer
+from paddock.mcp_server.toolbox import build_refusal
 from paddock.mcp_server.tools import compute
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import Value
@@ -32,7 +32,7 @@ from paddock.model.outcome import (
 from paddock.model.program import OutputMode, OutputWishes, ProgramEnd
 from paddock.model.request import RuntimeRun
 from paddock.output.digest.digest import Digest
-from paddock.rendering.computation import Envelope, InvalidInput, envelope, refused
+from paddock.rendering.computation import Envelope, InvalidInput, build_envelope, build_refused_envelope
 from paddock.rendering.program_response import program_response
 
 NAMES = ("OUTCOME", "PROGRAM", "STORED", "FOUND_TOOLS", "DESCRIBED_TOOLS", "SERVERS", "COMPUTED")
@@ -115,12 +115,12 @@ def test_every_object_is_closed(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("status", [Status.INVALID, Status.ERROR, Status.CANCELLED])
 def test_a_refusal_fits_every_tool(name: str, status: Status) -> None:
-    assert problems(SCHEMAS[name], refusal(status, "Name", "why").structured) == []
+    assert problems(SCHEMAS[name], build_refusal(status, "Name", "why").structured) == []
 
 
 @given(outcome=outcomes, cap=st.integers(0, 300), single=st.booleans())
 def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single: bool) -> None:
-    shown = answer(outcome, cap, single=single).structured
+    shown = build_answer(outcome, cap, single=single).structured
     assert problems(output_schemas.OUTCOME, shown) == []
     kept = {**shown, "artifactHandle": "runtime-w-1-0123456789abcdef"}
     assert problems(output_schemas.OUTCOME, kept) == []
@@ -209,7 +209,7 @@ found = examples(
 
 @given(found, st.integers(400, 2000))
 def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
-    shown = fitted(query, cap) if query.excerpts else query
+    shown = fit_found_output(query, cap) if query.excerpts else query
     assert problems(output_schemas.STORED, {**shown.to_wire(), "truncated": True}) == []
     assert set(output_schemas.STORED["properties"]) >= {
         str(field.alias) for field in OutputFound.model_fields.values()
@@ -218,6 +218,10 @@ def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
 
 @given(outcomes, st.integers(0, 100))
 def test_whatever_was_computed_fits(outcome: Outcome, cap: int) -> None:
-    for done in (envelope(outcome), refused(InvalidInput("why")), Envelope(code="X", partial="y", hint="z")):
+    for done in (
+        build_envelope(outcome),
+        build_refused_envelope(InvalidInput("why")),
+        Envelope(code="X", partial="y", hint="z"),
+    ):
         shown = compute.render_envelope(done, cap).structured
         assert problems(output_schemas.COMPUTED, {**shown, "truncated": True, "artifactHandle": "x"}) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.mcp_server.forwarded_results import result_of
+from paddock.mcp_server.forwarded_results import build_result
 from paddock.model.outcome import Outcome, Status
 
 
@@ -12,8 +12,8 @@ def meta(given: Any, cap: int = 1000) -> dict[str, Any]:
     """Return what is passed on of `_meta`, in the result as the client gets it."""
     value = {"content": [], "_meta": given}
     return (
-        result_of(Outcome(id="R", status=Status.OK, value=value, has_value=True), cap)
-        .result()
+        build_result(Outcome(id="R", status=Status.OK, value=value, has_value=True), cap)
+        .to_result()
         .get("_meta", {})
     )
 

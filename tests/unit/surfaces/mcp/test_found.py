@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.mcp_server.query_reply import fitted, text_of
+from paddock.mcp_server.query_reply import fit_found_output, render_found_output
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.output.text import CUT, excerpt
 
@@ -22,12 +22,12 @@ def size(shown: OutputFound) -> int:
 
 def test_what_fits_stays_as_it_is() -> None:
     whole = found(excerpt("stdout", 1, ["a", "b"]))
-    assert fitted(whole, size(whole)) is whole
+    assert fit_found_output(whole, size(whole)) is whole
 
 
 def test_a_cursor_goes_on_after_the_last_line_that_fits() -> None:
     lines = ["x" * 98] * 50
-    shown = fitted(found(excerpt("stdout", 11, lines), excerpt("stderr", 1, ["last"])), 2000)
+    shown = fit_found_output(found(excerpt("stdout", 11, lines), excerpt("stderr", 1, ["last"])), 2000)
     [part] = shown.excerpts
     assert (part.line_start, part.line_end) == (11, 24)
     assert shown.next_cursor == Cursor(stream="stdout", after_line=24)
@@ -35,11 +35,11 @@ def test_a_cursor_goes_on_after_the_last_line_that_fits() -> None:
 
 def test_a_line_that_is_too_long_by_itself_is_read_in_parts() -> None:
     line = "é\x01" * 10_000
-    shown = fitted(found(excerpt("stdout", 3, [line])), 3000, within=70)
+    shown = fit_found_output(found(excerpt("stdout", 3, [line])), 3000, within=70)
     [part] = shown.excerpts
     assert line.startswith(part.content)
     assert shown.next_cursor == Cursor(stream="stdout", after_line=2, after_char=70 + len(part.content))
-    around = fitted(found(excerpt("stdout", 3, [CUT + line])), 3000)
+    around = fit_found_output(found(excerpt("stdout", 3, [CUT + line])), 3000)
     assert around.next_cursor == Cursor(stream="stdout", after_line=2, after_char=0)
 
 
@@ -49,7 +49,7 @@ def test_a_line_that_is_too_long_by_itself_is_read_in_parts() -> None:
 )
 def test_no_answer_is_larger_than_its_cap(parts: list[list[str]], cap: int) -> None:
     whole = found(*(excerpt("stdout", 1 + 100 * place, lines) for place, lines in enumerate(parts)))
-    shown = fitted(whole, cap)
+    shown = fit_found_output(whole, cap)
     assert size(shown) <= cap
     assert shown.excerpts
     assert shown is whole or shown.next_cursor is not None
@@ -60,7 +60,7 @@ def test_the_text_says_how_to_read_on() -> None:
         "next_cursor": Cursor(stream="stdout", after_line=2),
         "line_cursor": Cursor(stream="stdout", after_line=1, after_char=500),
     }
-    assert text_of(found(excerpt("stdout", 1, ["a", "b"]), **cursors)).split("\n") == [
+    assert render_found_output(found(excerpt("stdout", 1, ["a", "b"]), **cursors)).split("\n") == [
         "ok · lineRange · 0 matches · 9 lines",
         "--- stdout 1-2",
         "a",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.app.pending_approvals import PendingApprovals
-from paddock.mcp_server.pending_calls import FETCHING, Held, Work, fetched_run
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Answer, Caller, text_block
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
@@ -39,19 +39,19 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
     inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"], patience_s=0)
-        first = await held.call("me", "client", asking(name), None)
-        assert await held.fetch(name, "me") == first
+        held = PendingCalls(inbox, FETCHING["native"], patience_s=0)
+        first = await held.run_call("me", "client", asking(name), None)
+        assert await held.fetch_answer(name, "me") == first
         assert status(first) == "waiting"
-        assert status(await held.fetch(name, "somebody")) == "invalid"
-        assert status(await held.fetch(new_id(), "me")) == "invalid"
+        assert status(await held.fetch_answer(name, "somebody")) == "invalid"
+        assert status(await held.fetch_answer(new_id(), "me")) == "invalid"
         [waiting] = inbox.list_waiting()
         inbox.give_answer(waiting, "once", "ada")
-        while status(answer := await held.fetch(name, "me")) == "waiting":
+        while status(answer := await held.fetch_answer(name, "me")) == "waiting":
             pass
         result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
         assert answer == Answer([text_block("once")], result)
-        assert status(await held.fetch(name, "me")) == "invalid"
+        assert status(await held.fetch_answer(name, "me")) == "invalid"
 
     run(main())
 
@@ -60,10 +60,10 @@ def test_of_two_who_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> Non
     inbox, name = PendingApprovals(tmp_path / "approvals"), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
-        await held.call("me", "client", asking(name), None)
-        both = [asyncio.create_task(held.fetch(name, "me")) for _ in range(2)]
-        given_up = asyncio.create_task(held.fetch(name, "me"))
+        held = PendingCalls(inbox, FETCHING["native"])
+        await held.run_call("me", "client", asking(name), None)
+        both = [asyncio.create_task(held.fetch_answer(name, "me")) for _ in range(2)]
+        given_up = asyncio.create_task(held.fetch_answer(name, "me"))
         await asyncio.sleep(0)
         given_up.cancel()
         inbox.give_answer(inbox.list_waiting()[0], "denied", "ada")
@@ -76,13 +76,13 @@ def test_answers_that_nobody_fetches_are_not_kept_for_ever(tmp_path: Path) -> No
     inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
+        held = PendingCalls(inbox, FETCHING["native"])
         names = [new_id() for _ in range(20)]
         for name in names:
-            await held.call("me", "client", asking(name), None)
+            await held.run_call("me", "client", asking(name), None)
             inbox.give_answer(inbox.list_waiting()[0], "once", "ada")
             await asyncio.gather(*held.running)
-        answers = [status(await held.fetch(name, "me")) for name in names]
+        answers = [status(await held.fetch_answer(name, "me")) for name in names]
         assert answers == ["invalid"] * 3 + ["ok"] * 17
 
     run(main())
@@ -92,8 +92,8 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
     inbox = PendingApprovals(tmp_path / "approvals")
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"])
-        await held.call("me", "client", asking(new_id()), None)
+        held = PendingCalls(inbox, FETCHING["native"])
+        await held.run_call("me", "client", asking(new_id()), None)
         assert len(inbox.list_waiting()) == 1
         await held.close()
         assert inbox.list_waiting() == []
@@ -103,9 +103,9 @@ def test_closing_ends_what_waits(tmp_path: Path) -> None:
 
 def test_what_fetches() -> None:
     name = new_id()
-    assert fetched_run("query_output", {"artifact_handle": name}) == name
-    assert fetched_run("query_output", {"artifactHandle": name}) == name
-    assert fetched_run("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
+    assert find_run_to_fetch("query_output", {"artifact_handle": name}) == name
+    assert find_run_to_fetch("query_output", {"artifactHandle": name}) == name
+    assert find_run_to_fetch("sdl.runtime.queryOutput", {"artifactHandle": name}) == name
     for tool, arguments in (
         ("execute_code", {"artifactHandle": name}),
         ("query_output", {"artifactHandle": "ws-1-abc"}),
@@ -113,26 +113,26 @@ def test_what_fetches() -> None:
         ("query_output", {}),
         ("query_output", None),
     ):
-        assert fetched_run(tool, arguments) is None
+        assert find_run_to_fetch(tool, arguments) is None
 
 
 def test_calls_end_with_the_client_that_left_them_behind(tmp_path: Path) -> None:
     inbox, mine, other = PendingApprovals(tmp_path / "approvals"), new_id(), new_id()
 
     async def main() -> None:
-        held = Held(inbox, FETCHING["native"], patience_s=0)
-        assert [held.meets(client) for client in ("a", "b", "a")] == [True, True, False]
-        await held.call("me", "a", asking(mine), None)
-        await held.call("me", "b", asking(other), None)
-        fetching = asyncio.create_task(held.fetch(mine, "me"))
+        held = PendingCalls(inbox, FETCHING["native"], patience_s=0)
+        assert [held.add_client(client) for client in ("a", "b", "a")] == [True, True, False]
+        await held.run_call("me", "a", asking(mine), None)
+        await held.run_call("me", "b", asking(other), None)
+        fetching = asyncio.create_task(held.fetch_answer(mine, "me"))
         await asyncio.sleep(0)
-        held.release("a")
+        held.end_calls_of_client("a")
         await asyncio.wait({*held.running}, return_when=asyncio.FIRST_COMPLETED)
         assert [waiting.question.run for waiting in inbox.list_waiting()] == [other]
         assert status(await fetching) in ("waiting", "invalid")
-        assert status(await held.fetch(mine, "me")) == "invalid"
-        assert status(await held.fetch(other, "me")) == "waiting"
-        assert held.meets("a")
+        assert status(await held.fetch_answer(mine, "me")) == "invalid"
+        assert status(await held.fetch_answer(other, "me")) == "waiting"
+        assert held.add_client("a")
         await held.close()
 
     run(main())

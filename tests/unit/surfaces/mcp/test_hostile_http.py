@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.elicitation import Rounds
-from paddock.mcp_server.http.app import application
+from paddock.mcp_server.http.app import build_application
 from paddock.mcp_server.list_changes import Announcer
-from paddock.mcp_server.pending_calls import FETCHING, Held
+from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts_resources import Offers
-from paddock.mcp_server.protocol import protocol_server
+from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.requests import Requests
 from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
 
@@ -79,11 +79,11 @@ class Server:
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = Rounds(1000, Held(PendingApprovals(directory), FETCHING["native"]))
+        rounds = Rounds(1000, PendingCalls(PendingApprovals(directory), FETCHING["native"]))
         nothing: Any = Nothing()
-        server = protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
-        server.middleware.append(self.requests.handle)
-        self.app: App = application(server, self.requests)
+        server = build_protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
+        server.middleware.append(self.requests.handle_message)
+        self.app: App = build_application(server, self.requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Server"]:
@@ -219,7 +219,7 @@ def test_an_id_stays_in_flight_when_its_client_has_gone(tmp_path: Path) -> None:
             await server.entered.wait()
             assert (await server.ask("POST", session, call(7, "echo"))).status == 400
             server.go.set()
-            assert await server.requests.drained(PATIENCE_S)
+            assert await server.requests.wait_until_drained(PATIENCE_S)
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from paddock.mcp_server.argument_errors import invalid, invalid_compat
+from paddock.mcp_server.argument_errors import reject_arguments, reject_compat_arguments
 from paddock.model.base import PositiveInt, Value
 
 
@@ -43,8 +43,8 @@ def problem(**given: Any) -> ValidationError:
     ],
 )
 def test_a_bound_is_told_of_the_argument_that_breaks_it(given: dict[str, Any], told: str) -> None:
-    answer = invalid("tool", problem(**given))
+    answer = reject_arguments("tool", problem(**given))
     assert answer.content == [{"type": "text", "text": f"invalid\ntool: {told}"}]
     assert json.dumps(answer.structured).count(told) == 1
-    compat = invalid_compat("tool", problem(**given))
+    compat = reject_compat_arguments("tool", problem(**given))
     assert compat.content[0]["text"] == f"invalid\ntool: {told.replace('timeout_ms', 'timeoutMs')}"

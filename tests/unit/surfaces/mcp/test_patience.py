@@ -26,7 +26,7 @@ async def application(_scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Connect]:
     """Serve; gives what connects."""
-    http: Any = partial(idle_connections.PatientConnection, idle_connections.Strangers())
+    http: Any = partial(idle_connections.TimedConnection, idle_connections.IdleConnections())
     config = uvicorn.Config(
         application, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=60
     )
@@ -61,7 +61,7 @@ async def ends(reader: asyncio.StreamReader) -> bool:
 
 @pytest.mark.parametrize("begun", [b"", b"POST / HT", HEAD, HEAD + b"bo", HEAD + b"bodyPOST /"])
 def test_what_is_not_sent_to_its_end_ends(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(idle_connections, "PART_S", 0.05)
+    monkeypatch.setattr(idle_connections, "RECEIVE_TIMEOUT_S", 0.05)
 
     async def main() -> None:
         async with serving() as connect:
@@ -76,7 +76,7 @@ def test_what_is_not_sent_to_its_end_ends(monkeypatch: pytest.MonkeyPatch, begun
 
 
 def test_single_bytes_of_a_head_give_no_further_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_connections, "PART_S", 0.2)
+    monkeypatch.setattr(idle_connections, "RECEIVE_TIMEOUT_S", 0.2)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
         while True:
@@ -98,11 +98,11 @@ def test_single_bytes_of_a_head_give_no_further_time(monkeypatch: pytest.MonkeyP
 def test_those_who_ask_are_served_beside_any_number_that_do_not() -> None:
     async def main() -> None:
         async with serving() as connect:
-            idle = [await connect() for _ in range(idle_connections.STRANGERS)]
+            idle = [await connect() for _ in range(idle_connections.MAX_IDLE_CONNECTIONS)]
             slow_reader, slow = await connect()
             slow.write(HEAD)
             assert await is_served(connect)  # by then the head was read
-            more = [await connect() for _ in range(idle_connections.STRANGERS)]
+            more = [await connect() for _ in range(idle_connections.MAX_IDLE_CONNECTIONS)]
             assert await is_served(connect)
             assert all([await ends(reader) for reader, _ in idle])
             slow.write(b"body")  # it has said what it wants, and keeps its place

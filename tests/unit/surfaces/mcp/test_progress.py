@@ -5,8 +5,13 @@ import asyncio
 import pytest
 from mcp_types import LoggingLevel
 
-from paddock.mcp_server.log import messages
-from paddock.mcp_server.progress import LONGEST, OutputLines, as_progress, streamed
+from paddock.mcp_server.log import create_message_sink
+from paddock.mcp_server.progress import (
+    MAX_NOTIFICATION_CHARS,
+    OutputLines,
+    create_progress_sink,
+    stream_console,
+)
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
 
 
@@ -14,8 +19,8 @@ def test_lines_come_whole_however_they_are_cut() -> None:
     lines: list[ConsoleLine] = []
     output = OutputLines(lines.append)
     for piece in ("ä\nb".encode()[:1], "ä\nb".encode()[1:], b"c\n\nunfinished"):
-        output.take("stdout", piece)
-    output.take("stderr", b"oh\n")
+        output.take_output("stdout", piece)
+    output.take_output("stderr", b"oh\n")
     assert lines == [
         ConsoleLine(level="log", text="ä"),
         ConsoleLine(level="log", text="bc"),
@@ -28,8 +33,8 @@ def test_a_line_without_end_is_not_kept_whole() -> None:
     lines: list[ConsoleLine] = []
     output = OutputLines(lines.append)
     for _ in range(1000):
-        output.take("stdout", b"x" * 1000)
-    output.take("stdout", b"\n")
+        output.take_output("stdout", b"x" * 1000)
+    output.take_output("stdout", b"\n")
     [line] = lines
     assert len(line.text) <= 5000
 
@@ -39,17 +44,17 @@ def test_of_a_line_that_is_redrawn_the_last_frame_is_heard(begin: bytes) -> None
     lines: list[ConsoleLine] = []
     output = OutputLines(lines.append)
     for number in range(1, 3001):
-        output.take("stdout", begin + b"%4d of 3000" % number)
-    output.take("stdout", b"\nfrom Windows\r\n")
+        output.take_output("stdout", begin + b"%4d of 3000" % number)
+    output.take_output("stdout", b"\nfrom Windows\r\n")
     assert [line.text for line in lines] == ["3000 of 3000", "from Windows"]
 
 
 def test_of_very_many_lines_at_once_the_first_are_heard() -> None:
     lines: list[ConsoleLine] = []
     output = OutputLines(lines.append)
-    output.take("stdout", b"\n" * 100_000 + b"begun")
-    assert lines == [ConsoleLine(level="log", text="")] * (LONGEST + 1)
-    output.take("stdout", b" and ended\n")
+    output.take_output("stdout", b"\n" * 100_000 + b"begun")
+    assert lines == [ConsoleLine(level="log", text="")] * (MAX_NOTIFICATION_CHARS + 1)
+    output.take_output("stdout", b" and ended\n")
     assert lines[-1] == ConsoleLine(level="log", text="begun and ended")
 
 
@@ -60,7 +65,7 @@ def test_a_flood_is_a_bounded_number_of_bounded_messages() -> None:
         async def report(_progress: float, _total: float | None, message: str | None) -> None:
             messages.append(message or "")
 
-        async with streamed(as_progress(report)) as listen:
+        async with stream_console(create_progress_sink(report)) as listen:
             for _ in range(300):
                 for _ in range(100):
                     listen(ConsoleLine(level="log", text="y" * 100))
@@ -78,7 +83,7 @@ def test_what_was_printed_last_is_told_too() -> None:
         async def sink(lines: list[ConsoleLine]) -> None:
             told.append(lines)
 
-        async with streamed(sink) as listen:
+        async with stream_console(sink) as listen:
             listen(last)
 
     asyncio.run(main())
@@ -90,7 +95,7 @@ def test_a_client_that_does_not_read_is_not_waited_for_when_its_call_is_cancelle
         await asyncio.Event().wait()
 
     async def work() -> None:
-        async with streamed(never) as listen:
+        async with stream_console(never) as listen:
             listen(ConsoleLine(level="log", text="x"))
             await asyncio.Event().wait()
 
@@ -113,9 +118,9 @@ def test_log_messages_have_a_level_and_neighbours_of_one_level_are_one() -> None
 
         levels: list[ConsoleLevel] = ["debug", "log", "info", "warn", "warn", "error", "log"]
         lines = [ConsoleLine(level=level, text=f"{number} {level}") for number, level in enumerate(levels)]
-        await messages(send, "debug")(lines)
+        await create_message_sink(send, "debug")(lines)
         sent.append(("notice", "and up"))
-        await messages(send, "notice")(lines)
+        await create_message_sink(send, "notice")(lines)
 
     asyncio.run(main())
     assert sent == [
@@ -137,7 +142,7 @@ def test_a_flood_is_a_bounded_number_of_bounded_log_messages() -> None:
         async def send(_level: LoggingLevel, text: str) -> None:
             sent.append(text)
 
-        take = messages(send, "debug")
+        take = create_message_sink(send, "debug")
         for _ in range(300):
             await take([ConsoleLine(level=level, text="z" * 5000) for level in ("warn", "error")])
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.mcp_server.replies import answer, happened
+from paddock.mcp_server.replies import build_answer, describe_effects
 from paddock.model.numbers import ExactFloat
 from paddock.model.outcome import (
     CallRecord,
@@ -36,7 +36,7 @@ def texts(result):
 
 def test_a_value_with_calls_and_console():
     lines = (ConsoleLine(level="log", text="a"), ConsoleLine(level="warn", text="b"))
-    result = answer(outcome(value={"open": 17}, has_value=True, calls=CALLS, console=lines), 1000)
+    result = build_answer(outcome(value={"open": 17}, has_value=True, calls=CALLS, console=lines), 1000)
     assert texts(result) == [
         'ok · 142 ms · 3 calls (github 2, jira 1; 1 failed) · run R\n{"open":17}\n--- console (2 lines)\na\n[warn] b'
     ]
@@ -56,7 +56,7 @@ def test_a_plan_says_what_a_person_would_be_asked_about():
         PlannedCall(server="odd", tool="echo", arguments={"text": "x"}),
         PlannedCall(server="odd", tool="hang", arguments=None, asks=("it takes long", "it is loud")),
     )
-    result = answer(outcome(value=1, has_value=True, planned=planned), 1000)
+    result = build_answer(outcome(value=1, has_value=True, planned=planned), 1000)
     assert texts(result)[0].splitlines()[2:] == [
         "--- planned, not called (2)",
         'odd.echo({"text":"x"})',
@@ -71,7 +71,7 @@ def test_a_plan_says_what_a_person_would_be_asked_about():
 @pytest.mark.parametrize(("count", "size"), [(25, 39_000), (1000, 20), (3, 90)])
 def test_a_plan_keeps_the_cap_and_says_what_it_left_out(count, size):
     call = PlannedCall(server="odd", tool="echo", arguments={"text": "x" * size})
-    result = answer(outcome(planned=(call,) * count), 1000)
+    result = build_answer(outcome(planned=(call,) * count), 1000)
     assert len(texts(result)[0]) <= 1500
     assert len(json.dumps(result.structured)) <= 1500
     assert result.structured.get("truncated", False) is (count > 3)
@@ -79,16 +79,16 @@ def test_a_plan_keeps_the_cap_and_says_what_it_left_out(count, size):
 
 
 def test_a_text_is_shown_as_it_is():
-    assert texts(answer(outcome(value="a\nb", has_value=True), 1000)) == ["ok · 142 ms · run R\na\nb"]
+    assert texts(build_answer(outcome(value="a\nb", has_value=True), 1000)) == ["ok · 142 ms · run R\na\nb"]
 
 
 def test_nothing_was_returned():
-    assert texts(answer(outcome(), 1000)) == ["ok · 142 ms · run R\n(the program returned nothing)"]
+    assert texts(build_answer(outcome(), 1000)) == ["ok · 142 ms · run R\n(the program returned nothing)"]
 
 
 def test_an_error_with_its_place_and_what_had_happened():
     error = ErrorInfo(name="TypeError", message="no", line=4, column=2, excerpt="x.y\n^", hint="try z")
-    result = answer(outcome(Status.FAILED, error=error, calls=CALLS[:1], in_flight=1), 1000)
+    result = build_answer(outcome(Status.FAILED, error=error, calls=CALLS[:1], in_flight=1), 1000)
     assert texts(result)[0].splitlines() == [
         "failed · 142 ms · 1 call (github 1) · run R",
         "TypeError: no",
@@ -112,11 +112,11 @@ def test_an_error_with_its_place_and_what_had_happened():
 def test_what_had_happened():
     parse = ErrorInfo(name="SyntaxError", message="", phase="parse")
     assert [
-        happened(outcome(Status.DENIED)),
-        happened(outcome(Status.FAILED, error=parse)),
-        happened(outcome(Status.TIMEOUT, in_flight=1, calls=CALLS)),
-        happened(outcome(Status.TIMEOUT, calls=CALLS)),
-        happened(outcome(Status.TIMEOUT)),
+        describe_effects(outcome(Status.DENIED)),
+        describe_effects(outcome(Status.FAILED, error=parse)),
+        describe_effects(outcome(Status.TIMEOUT, in_flight=1, calls=CALLS)),
+        describe_effects(outcome(Status.TIMEOUT, calls=CALLS)),
+        describe_effects(outcome(Status.TIMEOUT)),
     ] == ["not_started", "not_started", "in_flight_unknown", "calls_completed", "no_calls"]
 
 
@@ -134,12 +134,12 @@ def test_what_had_happened():
 )
 def test_what_a_call_had_done_is_told_by_its_own_end(end, told):
     call = CallRecord(server="github", tool="a", status=Status(end), ms=1.0)
-    assert happened(outcome(Status.FAILED, calls=(call,))) == told
+    assert describe_effects(outcome(Status.FAILED, calls=(call,))) == told
 
 
 def test_a_single_call_is_what_it_had_done_itself():
     ends = (Status.TIMEOUT, Status.LOST, Status.FAILED, Status.UNAVAILABLE, Status.DENIED)
-    assert [happened(outcome(end), single=True) for end in ends] == [
+    assert [describe_effects(outcome(end), single=True) for end in ends] == [
         "in_flight_unknown",
         "in_flight_unknown",
         "calls_completed",
@@ -156,8 +156,10 @@ def test_a_single_call_is_what_it_had_done_itself():
 )
 def test_text_and_data_keep_the_same_cap(value, lines, message, cap):
     console = tuple(ConsoleLine(level="log", text=line) for line in lines)
-    good = answer(outcome(value=value, has_value=True, console=console), cap)
-    bad = answer(outcome(Status.FAILED, error=ErrorInfo(name="E", message=message), console=console), cap)
+    good = build_answer(outcome(value=value, has_value=True, console=console), cap)
+    bad = build_answer(
+        outcome(Status.FAILED, error=ErrorInfo(name="E", message=message), console=console), cap
+    )
     for result in (good, bad):
         assert len(texts(result)[0]) <= 2 * cap + 400
         assert len(str(result.structured.get("value", ""))) <= 2 * cap
@@ -167,7 +169,7 @@ def test_text_and_data_keep_the_same_cap(value, lines, message, cap):
 def test_an_error_has_the_path_of_calls_that_led_to_it():
     frames = (Frame(function="inner", line=1, column=32), Frame(function="", line=3, column=1))
     error = ErrorInfo(name="TypeError", message="no", line=1, column=32, frames=frames)
-    told = answer(outcome(Status.FAILED, error=error), 1000).structured["error"]
+    told = build_answer(outcome(Status.FAILED, error=error), 1000).structured["error"]
     assert told == {
         "name": "TypeError",
         "message": "no",
@@ -179,7 +181,7 @@ def test_an_error_has_the_path_of_calls_that_led_to_it():
         ],
     }
     alone = error.model_copy(update={"frames": frames[:1]})
-    assert "frames" not in answer(outcome(Status.FAILED, error=alone), 1000).structured["error"]
+    assert "frames" not in build_answer(outcome(Status.FAILED, error=alone), 1000).structured["error"]
 
 
 @pytest.mark.parametrize("beside", [None, "\ud800", 2**64, ExactFloat("0.12345678901234567890123")])
@@ -192,12 +194,12 @@ def test_an_error_has_the_path_of_calls_that_led_to_it():
     ],
 )
 def test_media_are_found_beside_whatever_a_value_holds(media, beside):
-    answered = answer(outcome(value=[{"a": media}, beside], has_value=True), 1000)
+    answered = build_answer(outcome(value=[{"a": media}, beside], has_value=True), 1000)
     assert answered.content[1:] == [media]
     assert answered.structured["value"][0]["a"]["block"] == 1
 
 
 def test_what_only_speaks_of_media_stays_as_it_is():
     value = ["image", {"type": "audio"}, {"resource": 1e-7}]
-    answered = answer(outcome(value=value, has_value=True), 1000)
+    answered = build_answer(outcome(value=value, has_value=True), 1000)
     assert (answered.structured["value"], len(answered.content)) == (value, 1)
