@@ -11,7 +11,7 @@ from paddock.model.base import PositiveInt, Value
 
 
 class Limits(Value):
-    timeout_ms: PositiveInt = 1
+    memory_bytes: PositiveInt = 1
 
 
 class Wanted(Value):
@@ -37,7 +37,7 @@ def problem(**given: Any) -> ValidationError:
         ({"ratio": 2}, "`ratio` must be below 2.0"),
         ({"level": -2}, "`level` must be at least -1"),
         ({"level": 4}, "`level` must be at most 3"),
-        ({"limits": {"timeout_ms": -5}}, "`limits.timeout_ms` must be above 0"),
+        ({"limits": {"memory_bytes": -5}}, "`limits.memory_bytes` must be above 0"),
         ({"timeout_ms": 0}, "`timeout_ms` must be above 0"),
         ({"mode": "x"}, "`mode` must be 'run' or 'plan'"),
     ],
