@@ -22,23 +22,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REPEATED_LINES = 8
 IRREGULAR = re.compile(
-    "born|begun|bound|broken|built|caught|chosen|come|done|drawn|driven|fallen|felt|found|given|gone|grown|heard|"
-    "held|hidden|kept|known|laid|left|lost|made|meant|met|paid|read|said|seen|sent|shown|sold|spent|spoken|stood|"
+    "born|begun|broken|built|caught|chosen|come|done|drawn|driven|fallen|felt|found|given|gone|grown|heard|"
+    "held|hidden|kept|known|laid|left|lost|made|meant|met|paid|said|seen|sent|shown|sold|spent|spoken|stood|"
     "taken|taught|thought|told|understood|woken|won|worn|written"
 )
 
 
 def list_functions(tree: ast.AST) -> Iterator[str]:
-    """Yield the name of each function and method, without leading underscores and without dunder methods."""
+    """Yield the name of each function and method, without leading underscores. Leave out properties and dunders."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
-            yield node.name.strip("_")
+            decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
+            if not decorators & {"property", "cached_property"}:
+                yield node.name.strip("_")
 
 
 def is_participle(name: str) -> bool:
     """Return whether the name is, or begins with, a past participle."""
     word = name.split("_", maxsplit=1)[0]
-    return IRREGULAR.fullmatch(word) is not None or re.fullmatch("[a-z]{2,}[^e]ed", word) is not None
+    return IRREGULAR.fullmatch(word) is not None or re.fullmatch("[a-z]{2,}[^eb]ed", word) is not None
 
 
 def list_imports(tree: ast.AST, module: str, modules: frozenset[str]) -> Iterator[str]:

@@ -13,14 +13,17 @@ from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 from paddock.runtimes.recipe import OutOfMemory
 
 _LIMITS = {
-    "wall": ("ran out of time", "it had {timeout_ms} ms; ask for more, up to runtimes.timeout_ms"),
+    "wall": (
+        "ran out of time",
+        "it had {timeout_ms} ms; runtimes.timeout_ms is the most that it may ask for",
+    ),
     "cpu": (
         "used more CPU time than it may",
         "it had {cpu_ms} ms of all processors together; use fewer of them, or ask for more time",
     ),
     "memory": (
         "used more memory than it may",
-        "it had {memory_bytes}; ask for more, up to runtimes.memory_bytes",
+        "it had {memory_bytes}; runtimes.memory_bytes is the most that it may ask for",
     ),
     "processes": ("started more processes than it may", "it may have {processes} at a time"),
     "file_size": ("wrote a larger file than it may", "a file may have {file_bytes}"),

@@ -13,7 +13,7 @@ from paddock.runtimes.recipe import recipes
 
 LIMITS = ProcessLimits(timeout_ms=1500, memory_bytes=64 << 20)
 CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
-MEMORY = "it had 64 MiB; ask for more, up to runtimes.memory_bytes"
+MEMORY = "it had 64 MiB; runtimes.memory_bytes is the most that it may ask for"
 
 
 def error(phase: str = "run", message: str = "", hint: str = "", **end: object) -> ErrorInfo | None:
@@ -46,7 +46,7 @@ def test_processor_time_of_user_and_system_is_one_number():
 @pytest.mark.parametrize(
     ("status", "limit", "why", "hint"),
     [
-        ("timeout", "wall", "ran out of time", "it had 1500 ms; ask for more, up to runtimes.timeout_ms"),
+        ("timeout", "wall", "ran out of time", "it had 1500 ms; runtimes.timeout_ms is the most that it may ask for"),
         ("timeout", "cpu", "used more CPU time than it may", CPU),
         ("memory_limit", "memory", "used more memory than it may", MEMORY),
         ("process_limit", "processes", "started more processes than it may", "it may have 256 at a time"),
@@ -97,7 +97,9 @@ def test_what_ran_out_of_time_may_lack_a_warm_start_or_the_network() -> None:
     for phase in ("compile", "run"):
         told = error(phase, status="timeout", limit="wall", hint="it has no network")
         assert told is not None
-        assert told.hint == ("it had 1500 ms; ask for more, up to runtimes.timeout_ms; it has no network")
+        assert told.hint == (
+            "it had 1500 ms; runtimes.timeout_ms is the most that it may ask for; it has no network"
+        )
     told = error(status="memory_limit", limit="memory", hint="it has no network")
     assert told is not None
     assert told.hint == MEMORY
