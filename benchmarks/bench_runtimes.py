@@ -191,7 +191,7 @@ def _job(planned: Steps, scratch: Path) -> StepPaths:
 
 def _spawn(step: Step, job: StepPaths) -> None:
     basic = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(job.scratch)}
-    command, environment = step.filled_in(job)
+    command, environment = step.fill_in(job)
     subprocess.run(
         command,
         env=basic | environment,
@@ -246,7 +246,7 @@ class _Paddock:
     def run_ready(self, toolchain: Toolchain, code: str, ready: Path) -> None:
         """Run what was compiled into a directory, confined as the gate confines it."""
         planned = steps(toolchain, code)
-        command, environment = planned.run.filled_in(_job(planned, ready))
+        command, environment = planned.run.fill_in(_job(planned, ready))
         grants = ProcessGrants(
             workspace=self._workspace,
             access="read-only",

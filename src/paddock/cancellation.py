@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def shielded(work: Coroutine[Any, Any, T]) -> T:
+async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns; a cancellation of whoever waits, or several, goes on when it has ended.
 
     What it raises then is the cause of the cancellation.
@@ -38,7 +38,7 @@ async def cancel_gracefully(
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop.set()
-        await shielded(asyncio.wait({running}))
+        await run_shielded(asyncio.wait({running}))
         raise
 
 
@@ -53,5 +53,5 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event | Non
         stopping.cancel()
         if not running.done():
             running.cancel()
-            await shielded(asyncio.wait({running}))
+            await run_shielded(asyncio.wait({running}))
     return None if running.cancelled() else running.result()

@@ -43,7 +43,7 @@ def make_private(directory: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Generator[bool]:
+def hold_lock(path: Path, *, wait: bool = True) -> Generator[bool]:
     """Hold the lock that a file stands for; without `wait` yield False at once when somebody holds it.
 
     Makes the file and its directory, for their owner alone. Raises OSError, also for a file that is not this user's.
@@ -280,7 +280,7 @@ class Kept:
     def update(self, change: Callable[[dict[str, Any]], T]) -> T:
         """Let `change` alter what the file holds, and write it. Raises ConfigurationError; then nothing changed."""
         try:
-            with locked(self.path.with_suffix(".lock")):
+            with hold_lock(self.path.with_suffix(".lock")):
                 held = self.read()
                 result = change(held)
                 replace_file(self.path, json.dumps(held).encode())

@@ -51,7 +51,7 @@ async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - 
     """
     async with _turn_lock():
         with _no_collection():
-            return await _run_slices(sliced(text, decode))
+            return await _run_slices(decode_sliced(text, decode))
 
 
 async def run_in_slices(slices: Generator[None, None, Value]) -> Value:
@@ -149,7 +149,7 @@ def is_large(value: object) -> bool:
     return left <= 0
 
 
-def sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
+def decode_sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
     """Return the value of a JSON text, and yield every few hundred characters. Raises ValueError."""
     walk, since = _Walk(text, decode), 0
     while not walk.step():

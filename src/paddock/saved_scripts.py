@@ -38,7 +38,7 @@ def _list_folders(home: Path) -> list[Path]:
     return [home / product / "scripts" for product in (".paddock", SEED_FOLDER)]
 
 
-def listed(workspace: Path) -> Iterator[tuple[str, Path]]:
+def list_scripts(workspace: Path) -> Iterator[tuple[str, Path]]:
     """Yield every script by name and file, in search order: of two with one name, the first runs."""
     for folder in folders(workspace):
         files = [path for path in _list_files(folder) if path.suffix in SUFFIXES]
@@ -62,7 +62,7 @@ def find(argument: str, workspace: Path) -> Path:
 
     searched = [f"    {folder / names[0]}{_other_suffixes(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
-    known = list(dict.fromkeys(name for name, _ in listed(workspace)))
+    known = list(dict.fromkeys(name for name, _ in list_scripts(workspace)))
     if nearest := get_close_matches(argument.removesuffix(Path(argument).suffix), known):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
     elif not known:
@@ -82,12 +82,12 @@ def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
         except OSError as problem:
             raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
     else:
-        raw = saved(argument, path, workspace)
+        raw = read_saved(argument, path, workspace)
     seed = SEED_FOLDER in path.absolute().parts
     return Script(path.name, text(argument, raw), LANGUAGES.get(path.suffix, "auto"), raw_results=seed)
 
 
-def saved(name: str, path: Path, workspace: Path | None) -> bytes:
+def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:
     """Return what the file of a script holds that is called by name, or any file. Raises ScriptNotFound.
 
     One in the workspace is read from the workspace: whoever may write there, or made it, chooses where links lead, and

@@ -153,7 +153,7 @@ def test_s40_without_persistence_nothing_is_created(artifacts: Artifacts) -> Non
     recording.stdout(b"token=a1b2c3d4e5\n")
     assert finished(recording) is None
     assert recording.refusal == "output is not kept"
-    assert recording.captured("stdout").head == "token=[REDACTED:secret]\n"
+    assert recording.make_captured("stdout").head == "token=[REDACTED:secret]\n"
     assert not artifacts.settings.directory.exists()
 
 
@@ -165,7 +165,10 @@ def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) ->
         recording.stderr(b"y" * 6)
     assert finished(recording) is None
     assert recording.refusal == "output is not kept: it is larger than artifacts.max_bytes = 2000"
-    assert (recording.captured("stdout").total_bytes, recording.captured("stderr").total_bytes) == (1500, 600)
+    assert (recording.make_captured("stdout").total_bytes, recording.make_captured("stderr").total_bytes) == (
+        1500,
+        600,
+    )
     assert len(names(artifacts)) == 3
 
 
@@ -187,7 +190,7 @@ def test_s42_a_failed_write_leaves_nothing(
     assert recording.refusal == (
         "output could not be kept: cannot write the artifact: [Errno 28] No space left on device"
     )
-    assert recording.captured("stdout").head == "hello"
+    assert recording.make_captured("stdout").head == "hello"
     assert names(artifacts) == []
     assert list(artifacts.list()) == []
 
@@ -278,7 +281,7 @@ def test_s50_a_broken_manifest_hides_nothing_from_its_workspace(artifacts: Artif
     put(artifacts, handle, "manifest.json", broken)
     found = artifacts.find(handle, HOME)
     assert found.manifest is None
-    packed = b"".join(artifacts.packed(found.handle, "stdout"))
+    packed = b"".join(artifacts.read_packed(found.handle, "stdout"))
     assert zlib.decompress(packed, 31) == b"out\n"
     with pytest.raises(UnknownArtifact):
         artifacts.find(handle, Path("/elsewhere"))

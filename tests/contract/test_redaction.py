@@ -277,5 +277,5 @@ def test_pieces_of_output_live_kept_and_stored(tmp_path: Path, places: list[int]
     handle = asyncio.run(recording.finish(FACTS))
     assert handle is not None
     stored = read_bytes(Reading(artifacts, handle, None), "stdout", 0, 10_000)
-    assert b"".join(live).decode() == recording.captured("stdout").head == stored.decode() == EXPECTED
+    assert b"".join(live).decode() == recording.make_captured("stdout").head == stored.decode() == EXPECTED
     assert recording.redactions == COUNT

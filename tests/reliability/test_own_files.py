@@ -128,7 +128,7 @@ OWN = {
     "stored output": Own(
         f"artifacts/{HANDLE}/stdout.gz",
         gzip.compress(b"x"),
-        lambda at: list(artifacts(at).packed(HANDLE, "stdout")),
+        lambda at: list(artifacts(at).read_packed(HANDLE, "stdout")),
         "cannot read the artifact: {file}: it {why}",
     ),
     "moment": Own("HASH/often", b"2026-01-01T00:00:00", lambda at: LastRuns(at, at).last("often"), REFUSED),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from paddock.cancellation import cancel_gracefully, shielded, unless_stopped
+from paddock.cancellation import cancel_gracefully, run_shielded, unless_stopped
 from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk.events import Events
@@ -15,7 +15,7 @@ async def _beside(work, cancellations):
 
     async def wait():
         try:
-            return await shielded(work)
+            return await run_shielded(work)
         finally:
             asked.append(asyncio.current_task().cancelling())
 
@@ -45,9 +45,9 @@ def test_without_one_the_work_returns_or_raises():
     async def fails():
         raise LookupError("gone")
 
-    assert asyncio.run(shielded(asyncio.sleep(0, 7))) == 7
+    assert asyncio.run(run_shielded(asyncio.sleep(0, 7))) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
-        asyncio.run(shielded(fails()))
+        asyncio.run(run_shielded(fails()))
 
 
 def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():
@@ -59,7 +59,7 @@ def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():
     async def cause():
         try:
             asyncio.current_task().cancel()
-            await shielded(fails())
+            await run_shielded(fails())
         except asyncio.CancelledError as error:
             return repr(error.__cause__)
 

@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from paddock.files import locked, make_private, read_bounded, replace_file, strange_home
+from paddock.files import hold_lock, make_private, read_bounded, replace_file, strange_home
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     path = tmp_path / "made" / "lock"
-    with locked(path) as mine, locked(path, wait=False) as also:
+    with hold_lock(path) as mine, hold_lock(path, wait=False) as also:
         assert (mine, also) == (True, False)
-    with locked(path, wait=False) as again:
+    with hold_lock(path, wait=False) as again:
         assert again is True
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
@@ -23,11 +23,11 @@ def test_who_waits_gets_the_lock_when_it_is_let_go(tmp_path):
     order = []
 
     def second():
-        with locked(tmp_path / "lock"):
+        with hold_lock(tmp_path / "lock"):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with locked(tmp_path / "lock"):
+    with hold_lock(tmp_path / "lock"):
         thread.start()
         order.append("first")
     thread.join(30)
@@ -35,15 +35,15 @@ def test_who_waits_gets_the_lock_when_it_is_let_go(tmp_path):
 
 
 def test_a_lock_is_let_go_after_an_error(tmp_path):
-    with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock"):
+    with pytest.raises(ZeroDivisionError), hold_lock(tmp_path / "lock"):
         raise ZeroDivisionError
-    with locked(tmp_path / "lock", wait=False) as mine:
+    with hold_lock(tmp_path / "lock", wait=False) as mine:
         assert mine is True
 
 
 def test_a_link_is_no_lock(tmp_path):
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="it is a link and no regular file"), locked(tmp_path / "lock"):
+    with pytest.raises(OSError, match="it is a link and no regular file"), hold_lock(tmp_path / "lock"):
         pass
     assert not (tmp_path / "elsewhere").exists()
 

@@ -24,7 +24,7 @@ VALUES = st.recursive(
 
 
 def at_once(text: str) -> object:
-    generator = large_json.sliced(text, DECODE)
+    generator = large_json.decode_sliced(text, DECODE)
     while True:
         try:
             next(generator)
@@ -82,7 +82,7 @@ def test_others_have_their_turn_while_a_large_text_is_decoded(value):
 
 def test_no_slice_is_long():
     text = json.dumps([[[]] * 10 for _ in range(20_000)])
-    slices = sum(1 for _ in large_json.sliced(text, DECODE))
+    slices = sum(1 for _ in large_json.decode_sliced(text, DECODE))
     assert slices >= len(text) / 5_000
 
 

@@ -28,7 +28,7 @@ from paddock.app.runtime_service import Programs
 from paddock.app.script_tool_service import Scripts
 from paddock.audit.best_effort import Lenient
 from paddock.audit.sink import AuditSink
-from paddock.cancellation import shielded, unless_stopped
+from paddock.cancellation import run_shielded, unless_stopped
 from paddock.hub.person import PERSON
 from paddock.hub.result import ToolResult, find_culprit, read_native
 from paddock.javascript.engine import GuestEngine
@@ -210,7 +210,7 @@ class Gate:
         for task in others:
             task.cancel("the session ends")
         if others:
-            await shielded(asyncio.wait(others.values()))
+            await run_shielded(asyncio.wait(others.values()))
 
     async def _make_outcome(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
         end = await self._carry_out(request, beside)

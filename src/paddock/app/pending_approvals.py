@@ -23,7 +23,7 @@ from paddock.files import make_private
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
-from paddock.model.ids import minted_at
+from paddock.model.ids import find_mint_time
 from paddock.own_files import check_directory, open_own
 from paddock.policy.questions import make_printable
 
@@ -96,7 +96,7 @@ class PendingApprovals:
 
     def find_question(self, id_: str) -> WaitingQuestion:
         """Return the one question of that id. Raises ApprovalError."""
-        if minted_at(id_) is None:
+        if find_mint_time(id_) is None:
             raise ApprovalError(f"{id_[:50]!r} is no id of a question; `paddock approve` lists what waits")
         try:
             with self._open_directory() as directory:

@@ -91,7 +91,7 @@ class Processes:
             if self._sandbox is None:
                 self._sandbox = await tiers.choose(
                     self._settings.minimum_tier,
-                    job_user=spec.configured_user(self._settings.job_user),
+                    job_user=spec.read_configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     own=state_paths.list_own_directories(self._own),

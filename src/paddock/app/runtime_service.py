@@ -119,7 +119,7 @@ class Programs:
             handle = await recording.finish(self._make_run_facts(request, work, decision, result, program))
         finally:
             await recording.discard()
-        streams = {"stdout": recording.captured("stdout"), "stderr": recording.captured("stderr")}
+        streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
@@ -182,7 +182,7 @@ class Admission:
             return refuse_allowed(self._request, self._decision, "runtimes.cwd", str(error))
         try:
             self._is_in = await self._turns.enter(
-                self._request.actor, self._stop, size=_held_bytes(self._work)
+                self._request.actor, self._stop, size=_count_waiting_bytes(self._work)
             )
         except QueueFullError as error:
             fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
@@ -194,7 +194,7 @@ class Admission:
             self._turns.leave()
 
 
-def _held_bytes(work: RuntimeRun) -> int:
+def _count_waiting_bytes(work: RuntimeRun) -> int:
     """Return the bytes that a program holds in memory while it waits, at most."""
     texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
     return texts + len(work.stdin or b"")

@@ -221,11 +221,11 @@ def _start_arguments(
         scratch=str(scratch),
         memory_bytes=memory_bytes,
     )
-    run, environment = planned.run.filled_in(job)
+    run, environment = planned.run.fill_in(job)
     if planned.compile is None:
         return run, environment
     # One process for both: what the compiler says goes to standard error, for standard output is the tool's answer.
-    compiling, variables = planned.compile.filled_in(job)
+    compiling, variables = planned.compile.fill_in(job)
     both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
     return ["/bin/sh", "-c", both], variables | environment
 

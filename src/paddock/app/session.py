@@ -20,7 +20,7 @@ from paddock.app.servers import Servers
 from paddock.app.stored_output import Output
 from paddock.audit.best_effort import Unopened
 from paddock.audit.ledger import Ledger
-from paddock.cancellation import shielded
+from paddock.cancellation import run_shielded
 from paddock.forced_exit import do_before
 from paddock.javascript import parse_cache
 from paddock.javascript.engine import GuestEngine
@@ -207,4 +207,4 @@ async def open_session(
                     metrics=watch.metrics if watch else None,
                 )
         finally:
-            await shielded(_close_all(processes, servers, pool, intake, watch))
+            await run_shielded(_close_all(processes, servers, pool, intake, watch))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paddock.audit.line_format import (
     DamagedError,
-    failed,
+    explain_failed_call,
     lines,
     list_dated_files,
     open_regular,
@@ -52,7 +52,7 @@ class Follower:
                 except DamagedError:
                     continue
         except OSError as error:
-            raise failed(error, self._directory, "read") from error
+            raise explain_failed_call(error, self._directory, "read") from error
         finally:
             os.close(fd)
 
@@ -62,7 +62,7 @@ class Follower:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise failed(error, self._directory, "read") from error
+            raise explain_failed_call(error, self._directory, "read") from error
 
     def _size_of(self, name: str) -> int:
         try:
@@ -70,4 +70,4 @@ class Follower:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise failed(error, self._directory, "read") from error
+            raise explain_failed_call(error, self._directory, "read") from error

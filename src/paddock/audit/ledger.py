@@ -32,7 +32,7 @@ from typing import Literal, Self, TypeVar
 
 from paddock.audit.chain import Chain
 from paddock.audit.claims import Claims, ClaimSearch
-from paddock.audit.line_format import Entry, failed, new_entry, read_published_head
+from paddock.audit.line_format import Entry, explain_failed_call, new_entry, read_published_head
 from paddock.audit.read import read
 from paddock.audit.sink import (
     FIELD_CHARS,
@@ -45,7 +45,7 @@ from paddock.audit.sink import (
     check_fields,
     check_ids,
     duplicate_claim_error,
-    minted_at,
+    find_mint_time,
 )
 from paddock.model import ids
 from paddock.model.errors import LedgerError
@@ -108,7 +108,7 @@ class Ledger:
         entry = _check_entry(STARTED, request, parent, fields)
         search: ClaimSearch | None = None
         if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
-            search = ClaimSearch(self._directory, request, minted_at(request, self._clock()))
+            search = ClaimSearch(self._directory, request, find_mint_time(request, self._clock()))
             self._search_ahead(search)
 
         def put() -> None:
@@ -187,7 +187,7 @@ class Ledger:
             # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
             # success.
             self._failure = error
-            raise failed(error, self._directory, "synced") from error
+            raise explain_failed_call(error, self._directory, "synced") from error
 
     def close(self) -> None:
         """Sync and close; a second call does nothing."""
@@ -226,7 +226,7 @@ class Ledger:
         return entry.id
 
     def _put_claim(self, entry: Entry, request: str, search: ClaimSearch | None) -> None:
-        minted = minted_at(request, self._chain.now)
+        minted = find_mint_time(request, self._chain.now)
         if not self._claims.is_own(request, self._chain.loads):
             search = search or ClaimSearch(self._directory, request, minted)
             search.go_on(self._chain.head)
@@ -264,13 +264,13 @@ class Ledger:
             finally:
                 self._chain.unlock()
         except OSError as error:
-            raise failed(error, self._directory, "written") from error
+            raise explain_failed_call(error, self._directory, "written") from error
 
     def _search_ahead(self, search: ClaimSearch) -> None:
         try:
             search.go_on(read_published_head(self._directory))
         except OSError as error:
-            raise failed(error, self._directory, "read") from error
+            raise explain_failed_call(error, self._directory, "read") from error
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -281,7 +281,7 @@ class Ledger:
                 "the parent process. Open another one after the fork."
             )
         if self._failure is not None:
-            raise failed(self._failure, self._directory, "synced")
+            raise explain_failed_call(self._failure, self._directory, "synced")
 
     def _sync_soon(self) -> None:
         self._unsynced = True

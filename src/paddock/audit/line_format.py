@@ -196,7 +196,7 @@ def open_regular(directory: Path, name: str) -> int | None:
             return None
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise failed(error, directory, "read") from error
+        raise explain_failed_call(error, directory, "read") from error
 
 
 def read_published_head(directory: Path) -> Head:
@@ -234,7 +234,7 @@ def hold(fd: int, how: int, directory: Path) -> None:
             time.sleep(0.0001)
 
 
-def failed(error: OSError, directory: Path, what: str) -> LedgerUnusable:
+def explain_failed_call(error: OSError, directory: Path, what: str) -> LedgerUnusable:
     """Return the error for a system call on the ledger that failed: what, why and what to do."""
     why = error.strerror or str(error)
     if isinstance(error, NotOursError):

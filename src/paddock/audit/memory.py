@@ -15,7 +15,7 @@ from paddock.audit.sink import (
     check_fields,
     check_ids,
     duplicate_claim_error,
-    minted_at,
+    find_mint_time,
     since_timestamp,
     timestamp,
 )
@@ -34,7 +34,7 @@ class MemoryAudit:
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Keep the `started` record of a request, at most once; see `AuditSink.claim`."""
-        minted_at(request, self._clock())
+        find_mint_time(request, self._clock())
         return self._keep_record(STARTED, request, parent, fields)
 
     def append(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paddock.audit.line_format import (
     DamagedError,
-    failed,
+    explain_failed_call,
     lines,
     lines_backwards,
     list_dated_files,
@@ -57,7 +57,7 @@ def _read_records(
     except FileNotFoundError:
         return
     except OSError as error:
-        raise failed(error, directory, "read") from error
+        raise explain_failed_call(error, directory, "read") from error
     for name in reversed(names) if newest_first else names:
         if name[:10] < least_day or (fd := open_regular(directory, name)) is None:
             continue

@@ -11,7 +11,7 @@ from paddock.audit.index import FACTS, Index, NoIndexError, OnProgress, ask, fac
 from paddock.audit.line_format import (
     LINE_BYTES,
     DamagedError,
-    failed,
+    explain_failed_call,
     open_regular,
     parse_record,
 )
@@ -123,7 +123,7 @@ class _Indexed:
         except NoIndexError:
             yield from self._without_index(last)
         except OSError as error:
-            raise failed(error, self._directory, "read") from error
+            raise explain_failed_call(error, self._directory, "read") from error
 
     def _find_places(self, index: Index) -> list[int]:
         wanted = self._wanted

@@ -239,13 +239,13 @@ def _is_text(value: str) -> bool:
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def minted_at(request: str, now: float) -> float:
+def find_mint_time(request: str, now: float) -> float:
     """Return when a request that is to be claimed was minted, in seconds since the epoch.
 
     Raises LedgerError when the id is no ULID, or was minted too long before `now` or after it: only a bounded
     past is searched for an earlier claim, so an id from outside of it could slip through twice.
     """
-    minted = ids.minted_at(request)
+    minted = ids.find_mint_time(request)
     if minted is None:
         raise LedgerError("The request cannot be claimed: its id is not a ULID. Mint one with new_id().")
     if not now - CLAIM_AGE_S <= minted <= now + CLAIM_SKEW_S:

@@ -39,7 +39,7 @@ from paddock.audit.line_format import (
     DamagedError,
     Head,
     Line,
-    failed,
+    explain_failed_call,
     hold,
     lines,
     list_dated_files,
@@ -148,7 +148,7 @@ def verify(directory: Path) -> Report:
                 os.close(fd)
         walk.end()
     except OSError as error:
-        raise failed(error, directory, "read") from error
+        raise explain_failed_call(error, directory, "read") from error
     return Report(
         files=len(sizes),
         records=walk.records,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from paddock.catalog.sentence_model import DIMENSIONS, Vector
-from paddock.files import is_ours, locked, make_private, replace_file
+from paddock.files import hold_lock, is_ours, make_private, replace_file
 from paddock.own_files import check_directory, read_own
 
 MAX_VECTORS = 8_192
@@ -50,7 +50,7 @@ class VectorCache:
             check_directory(self._directory)
             if not is_ours(self._directory):
                 return
-            with locked(self._directory / "lock"):
+            with hold_lock(self._directory / "lock"):
                 kept = {key: vector for key, vector in self.read_vectors().items() if key not in vectors}
                 replace_file(self._file, _encode_vectors({**kept, **vectors}))
 

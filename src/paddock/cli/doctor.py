@@ -33,12 +33,12 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
     """
     from paddock.app.state_check import check_places
-    from paddock.sandbox.spec import configured_user
+    from paddock.sandbox.spec import read_configured_user
     from paddock.sandbox.tiers import examine  # the help page needs no sandbox
 
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
-    job_user = configured_user(sandbox.job_user)
+    job_user = read_configured_user(sandbox.job_user)
     found = run_until_signal(examine(sandbox.minimum_tier, job_user))
     python = run_until_signal(_find_python(settings, workspace, found, job_user))
     places = check_places(settings)

@@ -11,7 +11,7 @@ import click
 from paddock.cli import INTERRUPTED
 from paddock.cli.folding import fold_text
 from paddock.cli.interrupts import end_at_next
-from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
+from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explain_start_failure
 from paddock.rendering.terminal import escape_text
 
 PRINTED = "paddock.printed"
@@ -66,5 +66,5 @@ def _is_somewhere() -> bool:
 
 def build_thread_failure(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
     """Return the failure of a thread that could not be started, None for any other error."""
-    why = explained(str(error))
+    why = explain_start_failure(str(error))
     return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None

@@ -15,14 +15,14 @@ from paddock.cli.variables import read_input, read_variables
 from paddock.model.errors import ScriptNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.saved_scripts import Script, listed, read, text, whole
+from paddock.saved_scripts import Script, list_scripts, read, text, whole
 from paddock.settings.loader import load
 
 
 def _complete_names(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = dict.fromkeys(name for name, _ in listed(Path()) if name.startswith(incomplete))
+    names = dict.fromkeys(name for name, _ in list_scripts(Path()) if name.startswith(incomplete))
     return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
 

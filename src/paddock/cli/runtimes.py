@@ -120,7 +120,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 
     What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
     """
-    target = directories.installed(spec.user(ProcessGrants(), None, "landlock"))
+    target = directories.find_install_directory(spec.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
     for name in names:
@@ -203,7 +203,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
             )
             told = [
                 each.told
-                for each in toolchains.passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
+                for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
             ]
             told.append(await _without_workspace(sandbox, toolchains, job, row))
             rows.append(replace(row, note="; ".join(filter(None, (row.note, *told)))))

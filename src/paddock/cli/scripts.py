@@ -8,7 +8,7 @@ from paddock.cli import options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.table import print_json, print_table
-from paddock.saved_scripts import SUFFIXES, find, listed, read
+from paddock.saved_scripts import SUFFIXES, find, list_scripts, read
 
 _TEMPLATE = """\
 // Run it with: paddock run {name} --var NAME=world
@@ -38,7 +38,7 @@ def list_(workspace: Path, *, as_json: bool) -> None:
     """
     seen: set[str] = set()
     found: list[tuple[str, Path, bool]] = []
-    for name, path in listed(workspace):
+    for name, path in list_scripts(workspace):
         found.append((name, path, name in seen))
         seen.add(name)
     if as_json:

@@ -25,7 +25,7 @@ from paddock.model.program import Access, Network, Runtime
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.tool import ToolEnd
 from paddock.rendering.render import tool_end
-from paddock.saved_scripts import read, saved, text
+from paddock.saved_scripts import read, read_saved, text
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
@@ -220,7 +220,7 @@ class Paddock:
         path = None if file is None else self._workspace / file
         wishes = {
             "runtime": language or runtime,
-            "code": code if path is None else text(str(file), saved(str(file), path, None)),
+            "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,

@@ -57,7 +57,7 @@ from paddock.model.errors import (
 )
 from paddock.model.invisible import spell_invisible
 from paddock.model.json_meter import MOST_VALUES
-from paddock.model.numbers import MARK, marked, unmarked
+from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.redaction.known import NO_SECRETS, ServerSecrets
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Connection:
     async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
         """Return the raw answer to `tools/call`. Raises CallFailed."""
         if self._process is None and not _is_plain(tool, arguments):
-            arguments = marked(arguments)
+            arguments = mark_numbers(arguments)
         if self._process is None and not _is_text(tool, arguments):
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
@@ -190,7 +190,7 @@ class Connection:
             )
             raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS)
         answer = (self._server.credentials | self._login_secrets).hide_in(answer)
-        return answer if self._process is not None or _is_plain(answer) else unmarked(answer)
+        return answer if self._process is not None or _is_plain(answer) else unmark_numbers(answer)
 
     async def list_tools(self, timeout_ms: float) -> tuple[list[object], str]:
         """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""

@@ -22,7 +22,7 @@ from paddock.hub.output import DEEPEST, LINE_LIMIT
 from paddock.hub.stdio_rpc import parse_slowly
 from paddock.model.errors import ConfigurationError, ServerUnavailable
 from paddock.model.json_meter import MOST_VALUES, JsonMeter
-from paddock.model.numbers import MARK, NumberTooLongError, loads, marked, may_lose, unmarked_text
+from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -266,7 +266,7 @@ def _mark_numbers(body: bytes) -> bytes:
         return body
     try:
         answer = cast("dict[str, Any]", loads(body.decode()))
-        answer["result"] = marked(answer["result"])
+        answer["result"] = mark_numbers(answer["result"])
         return json.dumps(answer).encode()
     except NumberTooLongError as problem:
         return _make_error_answer(body, str(problem))
@@ -291,7 +291,7 @@ def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
         (name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"
     ]
     headers = [(name, value.replace(MARK, "")) for name, value in kept]
-    content = unmarked_text(request.content)
+    content = unmark_text(request.content)
     return httpx2.Request(
         request.method, request.url, headers=headers, content=content, extensions=request.extensions
     )

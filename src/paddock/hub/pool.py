@@ -29,7 +29,7 @@ from paddock.model.errors import (
     ServerUnauthorized,
     ServerUnavailable,
     UnknownServer,
-    explained,
+    explain_start_failure,
 )
 from paddock.model.json_meter import MOST_VALUES
 
@@ -328,7 +328,7 @@ class Hub:
             record.connect_error = failed.error
             self._feed_pool(on.ConnectFailed(child, failed.verdict))
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
-            text = record.server.secrets.hide(explained(f"{type(error).__name__}: {error}"))
+            text = record.server.secrets.hide(explain_start_failure(f"{type(error).__name__}: {error}"))
             record.connect_error = ServerUnavailable(text)
             self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
 
@@ -363,7 +363,7 @@ class Hub:
             if process is not None:
                 await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
         except OSError as error:
-            text = server.secrets.hide(explained(str(error)))
+            text = server.secrets.hide(explain_start_failure(str(error)))
             raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE) from None
         except ExceptionGroup as group:
             if child not in self._connections:

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from paddock.hub.call_errors import TRACE
 from paddock.hub.output import ServerOutput
 from paddock.hub.stdio_rpc import EMPTY, is_answer, parse_slowly, render_line, wait_for_room
-from paddock.model.numbers import may_lose, unmarked_text
+from paddock.model.numbers import may_lose, unmark_text
 
 
 class PipeStream:
@@ -99,7 +99,7 @@ class PipeWriter(PipeStream):
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message. Raises BrokenResourceError when the child reads no more."""
-        data = unmarked_text(render_line(_dump_fields(item.message)))
+        data = unmark_text(render_line(_dump_fields(item.message)))
         try:
             await wait_for_room(self._stdin)
             if self._stdin.is_closing():

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from paddock.model.errors import EngineError, explained
+from paddock.model.errors import EngineError, explain_start_failure
 from paddock.sandbox import interpreter
 from paddock.sandbox.child import preflight
 
@@ -68,7 +68,9 @@ def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Chil
     try:
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     except OSError as error:
-        raise EngineError(explained(f"the {module} could not be started ({error.strerror})")) from error
+        raise EngineError(
+            explain_start_failure(f"the {module} could not be started ({error.strerror})")
+        ) from error
     number, name = theirs.fileno(), f"paddock.javascript.child.{module}"
     with theirs:
         try:

@@ -14,7 +14,7 @@ from paddock.javascript.launch import Launcher
 from paddock.javascript.parse_cache import ParseCache
 from paddock.javascript.source_map import Place, SourceMap, clamp_place, find_place
 from paddock.model.base import Json, Value
-from paddock.model.errors import EngineError, explained
+from paddock.model.errors import EngineError, explain_start_failure
 from paddock.model.json_meter import MOST_VALUES, holds_more
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
@@ -228,7 +228,7 @@ class Parser:
         try:
             greeting: dict[str, Json] = json.loads(await _receive(reader))
             if "failed" in greeting:
-                raise EngineError(explained(str(greeting["failed"])))  # noqa: TRY301 - closes too
+                raise EngineError(explain_start_failure(str(greeting["failed"])))  # noqa: TRY301 - closes too
         except BaseException:  # also when the task was cancelled: nobody else knows this connection
             writer.close()
             raise

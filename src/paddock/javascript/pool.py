@@ -15,7 +15,7 @@ from collections import deque
 
 from paddock.javascript.launch import Child, EngineProfile, Launcher
 from paddock.javascript.worker_client import Cost, Death, Worker
-from paddock.model.errors import EngineError, explained
+from paddock.model.errors import EngineError, explain_start_failure
 
 RECYCLE_AFTER = 1000
 _START_SECONDS = 20.0
@@ -45,7 +45,9 @@ class ForkServerClient:
         try:
             ours, theirs, errors, their_errors = _make_channels()
         except OSError as error:
-            raise EngineError(explained(f"no guest worker could start: {error.strerror}")) from error
+            raise EngineError(
+                explain_start_failure(f"no guest worker could start: {error.strerror}")
+            ) from error
         os.set_blocking(errors, False)
         worker = Worker(errors)
         ours.setblocking(False)
@@ -65,7 +67,7 @@ class ForkServerClient:
             try:
                 await _await_ready(worker.ready)
             except (TimeoutError, EngineError) as error:
-                why = explained(worker.last_words() or str(error))
+                why = explain_start_failure(worker.last_words() or str(error))
                 raise EngineError(f"no guest worker could start: {why}") from error
         except BaseException:  # also when the task was cancelled: nobody else knows this worker
             worker.ready.cancel()
@@ -121,7 +123,7 @@ class ForkServerClient:
         elif "unborn" in message:
             self._waiting.popleft()  # it learns that from its socket, and why from its standard error
         elif "failed" in message:
-            self._end(explained(str(message["failed"])))
+            self._end(explain_start_failure(str(message["failed"])))
             self._process.kill()
             self._process.wait()
         elif not self.ready.done():

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any, cast
 
 from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
-from paddock.model.numbers import NumberTooLongError, loads, marked, may_lose, unmarked_text
+from paddock.model.numbers import NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
 
 
 class AllDigits:
@@ -35,7 +35,7 @@ class AllDigits:
 
         async def send_unmarked(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.body" and "body" in message:
-                message = {**message, "body": unmarked_text(message["body"], as_long=True)}
+                message = {**message, "body": unmark_text(message["body"], as_long=True)}
             await send(message)
 
         await self._app(scope, receive_marked, send_unmarked)
@@ -61,7 +61,7 @@ def _mark_arguments(body: bytes) -> bytes:
     try:
         document = cast("dict[str, Any]", loads(body.decode()))
         params = document["params"]
-        params["arguments"] = marked(params["arguments"])
+        params["arguments"] = mark_numbers(params["arguments"])
         return json.dumps(document).encode()
     except NumberTooLongError:
         return b""  # which is no JSON, as the library says

@@ -20,7 +20,7 @@ from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.errors import ApprovalError
-from paddock.model.ids import minted_at
+from paddock.model.ids import find_mint_time
 from paddock.model.outcome import ConsoleLine, Status
 
 _log = logging.getLogger("paddock.mcp")
@@ -199,7 +199,9 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
     if arguments is None or name not in tools:
         return None
     handles = [arguments.get(argument) for _, argument in FETCHING.values()]
-    return next((each for each in handles if isinstance(each, str) and minted_at(each) is not None), None)
+    return next(
+        (each for each in handles if isinstance(each, str) and find_mint_time(each) is not None), None
+    )
 
 
 def _report_unknown_run(run: str) -> Answer:

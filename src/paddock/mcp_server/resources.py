@@ -17,7 +17,7 @@ from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.rendering.terminal import make_encodable
-from paddock.saved_scripts import listed, saved
+from paddock.saved_scripts import list_scripts, read_saved
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers
@@ -72,7 +72,7 @@ class SavedScripts:
     def list_files(self) -> dict[str, Path]:
         """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
         found: dict[str, Path] = {}
-        for name, path in listed(self._workspace):
+        for name, path in list_scripts(self._workspace):
             found.setdefault(make_encodable(name), path)
         return found
 
@@ -104,7 +104,7 @@ class SavedScripts:
 
     def read_source(self, name: str, path: Path) -> str:
         """Return the source of a script that `list_files` names. Raises ScriptNotFound."""
-        return saved(name, path, self._workspace).decode("utf-8", "replace")
+        return read_saved(name, path, self._workspace).decode("utf-8", "replace")
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the source of a script."""

@@ -21,7 +21,7 @@ from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
 from paddock.mcp_server.icons import list_icons
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
-from paddock.model.numbers import MARK, marked, unmarked
+from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.model.outcome import Status
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import Outgoing
@@ -254,7 +254,7 @@ class Toolbox:
             hint = f"; did you mean {near[0]}?" if near else ""
             return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
-        given = unmarked(given) if MARK in json.dumps(given) else given
+        given = unmark_numbers(given) if MARK in json.dumps(given) else given
         if tool.checks and not tool.exact:
             try:
                 given = read_arguments(tool.reading_schema, given, tool.aliases, tool.phrases)
@@ -318,7 +318,7 @@ async def _make_sendable(answer: Answer, outgoing: Outgoing) -> Answer:
         text = orjson.dumps(parts).decode()
     except TypeError:
         text = json.dumps(parts)
-        parts = marked(parts)
+        parts = mark_numbers(parts)
     if not outgoing.leaves_alone([text]):
         parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
     if _SURROGATE_ESCAPE in text:

@@ -33,7 +33,7 @@ class Ends:
             while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
                 self._tail_bytes -= len(self._tail.popleft())
 
-    def captured(self, written: int | None = None) -> Captured:
+    def make_captured(self, written: int | None = None) -> Captured:
         """Return what was kept as text; no character is cut (UTF-8, RFC 3629).
 
         `written` is the size to tell, by default that of what was taken.

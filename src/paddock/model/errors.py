@@ -54,7 +54,7 @@ NO_MORE_FILES = (
 """What to say of EMFILE and ENFILE, which pipes and sockets meet, too."""
 
 
-def explained(why: str) -> str:
+def explain_start_failure(why: str) -> str:
     """Return why something did not start: what is behind it and what to do, where the system's words tell little."""
     if os.strerror(errno.EAGAIN) in why or "can't start new thread" in why:
         return NO_MORE_PROCESSES

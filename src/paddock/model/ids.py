@@ -49,7 +49,7 @@ def spend_id(text: str) -> None:
     _unspent.pop(text, None)
 
 
-def minted_at(text: str) -> float | None:
+def find_mint_time(text: str) -> float | None:
     """Return when an id was made, in seconds since the epoch; None when it is not a ULID in its one spelling."""
     return ulid_to_timestamp(text) / 1000 if _ULID.fullmatch(text) else None
 

@@ -160,7 +160,7 @@ def dumps(value: Json, **options: Any) -> str:  # noqa: ANN401 - those of json.d
 
 def dumps_exact(value: Json, **options: Any) -> str:  # noqa: ANN401 - as above
     """Return a value as `dumps` does; quicker where orjson has refused it, slower where it would not."""
-    return _MARKED.sub(r"\1", json.dumps(marked(value), **options))
+    return _MARKED.sub(r"\1", json.dumps(mark_numbers(value), **options))
 
 
 # The MCP library turns all numbers into doubles. What goes through it is marked: texts stand for the numbers that no
@@ -170,29 +170,29 @@ _MARKED = re.compile(f'"{MARK}([^"]+)"')
 _MARKED_BYTES = re.compile(_MARKED.pattern.encode())
 
 
-def marked(value: Json) -> Json:
+def mark_numbers(value: Json) -> Json:
     """Return a value with marked texts in the place of numbers that no double equals."""
     if isinstance(value, ExactFloat):
         return MARK + value.digits
     if isinstance(value, dict):
-        return {key: marked(each) for key, each in cast("dict[str, Json]", value).items()}
+        return {key: mark_numbers(each) for key, each in cast("dict[str, Json]", value).items()}
     if isinstance(value, list | tuple):
-        return [marked(each) for each in cast("list[Json]", value)]
+        return [mark_numbers(each) for each in cast("list[Json]", value)]
     return value
 
 
-def unmarked(value: Json) -> Json:
+def unmark_numbers(value: Json) -> Json:
     """Return a value with numbers again in the place of marked texts."""
     if isinstance(value, str):
         return ExactFloat(value.removeprefix(MARK)) if value.startswith(MARK) else value
     if isinstance(value, dict):
-        return {key: unmarked(each) for key, each in cast("dict[str, Json]", value).items()}
+        return {key: unmark_numbers(each) for key, each in cast("dict[str, Json]", value).items()}
     if isinstance(value, list | tuple):
-        return [unmarked(each) for each in cast("list[Json]", value)]
+        return [unmark_numbers(each) for each in cast("list[Json]", value)]
     return value
 
 
-def unmarked_text(data: bytes, *, as_long: bool = False) -> bytes:
+def unmark_text(data: bytes, *, as_long: bool = False) -> bytes:
     """Return a JSON text with numbers again in the place of marked texts; `as_long` keeps its length, by spaces."""
     if MARK.encode() not in data:
         return data

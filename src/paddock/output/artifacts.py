@@ -119,7 +119,7 @@ class Artifacts:
         """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
         try:
             for stream in STREAMS:
-                self._objects.put(str(handle), f"{stream}.gz", tracks[stream].packed())
+                self._objects.put(str(handle), f"{stream}.gz", tracks[stream].finish_packed())
         except BaseException as error:
             raise self._drop_unwritten(handle, error) from error
 
@@ -165,7 +165,7 @@ class Artifacts:
                 )
         return Found(parsed, manifest)
 
-    def packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
+    def read_packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
         """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
         return self._read_object(handle, f"{stream}.gz", _CHUNK)
 

@@ -47,13 +47,13 @@ class Reading:
         """Yield the bytes of a stream in pieces of at most 256 KiB. Raises ArtifactError."""
         digest = hashlib.sha256()
         unpacker = zlib.decompressobj(_GZIP)
-        for packed in self._artifacts.packed(self.found.handle, stream):
+        for packed in self._artifacts.read_packed(self.found.handle, stream):
             rest = packed
             while not unpacker.eof:
                 try:
                     piece = unpacker.decompress(rest, _PIECE)
                 except zlib.error as error:
-                    raise self._damaged_error(stream, str(error)) from None
+                    raise self._explain_damage(stream, str(error)) from None
                 rest = unpacker.unconsumed_tail
                 if not piece and not rest:
                     break
@@ -66,12 +66,12 @@ class Reading:
                 digest.update(piece)
                 yield piece
         if not unpacker.eof:
-            raise self._damaged_error(stream, "it ends too early")
+            raise self._explain_damage(stream, "it ends too early")
         manifest = self.found.manifest
         if manifest and digest.hexdigest() != getattr(manifest, f"{stream}_sha256"):
-            raise self._damaged_error(stream, "its SHA-256 is not that of the manifest")
+            raise self._explain_damage(stream, "its SHA-256 is not that of the manifest")
 
-    def _damaged_error(self, stream: Stream, why: str) -> ArtifactError:
+    def _explain_damage(self, stream: Stream, why: str) -> ArtifactError:
         return ArtifactError(f"The {stream} of the artifact {self.found.handle} is damaged: {why}")
 
 

@@ -176,10 +176,10 @@ class Recording:
             shelf.sweep_when_due()
         return str(handle)
 
-    def captured(self, stream: Stream) -> Captured:
+    def make_captured(self, stream: Stream) -> Captured:
         """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
         track = self._tracks[stream]
-        return track.ends.captured(track.written)
+        return track.ends.make_captured(track.written)
 
     @property
     def redactions(self) -> int:
@@ -266,7 +266,7 @@ class Track:
         """SHA-256 of everything spooled."""
         return self._digest.hexdigest()
 
-    def packed(self) -> IO[bytes]:
+    def finish_packed(self) -> IO[bytes]:
         """Return the finished gzip file, at its start. Raises OSError."""
         if self._packed is not None:
             return self._packed.finish()

@@ -99,7 +99,7 @@ class _Row:
         if self._stays:
             self._kept = self._kept or ""
             return
-        self._kept = self.shown(terms)
+        self._kept = self.render_row(terms)
         self._parts, self.size, self._shows, self._stays = [], 0, False, True
 
     @property
@@ -107,7 +107,7 @@ class _Row:
         """The frame that is being written."""
         return "".join(self._parts)
 
-    def shown(self, terms: Sequence[str]) -> str:
+    def render_row(self, terms: Sequence[str]) -> str:
         """Return what the row shows."""
         return last_frame(self.frame if self._kept is None else f"{self._kept}\r{self.frame}", terms)
 
@@ -144,7 +144,7 @@ class _Screen:
         """Return the rows that are left, without empty ones below the cursor."""
         done: list[str] = []
         self._write(self._cut_off, done)
-        rows = [row.shown(self._terms) for row in self._rows]
+        rows = [row.render_row(self._terms) for row in self._rows]
         while len(rows) > self._at + 1 and not rows[-1]:
             rows.pop()
         return "".join((*done, "\n".join(rows)))
@@ -159,7 +159,7 @@ class _Screen:
             return False
         self._write(first, done)
         if line_end:  # then all that can be redrawn is in `rows`
-            done += [f"{row.shown(self._terms)}\n" for row in self._rows]
+            done += [f"{row.render_row(self._terms)}\n" for row in self._rows]
             done.append(f"{further}\n")
             self._rows = []
         self._rows += map(_Row, rows)
@@ -178,7 +178,7 @@ class _Screen:
             row.write(text)
             self._is_in_first_column = self._is_in_first_column and _STAYS.fullmatch(text) is not None
             if row.size > FRAME_CHARS:
-                done += [f"{each.shown(self._terms)}\n" for each in self._rows if each is not row]
+                done += [f"{each.render_row(self._terms)}\n" for each in self._rows if each is not row]
                 done.append(row.frame)
                 self._rows, self._at, self._passes = [_Row()], 0, True
 
@@ -213,7 +213,7 @@ class _Screen:
         """Move the cursor by so many rows. A row that it leaves erased, for one that is there, shows nothing."""
         left = self._rows[self._at]
         if left.is_erased and self._at + by < len(self._rows):
-            shown = left.shown(self._terms)
+            shown = left.render_row(self._terms)
             self._rows[self._at] = _Row(shown if _holds_term(shown, self._terms) else "")
         self._at += by
         if self._at >= len(self._rows):
@@ -233,7 +233,7 @@ class _Screen:
     def _scroll_rows(self, done: list[str]) -> None:
         """Let go of the rows above the screen."""
         above = max(0, len(self._rows) - SCREEN)
-        done += [f"{row.shown(self._terms)}\n" for row in self._rows[:above]]
+        done += [f"{row.render_row(self._terms)}\n" for row in self._rows[:above]]
         del self._rows[:above]
         self._at -= above
 

@@ -22,7 +22,7 @@ _BEFORE = 100
 """Characters shown before what was found, where the beginning of its line does not show it."""
 
 
-def clipped(line: str) -> str:
+def clip_line(line: str) -> str:
     """Return a line as it is shown: after 500 characters comes `[truncated]`."""
     return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
 
@@ -135,7 +135,7 @@ class Lines:
 
     def _close_line(self) -> tuple[str, bool]:
         self._search_part()
-        shown = clipped(self._shown) if self._around is None else self._around.of(self._length)
+        shown = clip_line(self._shown) if self._around is None else self._around.of(self._length)
         found = shown, self._hit
         self._begin_line()
         return found
@@ -201,7 +201,7 @@ class Windows:
         self.more = self.more or bool(matches)
         if self._context and not matches:  # else there will be no window
             before = block[:-1].rsplit("\n", self._context)[-self._context :]
-            self._before.extend(map(clipped, before))
+            self._before.extend(map(clip_line, before))
         return True
 
     def end(self, number: int) -> None:

@@ -37,7 +37,7 @@ class _Closed(NamedTuple):
     """What the program may not do with it."""
 
 
-def closed_file(said: str, job: ProgramTask, user: int | None) -> str:
+def find_closed_file(said: str, job: ProgramTask, user: int | None) -> str:
     """Return which file a program may not use, why, and what to do; "" if its last words name none.
 
     `user` is the one that it runs as, None for this process's.

@@ -17,14 +17,14 @@ def warm(user: int | None) -> Path:
     return (user_cache_path("paddock") if _is_own(user) else Path("/var/cache/paddock")) / "warm"
 
 
-def installed(user: int | None) -> Path:
+def find_install_directory(user: int | None) -> Path:
     """Return the directory of toolchains that `paddock runtimes install` made for jobs of a user."""
     return user_data_path("paddock") / "toolchains" if _is_own(user) else _OF_THE_MACHINE
 
 
-def searched(user: int | None) -> tuple[Path, ...]:
+def list_search_directories(user: int | None) -> tuple[Path, ...]:
     """Return where toolchains are looked for: what `installed` returns, then what root installed for the machine."""
-    return tuple(dict.fromkeys((installed(user), _OF_THE_MACHINE)))
+    return tuple(dict.fromkeys((find_install_directory(user), _OF_THE_MACHINE)))
 
 
 def _is_own(user: int | None) -> bool:

@@ -21,7 +21,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, Runtime
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
-from paddock.runtimes.closed_files import closed_file
+from paddock.runtimes.closed_files import find_closed_file
 from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import standing
 from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
@@ -95,7 +95,7 @@ class _Task:
             memory_bytes=self.job.terms.limits.memory_bytes,
         )
 
-    def begun(self, phase: Phase, compiled: Compiled) -> Begun:
+    def describe_start(self, phase: Phase, compiled: Compiled) -> Begun:
         """Return what is known of it before it has ended."""
         stdin = self.job.work.stdin
         return Begun(
@@ -124,7 +124,7 @@ class _Task:
             if text:
                 sink(text)
 
-    def left_ms(self, compiled: Compiled) -> int:
+    def compute_remaining_ms(self, compiled: Compiled) -> int:
         """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
         return max(1, self.job.terms.limits.timeout_ms - round(compiled.ms))
 
@@ -143,7 +143,7 @@ class _Task:
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
     ) -> RawResult:
         """Return what the end of a step makes of it."""
-        begun = self.begun(phase, compiled)
+        begun = self.describe_start(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
         limits = _process_limits(self.job, self.job.terms.limits.timeout_ms)
@@ -201,26 +201,26 @@ class RuntimeEngine:
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
-        limits = _process_limits(task.job, task.left_ms(Compiled()))
+        limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
-            if compiled.ms and task.left_ms(compiled) < LEAST_RUN_MS:
+            if compiled.ms and task.compute_remaining_ms(compiled) < LEAST_RUN_MS:
                 task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
-            command, environment = step.filled_in(job)
-            grants = grants.replace(environment=self._inherited_variables(names) | environment)
+            command, environment = step.fill_in(job)
+            grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
             streams = task.streams(place.scratch, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
                 grants,
-                _process_limits(task.job, task.left_ms(compiled)) if compiled.ms else limits,
+                _process_limits(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
                 place=place,
                 stop=task.stop,
@@ -246,11 +246,13 @@ class RuntimeEngine:
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
         box = task.sandbox
-        passed_over = partial(self._toolchains.passed_over, task.job, job_user=box.job_user, tier=box.tier)
+        passed_over = partial(
+            self._toolchains.find_passed_over, task.job, job_user=box.job_user, tier=box.tier
+        )
         said = task.with_errors(ended).stderr
         return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 
-    def _inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
+    def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
     async def _provide_files(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
@@ -264,7 +266,7 @@ class RuntimeEngine:
             task.job.work.runtime,
             task.toolchain.identity,
             step.words,
-            {**step.variables, **self._inherited_variables(task.toolchain.recipe.inherits)},
+            {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
             task.plan.written,
         )
         owner = place.scratch.stat().st_uid
@@ -279,13 +281,13 @@ class RuntimeEngine:
         self, task: _Task, step: Step, name: str, target: str, owner: int
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
-        limits = _process_limits(task.job, task.left_ms(Compiled()))
+        limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
             await _put_files(task.plan, place.scratch)
             job = task.job_in(place, compiling=True)
-            inherited = self._inherited_variables(task.toolchain.recipe.inherits)
-            command, environment = step.filled_in(job)
+            inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
+            command, environment = step.fill_in(job)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
@@ -326,7 +328,7 @@ def _find_closed_file(task: _Task, ended: ProcessResult) -> str:
     if ended.status is not Status.FAILED:
         return ""
     said = task.with_errors(ended).stderr
-    return closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
+    return find_closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
 def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:

@@ -29,7 +29,7 @@ from paddock.runtimes.toolchain import (
     Toolchain,
     UnusableError,
     find,
-    normalised,
+    normalise_name,
     reachable,
     use,
 )
@@ -84,7 +84,7 @@ class PassedOver(NamedTuple):
     """What together has programs use it; empty when nothing short does."""
 
 
-def chosen(
+def choose_environment(
     settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> Environment | None:
     """Return the environment that a program is to use, None for none. One that the settings name is never replaced."""
@@ -99,7 +99,7 @@ def chosen(
     return None if folder is None else Environment(folder, _GRANT, inside=True)
 
 
-def passed_over(
+def find_passed_over(
     settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> PassedOver | None:
     """Return the environment of the workspace that a program does not use; None when there is none."""
@@ -245,7 +245,7 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
     if folder.is_symlink() or bin_folder.is_symlink():
         raise UnusableError("it is a link, or its bin is one")
     for way in recipe.ways:
-        wanted = [name for name in way.executables if name in map(normalised, names)]
+        wanted = [name for name in way.executables if name in map(normalise_name, names)]
         for named in (bin_folder / name for name in wanted):
             search.looked.append(str(named))
             if not named.exists():

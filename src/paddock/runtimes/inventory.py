@@ -52,7 +52,7 @@ async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) 
     try:
         scratch = str(place.scratch)
         job = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
-        command, environment = step.filled_in(job)
+        command, environment = step.fill_in(job)
         ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, place=place)
     finally:
         place.release()

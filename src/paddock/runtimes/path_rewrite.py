@@ -30,13 +30,13 @@ class Naming:
         told = self._held + data
         for place in self._places:
             told = told.replace(place, self._name)
-        cut = len(told) - max(_begun_bytes(told, place) for place in self._places)
+        cut = len(told) - max(_count_begun_bytes(told, place) for place in self._places)
         self._held = told[cut:]
         if cut:
             self._sink(told[:cut])
 
 
-def _begun_bytes(data: bytes, text: bytes) -> int:
+def _count_begun_bytes(data: bytes, text: bytes) -> int:
     """Return how many of the last bytes are the beginning of a text."""
     longest = min(len(data), len(text) - 1)
     return next((size for size in range(longest, 0, -1) if data.endswith(text[:size])), 0)

@@ -15,8 +15,8 @@ from pathlib import PurePath
 
 from paddock.model.limits import MIB
 from paddock.runtimes.recipe import PLACE, Way
-from paddock.runtimes.styles import prepared
-from paddock.runtimes.toolchain import Toolchain, filled
+from paddock.runtimes.styles import prepare_program
+from paddock.runtimes.toolchain import Toolchain, fill_places
 
 _HEAP_SHARE = 3, 4
 """Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
@@ -61,11 +61,11 @@ class Step:
     arguments: tuple[str, ...] = ()
     """The caller's part, which follows as it is."""
 
-    def filled_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
+    def fill_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
         """Return the argument vector for a job, and its variables."""
         places = {**self.known, **job.places()}
-        command = [*(filled(word, places) for word in self.words), *self.arguments]
-        return command, {name: filled(value, places) for name, value in self.variables.items()}
+        command = [*(fill_places(word, places) for word in self.words), *self.arguments]
+        return command, {name: fill_places(value, places) for name, value in self.variables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
         alone = replace(alone, variables={**alone.variables, **way.arguments_environment})
         named = " ".join(alone.variables.values())
         return Steps(run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named})
-    program = prepared(recipe.style, code, recipe.extensions[0], _choose_stem(way, file))
+    program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(way, file))
     places = {"main": program.main}
     return Steps(
         file_name=program.file_name,
@@ -142,7 +142,9 @@ def _make_step(
     known = {**toolchain.places, **places, **({} if "warm" in toolchain.places else {"cold": ""})}
     kept = _select_words(tuple(words), "cold" if "cold" in known else "warm")
     spread = [
-        part for word in kept for part in (_expand_pattern(filled(word, known)) if "*" in word else [word])
+        part
+        for word in kept
+        for part in (_expand_pattern(fill_places(word, known)) if "*" in word else [word])
     ]
     return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
 

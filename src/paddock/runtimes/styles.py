@@ -23,7 +23,7 @@ class Prepared:
     """What the run command names as its entry point."""
 
 
-def prepared(style: Style, code: str, extension: str, stem: str = "code") -> Prepared:
+def prepare_program(style: Style, code: str, extension: str, stem: str = "code") -> Prepared:
     """Return a program as the commands of its recipe want it, without the byte order mark of some editors.
 
     `stem` is what its file is called by, where nothing depends on that.

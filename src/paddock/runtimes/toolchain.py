@@ -100,7 +100,11 @@ class Search:
     ) -> Self:
         """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
-        patterns = [str(place / pattern) for place in directories.searched(user) for pattern in INSTALLED]
+        patterns = [
+            str(place / pattern)
+            for place in directories.list_search_directories(user)
+            for pattern in INSTALLED
+        ]
         folders = [match for pattern in patterns for match in sorted(glob.glob(pattern))]
         path = os.pathsep.join([given, *folders])
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
@@ -128,7 +132,7 @@ class Search:
         return any(real.is_relative_to(place.resolve()) for place in self.untrusted)
 
 
-def normalised(executable: str) -> str:
+def normalise_name(executable: str) -> str:
     """Return the name of an executable: no quotes, no directories, lower case."""
     return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
 
@@ -138,7 +142,7 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
 
     `executable` chooses among the ways by name. What is found must be reachable for the user of jobs.
     """
-    wanted = normalised(executable)
+    wanted = normalise_name(executable)
     told: list[str] = []
     for way in recipe.ways:
         names = [name for name in way.executables if not wanted or name.lower() == wanted]
@@ -194,7 +198,7 @@ def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
         programs.append(tool)
         places |= _list_places(place, tool)
     for place, patterns in way.requires.items():
-        places[place] = _find_newest([filled(pattern, places) for pattern in patterns], executable)
+        places[place] = _find_newest([fill_places(pattern, places) for pattern in patterns], executable)
     identity = _hash_identity(recipe, way, [Path(value) for value in places.values()])
     warm = search.warm / recipe.name / identity if way.warm and search.warm else None
     if warm is not None and is_ours(warm) and reachable(warm, search.user):
@@ -230,12 +234,12 @@ def _resolve_shim(way: Way, found: Path, search: Search) -> Path:
     """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
     if way.shim is None or not _is_stand_in(found):
         return found
-    words = tuple(filled(word, {"executable": str(found)}) for word in way.shim.argv)
+    words = tuple(fill_places(word, {"executable": str(found)}) for word in way.shim.argv)
     question = (*words, found.stat().st_mtime_ns)
     printed = search.answers.get(question)
-    if printed is None or not Path(filled(way.shim.path, {"printed": printed})).is_file():
+    if printed is None or not Path(fill_places(way.shim.path, {"printed": printed})).is_file():
         printed = search.answers[question] = _ask_stand_in(words, found)
-    real = Path(filled(way.shim.path, {"printed": printed}))
+    real = Path(fill_places(way.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
         raise UnusableError(f"{found} stands for {real}, which cannot be used")
     if not reachable(real, search.user):
@@ -283,7 +287,7 @@ def _list_grants(way: Way, places: Mapping[str, str], search: Search) -> tuple[P
     found: dict[Path, None] = {}
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
     warm = [places["warm"]] if "warm" in places else []
-    for pattern in [*(filled(word, places) for word in words), *warm]:
+    for pattern in [*(fill_places(word, places) for word in words), *warm]:
         for match in sorted(glob.glob(pattern)):
             real = Path(match).resolve()
             if any(real.is_relative_to(system) for system in _SYSTEM):
@@ -335,6 +339,6 @@ def _hash_identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def filled(word: str, places: Mapping[str, str]) -> str:
+def fill_places(word: str, places: Mapping[str, str]) -> str:
     """Return a word with the places that are known put in, each once: what is put in is not looked at again."""
     return PLACE.sub(lambda match: places.get(match[1], match[0]), word)

@@ -59,19 +59,19 @@ class Toolchains:
             user=spec.user(job.first_grants, job_user, tier),
             untrusted=(job.workspace,),
             names=job.terms.grants.executables,
-            environment=environments.chosen(self._settings, job, self._environ, tier),
+            environment=environments.choose_environment(self._settings, job, self._environ, tier),
         )
 
-    def passed_over(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
+    def find_passed_over(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
         """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
-        if environments.chosen(self._settings, job, self._environ, tier) is not None:
+        if environments.choose_environment(self._settings, job, self._environ, tier) is not None:
             return []
         grants = job.first_grants
         user = spec.user(grants, job_user, tier)
         usual = spec.user(grants.replace(workspace=job.workspace, access="read-only"), job_user, tier)
         recipe = recipes()[job.work.runtime]
         found = (
-            environments.passed_over(self._settings, job, self._environ, tier),
+            environments.find_passed_over(self._settings, job, self._environ, tier),
             environments.unreachable(recipe, job, self._environ, user, usual),
         )
         return [each for each in found if each is not None]
@@ -147,7 +147,7 @@ def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
 
 def _list_installed(search: Search, looked: Container[str]) -> list[str]:
     """Return the directories that show what Paddock has installed, when the search came to that: it comes last."""
-    places = directories.searched(search.user)
+    places = directories.list_search_directories(search.user)
     path = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
     others = [folder for folder in path if not any(Path(folder).is_relative_to(place) for place in places)]
     if not all(folder in looked for folder in others):

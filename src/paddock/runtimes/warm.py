@@ -74,7 +74,7 @@ def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
 def _run_command(step: Step, job: StepPaths, title: str) -> None:
     tmp = str(Path(job.scratch, "tmp"))
     own = {"HOME": job.scratch, "TMPDIR": tmp, "LANG": "C.UTF-8", "PATH": os.defpath}
-    command, environment = step.filled_in(job)
+    command, environment = step.fill_in(job)
     try:
         done = subprocess.run(  # noqa: S603 - a recipe's command, with a recipe's program
             command,

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddock.model.errors import EngineError, explained
+from paddock.model.errors import EngineError, explain_start_failure
 from paddock.sandbox.child import preflight
 
 _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; main()"
@@ -30,4 +30,6 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
             start_new_session=True,  # Ctrl-C is the server's to handle, from the first moment on
         )
     except OSError as error:
-        raise EngineError(explained(f"{module} could not be started ({error.strerror})")) from error
+        raise EngineError(
+            explain_start_failure(f"{module} could not be started ({error.strerror})")
+        ) from error

@@ -47,7 +47,7 @@ class Reader:
             if self._file < 0 or not self._read_ready():
                 break
         self.close()
-        return self._kept.captured()
+        return self._kept.make_captured()
 
     def close(self) -> None:
         """Stop reading; harmless when it has stopped."""

@@ -6,7 +6,7 @@ import itertools
 import os
 from dataclasses import dataclass
 
-from paddock.model.errors import explained
+from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import Captured
@@ -201,7 +201,7 @@ def verdict(report: JobReport) -> tuple[Status, Ceiling | None, str]:
         case "start":
             return (Status.FAILED if report.missing else Status.UNAVAILABLE), None, report.why
         case "unborn":
-            return Status.UNAVAILABLE, None, explained(report.why)
+            return Status.UNAVAILABLE, None, explain_start_failure(report.why)
         case "cancelled":
             return Status.CANCELLED, None, ""
         case "exit":

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from paddock.cancellation import shielded
-from paddock.model.errors import EngineError, explained
+from paddock.cancellation import run_shielded
+from paddock.model.errors import EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import Tier
@@ -45,7 +45,7 @@ _Key = tuple[int, str, tuple[object, ...]]
 def _explain_refusal(error: OSError) -> EngineError:
     """Return the error for what the system refused before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
-    return EngineError(explained(f"no process can be started: {where}{error.strerror}"))
+    return EngineError(explain_start_failure(f"no process can be started: {where}{error.strerror}"))
 
 
 @dataclass(slots=True)
@@ -331,7 +331,7 @@ class Sandbox:
 
         That is done when the caller is cancelled, too, before the cancellation goes on.
         """
-        await shielded(self._close())
+        await run_shielded(self._close())
 
     async def _close(self) -> None:
         self._closing = True

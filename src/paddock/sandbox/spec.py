@@ -94,7 +94,7 @@ def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[s
         raise GrantError(_OCCUPIED.format(path=path, place=place))
 
 
-def configured_user(name: str) -> int | None:
+def read_configured_user(name: str) -> int | None:
     """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError.
 
     0 stands for root, whose number jobs with a workspace keep then, without any capability.

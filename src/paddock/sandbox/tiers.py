@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from paddock.files import passing_directory
-from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explained
+from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
@@ -160,7 +160,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         with passing_directory("paddock-canary-") as folder:
             attempts = await _attack(folder, Sandbox(facts, tier, job_user))
     except EngineError as error:
-        return TierReport(tier=tier, proved=False, why=explained(str(error)), facts=facts)
+        return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except _CanaryError as error:
         return _explain_failure(tier, facts, str(error))
     worked = [name for name, refused in attempts.items() if not refused]
@@ -214,7 +214,7 @@ def _bait(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def _explain_failure(tier: Tier, facts: SandboxFacts, why: str) -> TierReport:
-    why = explained(why)
+    why = explain_start_failure(why)
     fix = _user_namespaces().fix if tier == "namespaces" and why != NO_MORE_PROCESSES else ""
     return TierReport(tier=tier, proved=False, why=why, fix=fix, facts=facts)
 

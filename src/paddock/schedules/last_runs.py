@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.files import locked, replace_file
+from paddock.files import hold_lock, replace_file
 from paddock.model.errors import SdkError
 from paddock.own_files import NotOursError, check_directory, read_own
 
@@ -24,7 +24,7 @@ class LastRuns:
         """Hold the one turn of a schedule; yields False at once when somebody holds it. Raises SdkError."""
         with ExitStack() as held:
             try:
-                mine = held.enter_context(locked(self._directory / f"{name}.lock", wait=False))
+                mine = held.enter_context(hold_lock(self._directory / f"{name}.lock", wait=False))
             except OSError as problem:
                 where = problem.filename or self._directory
                 raise SdkError(f"{where}: cannot be written: {problem.strerror}") from None

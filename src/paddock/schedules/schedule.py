@@ -20,7 +20,7 @@ from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.schedules.last_runs import LastRuns
-from paddock.sequences.sequence import find, listed, read
+from paddock.sequences.sequence import find, list_files, read
 
 _EVERY = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -159,7 +159,7 @@ class Temporals:
 
         Raises SdkError when there is nothing to serve, and for a file with mistakes.
         """
-        found = {name: read(path, Temporal) for name, path in listed(workspace, "temporals")}
+        found = {name: read(path, Temporal) for name, path in list_files(workspace, "temporals")}
         enabled = {name: temporal for name, temporal in found.items() if temporal.enabled}
         if not enabled:
             raise SdkError(f"there is no temporal to serve in {workspace / '.paddock' / 'temporals'}")
@@ -210,7 +210,7 @@ def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]
     """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
     return [
         _describe_schedule(name, path, LastRuns(state, workspace), now)
-        for name, path in listed(workspace, "temporals")
+        for name, path in list_files(workspace, "temporals")
     ]
 
 

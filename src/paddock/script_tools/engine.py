@@ -123,9 +123,9 @@ class ToolEngine:
             async with self._turn:
                 result = await self._run_process(job, script, inputs)
         except _RefusedError as refused:
-            end = ToolEnd(success=False, error=str(refused), duration_ms=_elapsed_ms(started))
+            end = ToolEnd(success=False, error=str(refused), duration_ms=_measure_elapsed_ms(started))
             return _raw_result(refused.status, end, Usage(), SandboxFacts(), refused.hint)
-        end = _make_end(result, job.terms, _elapsed_ms(started))
+        end = _make_end(result, job.terms, _measure_elapsed_ms(started))
         status = result.status
         if status is Status.FAILED and result.exit_code is None and result.signal is None:
             status = Status.UNAVAILABLE
@@ -274,12 +274,12 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
     error: str | None = None
     match result.status:
         case Status.OK:
-            code, output = 0, parsed(stdout)
+            code, output = 0, parse_output(stdout)
         case Status.FAILED if result.exit_code is not None:
-            code, output = result.exit_code, parsed(stdout)
+            code, output = result.exit_code, parse_output(stdout)
             error = stderr or f"Process exited with code {code}"
         case Status.FAILED if result.signal is not None:
-            code, output = SIGNALLED + result.signal, parsed(stdout)
+            code, output = SIGNALLED + result.signal, parse_output(stdout)
             error = stderr or f"Process was ended by {_signal_name(result.signal)}"
         case Status.TIMEOUT if result.limit == "wall":
             error = f"Script timed out after {terms.timeout_ms}ms"
@@ -307,7 +307,7 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
     )
 
 
-def parsed(stdout: str) -> Json:
+def parse_output(stdout: str) -> Json:
     """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing.
 
     What is nested too deep stays text.
@@ -335,7 +335,7 @@ def _signal_name(number: int) -> str:
         return f"Signal {number}"
 
 
-def _elapsed_ms(started: float) -> float:
+def _measure_elapsed_ms(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 

@@ -52,7 +52,7 @@ class Commands:
         """
         command = self._commands[name]
         try:
-            argv, stdin = command.filled(given)
+            argv, stdin = command.fill_template(given)
         except ValueError as problem:
             raise SdkError(f"paddock.{name}: {problem}") from None
         argv[0], grants = await asyncio.to_thread(self._prepare_program, command, workspace)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from paddock.cancellation import shielded
+from paddock.cancellation import run_shielded
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome, RawResult
@@ -72,7 +72,7 @@ class Events:
             for task in self._tasks:
                 self.dropped += task.cancel()
             if self._tasks:
-                await shielded(asyncio.wait(self._tasks))
+                await run_shielded(asyncio.wait(self._tasks))
 
     async def _deliver_event(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
         work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))

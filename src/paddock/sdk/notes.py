@@ -18,7 +18,7 @@ from paddock.audit.moment import parse_moment
 from paddock.files import make_private
 from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError, SignalError
-from paddock.model.ids import minted_at, new_id
+from paddock.model.ids import find_mint_time, new_id
 from paddock.own_files import NotOursError, check_directory, check_file
 
 BODY_CHARS = 64 * 1024
@@ -182,7 +182,7 @@ def _parse_moment(since: str) -> datetime:
 
 def _make_signal(row: sqlite3.Row) -> dict[str, Json]:
     signal = dict(row)
-    minted = minted_at(signal["id"]) or 0.0
+    minted = find_mint_time(signal["id"]) or 0.0
     signal["created_at"] = (
         datetime.fromtimestamp(minted, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )

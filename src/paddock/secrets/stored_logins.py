@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.files import Kept, locked
+from paddock.files import Kept, hold_lock
 from paddock.hub.auth.tokens import Login, parse_login
 from paddock.hub.config import HttpServer
 from paddock.hub.pins import memory_of
@@ -110,7 +110,7 @@ class KeptLogin:
         """Keep others, in this process and in others, from changing the login meanwhile."""
         while True:
             try:
-                with locked(self._logins.directory / f"{self._name}.lock", wait=False) as mine:
+                with hold_lock(self._logins.directory / f"{self._name}.lock", wait=False) as mine:
                     if mine:
                         yield
                         return

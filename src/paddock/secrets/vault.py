@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, cast
 
-from paddock.files import locked, replace_file
+from paddock.files import hold_lock, replace_file
 from paddock.model.errors import NotASecret, VaultError
 from paddock.own_files import NotOursError, check_directory, read_own
 from paddock.settings.schema import VaultSettings
@@ -166,7 +166,7 @@ class _Box:
         """Hold the file while its content is changed, then replace it whole."""
         with _translate_errors(), suppress(FileNotFoundError):
             check_directory(self._directory)  # before a lock is made below a link
-        with _translate_errors(), locked(self._directory / "lock"):
+        with _translate_errors(), hold_lock(self._directory / "lock"):
             secrets = self._decrypt_file()
             before = json.dumps(secrets)
             yield secrets

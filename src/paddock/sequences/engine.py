@@ -21,7 +21,7 @@ from paddock.output.large_results import Results
 from paddock.redaction.outgoing import Outgoing
 from paddock.sdk.requests import FindTool, render_ended, script_run
 from paddock.sequences.references import Filling, Missing, condition, look_up
-from paddock.sequences.sequence import Rescue, Sequence, Step, find, listed, read
+from paddock.sequences.sequence import Rescue, Sequence, Step, find, list_files, read
 
 VALUE_BYTES = 1024 * 1024
 """Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
@@ -131,7 +131,7 @@ class Flows:
 
 def listing(workspace: Path) -> Iterator[dict[str, Any]]:
     """Yield what is told of every sequence: `{name, description, vars, required}`, or `{name, problem}`."""
-    for name, path in listed(workspace, "sequences"):
+    for name, path in list_files(workspace, "sequences"):
         try:
             found = read(path, Sequence)
         except SdkError as problem:

@@ -162,7 +162,7 @@ def folders(workspace: Path, what: str) -> list[Path]:
     return list(dict.fromkeys(home / ".paddock" / what for home in (workspace, Path.home())))
 
 
-def listed(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
+def list_files(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
     """Yield the files that can be named, each name once, in search order."""
     seen: set[str] = set()
     for folder in folders(workspace, what):
@@ -179,7 +179,7 @@ def listed(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
 
 def find(name: str, workspace: Path, what: str) -> Path:
     """Return the file of a name. Raises SdkError, which tells where was searched."""
-    known = dict(listed(workspace, what))
+    known = dict(list_files(workspace, what))
     if name in known:
         return known[name]
     searched = "\n    ".join(str(folder / "*.toml") for folder in folders(workspace, what))

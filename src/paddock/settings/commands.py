@@ -131,7 +131,7 @@ class SdkCommand(Value):
     def _input(self) -> Template:
         return template(self.stdin or "")
 
-    def filled(self, given: Mapping[str, Json]) -> tuple[list[str], bytes]:
+    def fill_template(self, given: Mapping[str, Json]) -> tuple[list[str], bytes]:
         """Return argument vector and standard input for the values of a call. Raises ValueError for misfits."""
         known = {each.name for parts in (*self._templates, self._input) for each in _list_placeholders(parts)}
         if unknown := given.keys() - known:

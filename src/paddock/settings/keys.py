@@ -37,21 +37,21 @@ def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[st
     return found
 
 
-def built_in(kind: type[Value] = Settings, prefix: str = "") -> dict[str, Any]:
+def list_defaults(kind: type[Value] = Settings, prefix: str = "") -> dict[str, Any]:
     """Return what holds where nobody sets anything, by dotted key; makes no validator, unlike `Settings()`."""
     found: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         if section := _section_type(field):
-            found |= built_in(section, f"{prefix}{name}.")
+            found |= list_defaults(section, f"{prefix}{name}.")
         else:
             found[prefix + name] = field.get_default(call_default_factory=True)
     return found
 
 
-def assembled(kind: type[Group], values: Mapping[str, Any], prefix: str = "") -> Group:
+def assemble_settings(kind: type[Group], values: Mapping[str, Any], prefix: str = "") -> Group:
     """Return settings of all of their values by dotted key, each of which is built in or has been validated."""
     parts = {
-        name: assembled(section, values, f"{prefix}{name}.")
+        name: assemble_settings(section, values, f"{prefix}{name}.")
         if (section := _section_type(field))
         else values[prefix + name]
         for name, field in kind.model_fields.items()

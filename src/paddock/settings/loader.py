@@ -18,7 +18,7 @@ from paddock.model.base import Json, Value
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
 from paddock.settings.commands import SdkCommand
-from paddock.settings.keys import RENAMED, built_in, leaves
+from paddock.settings.keys import RENAMED, leaves, list_defaults
 from paddock.settings.merge import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
@@ -36,7 +36,7 @@ _MAX_FILE_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspa
 Where = Callable[[str], str]
 """Tells people where a key stands."""
 
-_DEFAULTS = built_in()
+_DEFAULTS = list_defaults()
 _VARIABLES = {
     PREFIX + key.replace(".", "_").upper(): key for key in (*_DEFAULTS, *RENAMED) if key not in FILES_ONLY
 }

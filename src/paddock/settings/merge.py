@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
-from paddock.settings.keys import assembled, built_in
+from paddock.settings.keys import assemble_settings, list_defaults
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
@@ -84,7 +84,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     `owner_file` is the user's settings file, which an error names as the place to change. Raises
     `ConfigurationError` when a layer widens what an earlier one binds.
     """
-    values = built_in()
+    values = list_defaults()
     sources = dict.fromkeys(values, BUILT_IN)
     ceilings: dict[str, tuple[Any, str]] = {}
     for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
@@ -101,7 +101,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
             values[key], sources[key] = value, where
             if layer.name in ("system", "user"):
                 ceilings[key] = (value, where)
-    return Merged(assembled(Settings, values), sources)
+    return Merged(assemble_settings(Settings, values), sources)
 
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:

@@ -61,7 +61,7 @@ class Bench:
                 for phase, step, given in (("compile", plan.compile, b""), ("run", plan.run, stdin)):
                     if step is None:
                         continue
-                    command, environment = step.filled_in(job)
+                    command, environment = step.fill_in(job)
                     grants = ProcessGrants(
                         readable=toolchain.prefixes, writable=(scratch,), environment=environment
                     )

@@ -56,10 +56,10 @@ def test_refuse_runs_where_mounts_protect_what_is_there_and_not_where_it_is_a_li
 
 
 def test_a_job_user_is_a_name_or_a_number():
-    assert spec.configured_user("") is None
-    assert spec.configured_user("4711") == 4711
-    assert spec.configured_user("root") == ROOT
-    assert spec.configured_user("nobody") == pwd.getpwnam("nobody").pw_uid
+    assert spec.read_configured_user("") is None
+    assert spec.read_configured_user("4711") == 4711
+    assert spec.read_configured_user("root") == ROOT
+    assert spec.read_configured_user("nobody") == pwd.getpwnam("nobody").pw_uid
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_job_user_is_a_name_or_a_number():
 )
 def test_a_job_user_that_cannot_be_is_refused(name, reason):
     with pytest.raises(ConfigurationError) as caught:
-        spec.configured_user(name)
+        spec.read_configured_user(name)
     assert str(caught.value) == f"sandbox.job_user: {reason}"
 
 

@@ -13,14 +13,14 @@ def test_pieces_make_no_difference(pieces: list[bytes], kept: int) -> None:
     for piece in pieces:
         ends.take(piece)
     whole.take(b"".join(pieces))
-    assert ends.captured() == whole.captured()
+    assert ends.make_captured() == whole.make_captured()
 
 
 @given(st.text("ab\nü€𝄞"), st.integers(1, 40))
 def test_every_line_end_is_accounted_for_and_no_character_is_cut(text: str, kept: int) -> None:
     ends = Ends(kept)
     ends.take(text.encode())
-    found = ends.captured()
+    found = ends.make_captured()
     assert text.startswith(found.head)
     assert text.endswith(found.tail)
     between = text[len(found.head) : len(text) - len(found.tail)]
@@ -31,4 +31,4 @@ def test_every_line_end_is_accounted_for_and_no_character_is_cut(text: str, kept
 def test_a_short_stream_is_whole() -> None:
     ends = Ends(10)
     ends.take(b"one\ntwo\n")
-    assert ends.captured() == Captured(head="one\ntwo\n", total_bytes=8)
+    assert ends.make_captured() == Captured(head="one\ntwo\n", total_bytes=8)

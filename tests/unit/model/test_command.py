@@ -30,13 +30,13 @@ def command(*argv, **fields):
     ],
 )
 def test_a_value_becomes_one_argument(text, given, argument):
-    assert command(text).filled({"x": given}) == (["tool", argument], b"")
+    assert command(text).fill_template({"x": given}) == (["tool", argument], b"")
 
 
 def test_a_list_becomes_arguments_and_a_missing_optional_value_none():
     made = command("{files:list}", "--n={n:integer?}", "end", stdin="{text?}")
-    assert made.filled({"files": ["a", "b c"]}) == (["tool", "a", "b c", "end"], b"")
-    assert made.filled({"files": [], "n": 2, "text": "\u20ac"}) == (
+    assert made.fill_template({"files": ["a", "b c"]}) == (["tool", "a", "b c", "end"], b"")
+    assert made.fill_template({"files": [], "n": 2, "text": "\u20ac"}) == (
         ["tool", "--n=2", "end"],
         "\u20ac".encode(),
     )
@@ -74,12 +74,12 @@ def test_a_list_becomes_arguments_and_a_missing_optional_value_none():
 )
 def test_what_does_not_fit_is_refused(argv, given, told):
     with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
-        command(*argv).filled(given)
+        command(*argv).fill_template(given)
 
 
 def test_behind_two_dashes_a_text_may_begin_with_one():
-    assert command("--", "{x}").filled({"x": "-v"})[0] == ["tool", "--", "-v"]
-    assert command("--", "{x:integer}").filled({"x": -3})[0] == ["tool", "--", "-3"]
+    assert command("--", "{x}").fill_template({"x": "-v"})[0] == ["tool", "--", "-v"]
+    assert command("--", "{x:integer}").fill_template({"x": -3})[0] == ["tool", "--", "-3"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_command_that_makes_no_sense_is_refused(fields, told):
 @given(st.text())
 def test_no_text_becomes_an_option_or_a_second_argument(text):
     try:
-        argv, _ = command("{x}", "end").filled({"x": text})
+        argv, _ = command("{x}", "end").fill_template({"x": text})
     except ValueError:
         return
     assert argv == ["tool", text, "end"]

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
+from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explain_start_failure
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explained
     ],
 )
 def test_what_the_system_has_no_more_of_is_named(why, told):
-    assert explained(why) == told
+    assert explain_start_failure(why) == told

@@ -11,7 +11,7 @@ from paddock.output.text import CUT, Gist, gist, lines_of
 def captured(text: str, kept: int = 1_000_000) -> Captured:
     ends = Ends(kept)
     ends.take(text.encode())
-    return ends.captured()
+    return ends.make_captured()
 
 
 def numbered(count: int) -> str:

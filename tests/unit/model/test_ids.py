@@ -3,7 +3,7 @@
 import os
 
 from paddock.model import ids
-from paddock.model.ids import is_unspent, mint_id, minted_at, new_id, next_serial, sort_key, spend_id
+from paddock.model.ids import find_mint_time, is_unspent, mint_id, new_id, next_serial, sort_key, spend_id
 
 
 def test_a_minted_id_is_remembered_until_it_is_spent() -> None:
@@ -48,5 +48,5 @@ def test_ids_sort_by_their_moment() -> None:
     keys = [sort_key(new_id(second)) for second in range(1, 100)]
     assert keys == sorted(keys)
     assert all(isinstance(key, int) and 0 <= key < 2**63 for key in keys)
-    assert minted_at(new_id(7)) == 7
+    assert find_mint_time(new_id(7)) == 7
     assert [sort_key(text) for text in ("", "r1", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "é" * 26)] == [None] * 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paddock.model import numbers
 from paddock.model.base import kind
 from paddock.model.canonical import canonical, in_order
-from paddock.model.numbers import ExactFloat, NumberTooLongError, dumps, loads, marked, unmarked
+from paddock.model.numbers import ExactFloat, NumberTooLongError, dumps, loads, mark_numbers, unmark_numbers
 
 DIGITS = st.builds(
     "{}{}{}".format,
@@ -48,15 +48,15 @@ def test_no_number_that_a_double_does_not_hold_is_overlooked(digits):
     )
 )
 def test_marks_are_taken_off_again(value):
-    there = unmarked(marked(value))
+    there = unmark_numbers(mark_numbers(value))
     assert dumps(there) == dumps(value)
-    assert numbers.unmarked_text(json.dumps(marked(value)).encode()) == dumps(value).encode()
-    padded = numbers.unmarked_text(json.dumps(marked(value)).encode(), as_long=True)
+    assert numbers.unmark_text(json.dumps(mark_numbers(value)).encode()) == dumps(value).encode()
+    padded = numbers.unmark_text(json.dumps(mark_numbers(value)).encode(), as_long=True)
     assert (
         len(padded),
         dumps(json.loads(padded, parse_float=numbers.read_float, parse_int=numbers.read_float)),
     ) == (
-        len(json.dumps(marked(value))),
+        len(json.dumps(mark_numbers(value))),
         dumps(value),
     )
 

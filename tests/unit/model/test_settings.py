@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from paddock.settings.keys import assembled, built_in, leaves
+from paddock.settings.keys import assemble_settings, leaves, list_defaults
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import Rule
 from paddock.settings.schema import AuditSettings, Settings
@@ -36,12 +36,12 @@ def test_leaves_that_were_set() -> None:
 
 
 def test_what_is_built_in_is_what_settings_hold_that_nobody_sets() -> None:
-    assert built_in() == leaves(Settings())
+    assert list_defaults() == leaves(Settings())
 
 
 def test_settings_assembled_from_values_are_those_that_have_them() -> None:
-    values = {**built_in(), "audit.sync": "always"}
-    assert assembled(Settings, values) == Settings(audit=AuditSettings(sync="always"))
+    values = {**list_defaults(), "audit.sync": "always"}
+    assert assemble_settings(Settings, values) == Settings(audit=AuditSettings(sync="always"))
 
 
 @pytest.mark.parametrize(

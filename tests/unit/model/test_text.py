@@ -11,7 +11,7 @@ from paddock.output.text import (
     Lines,
     Windows,
     blocks,
-    clipped,
+    clip_line,
     gist,
     holding,
     is_cut,
@@ -35,8 +35,8 @@ def windows(lines: list[str], term: str, *, context: int, limit: int = 10) -> Wi
 
 
 def test_s35_a_line_is_cut_after_500_characters() -> None:
-    assert clipped("x" * 500) == "x" * 500
-    assert clipped("x" * 2000) == "x" * 500 + "[truncated]"
+    assert clip_line("x" * 500) == "x" * 500
+    assert clip_line("x" * 2000) == "x" * 500 + "[truncated]"
 
 
 def test_a_line_ends_at_the_newline_and_nowhere_else() -> None:
@@ -149,7 +149,7 @@ LAST = f"300/300 {'#' * 30}"
 def test_the_gist_of_progress_is_its_last_frame_though_the_middle_is_gone(kept: int) -> None:
     ends = Ends(kept)
     ends.take(f"begin\n{PROGRESS}\nend\n".encode())
-    captured = ends.captured()
+    captured = ends.make_captured()
     assert captured.truncated == (kept == 1000)
     found = gist(captured, "stdout", keep=100)
     assert found.lines() == ["begin", LAST, "end"]
@@ -159,7 +159,7 @@ def test_the_gist_of_progress_is_its_last_frame_though_the_middle_is_gone(kept: 
 def test_the_gist_of_progress_in_two_lines_whose_ends_are_gone() -> None:
     ends = Ends(1000)
     ends.take(f"begin\n{PROGRESS}\nbetween\n{PROGRESS}\nend\n".encode())
-    found = gist(ends.captured(), "stdout", keep=100)
+    found = gist(ends.make_captured(), "stdout", keep=100)
     assert (found.total, found.first[0], found.last) == (5, "begin", (LAST, "end"))
     assert found.first[1].endswith(CUT)
 
@@ -169,7 +169,7 @@ def test_the_gist_of_frames_of_several_lines_is_the_last_one(kept: int) -> None:
     frames = "".join(f"\x1b[2A\x1b[2Ka {number}\n\x1b[2Kb {number}\n" for number in range(1, 301))
     ends = Ends(kept)
     ends.take(f"begin\n\n\n{frames}end\n".encode())
-    captured = ends.captured()
+    captured = ends.make_captured()
     assert captured.truncated == (kept == 1000)
     found = gist(captured, "stdout", keep=100, terms=["b 300"], context=1, limit=1)
     assert found.last[-3:] == ("a 300", "b 300", "end")

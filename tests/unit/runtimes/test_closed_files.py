@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paddock.model.program import Access, ProgramGrants, ProgramTerms
 from paddock.model.request import RuntimeRun
-from paddock.runtimes.closed_files import closed_file
+from paddock.runtimes.closed_files import find_closed_file
 from paddock.runtimes.task import ProgramTask
 
 USER = 65531
@@ -66,13 +66,15 @@ SECRET = told("data/secret.csv", "0600", "read", "chmod o+r data/secret.csv")
     ],
 )
 def test_the_file_is_named_with_its_mode_and_its_owner(workspace: Path, said: str) -> None:
-    assert closed_file(said.replace("{workspace}", str(workspace)), job(workspace), USER) == SECRET
+    assert find_closed_file(said.replace("{workspace}", str(workspace)), job(workspace), USER) == SECRET
 
 
 def test_paths_are_those_of_the_working_directory(workspace: Path) -> None:
-    assert closed_file("cat: secret.csv: Permission denied", job(workspace, cwd="data"), USER) == SECRET
+    assert find_closed_file("cat: secret.csv: Permission denied", job(workspace, cwd="data"), USER) == SECRET
     two = told("two words.txt", "0600", "read", "chmod o+r 'two words.txt'")
-    assert closed_file("cat: ../two words.txt: Permission denied", job(workspace, cwd="data"), USER) == two
+    assert (
+        find_closed_file("cat: ../two words.txt: Permission denied", job(workspace, cwd="data"), USER) == two
+    )
 
 
 def test_what_is_open_or_elsewhere_is_not_named(workspace: Path) -> None:
@@ -89,24 +91,24 @@ def test_what_is_open_or_elsewhere_is_not_named(workspace: Path) -> None:
         "a\0b",
         "data/open.csv/x",
     ):
-        assert closed_file(f"Permission denied: '{name}'", job(workspace), USER) == ""
-    assert closed_file("No such file: 'data/secret.csv'", job(workspace), USER) == ""
-    assert closed_file("Permission denied: 'data/secret.csv'", job(workspace, "none"), USER) == ""
-    assert closed_file("Permission denied: 'data/secret.csv'", job(workspace), None) == ""
+        assert find_closed_file(f"Permission denied: '{name}'", job(workspace), USER) == ""
+    assert find_closed_file("No such file: 'data/secret.csv'", job(workspace), USER) == ""
+    assert find_closed_file("Permission denied: 'data/secret.csv'", job(workspace, "none"), USER) == ""
+    assert find_closed_file("Permission denied: 'data/secret.csv'", job(workspace), None) == ""
 
 
 def test_nothing_is_told_of_what_is_in_a_closed_directory(workspace: Path) -> None:
     closed = told("closed", "0700", "enter", "chmod o+x closed")
     for name in ("closed/inner.txt", "closed/absent.txt"):
-        assert closed_file(f"Permission denied: '{name}'", job(workspace), USER) == closed
+        assert find_closed_file(f"Permission denied: '{name}'", job(workspace), USER) == closed
 
 
 def test_a_file_that_may_be_written_to_nowhere_but_is_granted(workspace: Path) -> None:
     writes = job(workspace, "workspace-write")
     for name, mode in (("data/open.csv", "0644"), ("data", "0755")):
         expected = told(name, mode, "write to", f"chown {USER} {name}")
-        assert closed_file(f"Permission denied: '{name}'", writes, USER) == expected
-    assert closed_file("Permission denied: 'data/new.csv'", writes, USER) == told(
+        assert find_closed_file(f"Permission denied: '{name}'", writes, USER) == expected
+    assert find_closed_file("Permission denied: 'data/new.csv'", writes, USER) == told(
         "data", "0755", "write to", f"chown {USER} data"
     )
 
@@ -116,7 +118,7 @@ def test_the_owner_can_be_the_user_of_programs_instead(as_root: None, workspace:
     path.write_text("x")
     path.chmod(0o600)
     os.chown(path, 1234, 1234)
-    assert closed_file("cat: theirs.txt: Permission denied", job(workspace), USER) == (
+    assert find_closed_file("cat: theirs.txt: Permission denied", job(workspace), USER) == (
         "theirs.txt belongs to user 1234 and has mode 0600; programs run as user 65531 here, who may not read it. Let "
         'that user read it: chmod o+r theirs.txt, or set job_user = "1234" under [sandbox]'
     )
@@ -124,9 +126,9 @@ def test_the_owner_can_be_the_user_of_programs_instead(as_root: None, workspace:
 
 @given(st.text(max_size=300))
 def test_any_words_are_harmless(workspace: Path, said: str) -> None:
-    found = closed_file(f"Permission denied: {said}", job(workspace), USER)
+    found = find_closed_file(f"Permission denied: {said}", job(workspace), USER)
     assert found == "" or "closed" in found or "secret.csv" in found or "two words" in found
 
 
 def test_many_words_are_looked_at_in_bounded_time(workspace: Path) -> None:
-    assert closed_file("permission denied " + "a/ " * 3000, job(workspace), USER) == ""
+    assert find_closed_file("permission denied " + "a/ " * 3000, job(workspace), USER) == ""

@@ -110,7 +110,7 @@ def test_what_a_search_would_not_come_to_is_not_looked_at(shop, searches):
 def test_what_is_installed_beside_paddock_comes_last_and_is_seen_where_a_search_comes_to_it(
     shop, searches, monkeypatch
 ):
-    monkeypatch.setattr(room.directories, "searched", lambda _: (shop / "installed",))
+    monkeypatch.setattr(room.directories, "list_search_directories", lambda _: (shop / "installed",))
     place = Shop(shop / "a", shop / "b")
     sh = program(shop / "b" / "sh")
     assert place.look().executable == sh  # bash would be taken first, and is nowhere

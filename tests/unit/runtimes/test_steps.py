@@ -114,7 +114,7 @@ def in_scratch(plan):
 
 
 def shown(step, plan, machine):
-    return " ".join(step.filled_in(in_scratch(plan))[0]).replace(str(machine), "@") if step else ""
+    return " ".join(step.fill_in(in_scratch(plan))[0]).replace(str(machine), "@") if step else ""
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -156,7 +156,7 @@ def test_go_runs_its_own_commands_and_modules_where_there_is_no_program(machine)
     assert shown(package.run, package, machine) == "@/bin/go run ./test"
     assert shown(steps(go, None).run, own, machine) == "@/bin/go run"
     off = steps(go, "package main")
-    variables = [each.filled_in(in_scratch(off))[1] for each in (own.run, off.run)]
+    variables = [each.fill_in(in_scratch(off))[1] for each in (own.run, off.run)]
     assert [(each["GO111MODULE"], each.get("GODEBUG")) for each in variables] == [
         ("auto", "goindex=0"),
         ("off", None),
@@ -172,14 +172,14 @@ def test_s53_where_a_program_is_needed_arguments_are_not_enough(machine, name):
 def test_what_the_caller_gives_is_never_looked_at_for_places(machine):
     plan = steps(toolchain(machine, "python"), "{scratch}", ["{executable}", "{source}", "*", "-r:*"])
     assert plan.source == "{scratch}"
-    assert plan.run.filled_in(in_scratch(plan))[0][2:] == ["{executable}", "{source}", "*", "-r:*"]
+    assert plan.run.fill_in(in_scratch(plan))[0][2:] == ["{executable}", "{source}", "*", "-r:*"]
 
 
 def test_memory_goes_to_the_heap_in_part_and_never_to_nothing(machine):
     plan = steps(toolchain(machine, "csharp"), "1")
     small = StepPaths("/s/code.cs", "/s/program.dll", "/s", 1)
-    assert plan.run.filled_in(small)[1]["COMPlus_GCHeapHardLimit"] == "1000000"
-    assert plan.run.filled_in(in_scratch(plan))[1]["COMPlus_GCHeapHardLimit"] == "30000000"
+    assert plan.run.fill_in(small)[1]["COMPlus_GCHeapHardLimit"] == "1000000"
+    assert plan.run.fill_in(in_scratch(plan))[1]["COMPlus_GCHeapHardLimit"] == "30000000"
 
 
 def test_another_executable_has_its_own_commands(machine):
@@ -207,7 +207,7 @@ def test_what_is_warm_is_used_and_granted_and_what_is_not_leaves_no_word(machine
     with warmed(machine, "go") as (found, cold, warm):
         assert "GOCACHE" not in cold.environment
         plan = steps(found, "1")
-        assert plan.compile.filled_in(in_scratch(plan))[1]["GOCACHE"] == str(warm)
+        assert plan.compile.fill_in(in_scratch(plan))[1]["GOCACHE"] == str(warm)
         assert found.prefixes == (machine, warm.resolve())
         assert found.identity == cold.identity
 

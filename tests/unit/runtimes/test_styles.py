@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes.styles import Prepared, prepared
+from paddock.runtimes.styles import Prepared, prepare_program
 
 STYLES = ("plain", "csharp", "php", "java", "kotlin")
 
 
 @given(st.sampled_from(STYLES), st.text(alphabet=st.sampled_from("ab{}()\"'/*\n \\<?;$classvoidmain")))
 def test_whatever_is_written_keeps_its_lines_and_a_plain_file_name(style, code):
-    found = prepared(style, code, ".x")
+    found = prepare_program(style, code, ".x")
     assert found.source.endswith(code)
     assert found.source.count("\n") == code.count("\n")
     assert "/" not in found.file_name
@@ -22,7 +22,7 @@ def test_whatever_is_written_keeps_its_lines_and_a_plain_file_name(style, code):
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_byte_order_mark_is_no_part_of_a_program(style):
-    assert prepared(style, "\ufeff<?php f();", ".x") == prepared(style, "<?php f();", ".x")
+    assert prepare_program(style, "\ufeff<?php f();", ".x") == prepare_program(style, "<?php f();", ".x")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_byte_order_mark_is_no_part_of_a_program(style):
     ],
 )
 def test_php_is_opened_where_it_is_not(code, source):
-    assert prepared("php", code, ".php") == Prepared("code.php", source)
+    assert prepare_program("php", code, ".php") == Prepared("code.php", source)
 
 
 MAIN = "public static void main(String[] a) {}"
@@ -81,7 +81,7 @@ MAIN = "public static void main(String[] a) {}"
     ],
 )
 def test_java_runs_the_class_that_owns_main(code, file_name, main):
-    assert prepared("java", code, ".java") == Prepared(file_name, code, main)
+    assert prepare_program("java", code, ".java") == Prepared(file_name, code, main)
 
 
 STATIC = "@JvmStatic fun main(args: Array<String>) {}"
@@ -123,20 +123,20 @@ STATIC = "@JvmStatic fun main(args: Array<String>) {}"
     ],
 )
 def test_kotlin_tells_scripts_from_programs(code, file_name, main):
-    assert prepared("kotlin", code, ".kts") == Prepared(file_name, code, main)
+    assert prepare_program("kotlin", code, ".kts") == Prepared(file_name, code, main)
 
 
 def test_java_has_no_line_for_an_interpreter():
     code = f"#!/usr/bin/java --source 17\nclass App {{ {MAIN} }}"
-    assert prepared("java", code, ".java") == Prepared("App.java", f"//{code}", "App")
+    assert prepare_program("java", code, ".java") == Prepared("App.java", f"//{code}", "App")
 
 
 def test_c_sharp_has_no_line_for_an_interpreter():
     assert (
-        prepared("csharp", "#!/usr/bin/env dotnet\nreturn 1;", ".cs").source
+        prepare_program("csharp", "#!/usr/bin/env dotnet\nreturn 1;", ".cs").source
         == "//#!/usr/bin/env dotnet\nreturn 1;"
     )
-    assert prepared("csharp", "return 1;", ".cs").source == "return 1;"
+    assert prepare_program("csharp", "return 1;", ".cs").source == "return 1;"
 
 
 PIECES = (
@@ -159,12 +159,12 @@ PIECES = (
 def test_hostile_programs_cost_linear_time(style, piece):
     """Quadratic would be minutes; the bound is generous for slow machines."""
     started = time.process_time()
-    prepared(style, '$x;"' + piece * (2**18 // len(piece)), ".x")
-    prepared(style, piece * (2**18 // len(piece)), ".x")
+    prepare_program(style, '$x;"' + piece * (2**18 // len(piece)), ".x")
+    prepare_program(style, piece * (2**18 // len(piece)), ".x")
     assert time.process_time() - started < 20
 
 
 def test_a_type_of_java_whose_name_no_file_can_have_gets_another_file() -> None:
     long, longest = "é" * 121, "A" * 240
-    assert prepared("java", f"public class {long} {{}}", ".java").file_name == "Main.java"
-    assert prepared("java", f"public class {longest} {{}}", ".java").file_name == f"{longest}.java"
+    assert prepare_program("java", f"public class {long} {{}}", ".java").file_name == "Main.java"
+    assert prepare_program("java", f"public class {longest} {{}}", ".java").file_name == f"{longest}.java"

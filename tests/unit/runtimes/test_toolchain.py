@@ -9,7 +9,15 @@ import pytest
 
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, filled, find, normalised, reachable
+from paddock.runtimes.toolchain import (
+    Missing,
+    Search,
+    Toolchain,
+    fill_places,
+    find,
+    normalise_name,
+    reachable,
+)
 
 NOBODY = 65534
 
@@ -45,7 +53,7 @@ def look(name, *folders, **options):
     ],
 )
 def test_s7_names_are_normalised(given, name):
-    assert normalised(given) == name
+    assert normalise_name(given) == name
 
 
 def test_the_first_candidate_on_path_is_taken_and_the_next_when_it_is_missing(shop):
@@ -236,7 +244,7 @@ def test_the_identity_changes_with_the_toolchain(shop):
 
 
 def test_what_is_put_into_a_word_is_not_looked_at_again():
-    assert filled("{source}-{bin}-{x}", {"source": "{bin}", "bin": "/b"}) == "{bin}-/b-{x}"
+    assert fill_places("{source}-{bin}-{x}", {"source": "{bin}", "bin": "/b"}) == "{bin}-/b-{x}"
 
 
 def test_real_programs_of_this_machine_are_found():

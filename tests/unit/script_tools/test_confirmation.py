@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from paddock.model.numbers import loads
-from paddock.script_tools.prompts.confirmation import Approvals, Question, Verdict, judged, question, request
+from paddock.script_tools.prompts.confirmation import (
+    Approvals,
+    Question,
+    Verdict,
+    judge_confirmation,
+    question,
+    request,
+)
 from paddock.script_tools.prompts.detection import Match
 
 
@@ -104,4 +111,4 @@ def test_p39_what_is_asked():
 def test_p41_what_a_run_says_about_itself_counts_before_its_exit_code(
     output: Any, *, success: bool, error: str | None, verdict: Verdict
 ):
-    assert judged(output, success=success, error=error) == verdict
+    assert judge_confirmation(output, success=success, error=error) == verdict

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.model.errors import SdkError
-from paddock.sequences.sequence import FILE_BYTES, Sequence, find, listed, read
+from paddock.sequences.sequence import FILE_BYTES, Sequence, find, list_files, read
 
 STEP = '[[step]]\nname = "a"\nscript = "s"\n'
 
@@ -89,7 +89,7 @@ def test_a_file_of_the_workspace_goes_before_one_of_the_home_directory(tmp_path,
         folder.mkdir(parents=True)
         for name in names:
             (folder / f"{name}.toml").write_text(STEP)
-    assert [(name, path.parents[2].name) for name, path in listed(workspace, "sequences")] == [
+    assert [(name, path.parents[2].name) for name, path in list_files(workspace, "sequences")] == [
         ("a", "ws"),
         ("b", "home"),
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.errors import ConfigurationError
-from paddock.settings.keys import RENAMED, built_in, leaves
+from paddock.settings.keys import RENAMED, leaves, list_defaults
 from paddock.settings.loader import _VARIABLES, load
 from paddock.settings.merge import Merged
 from paddock.settings.schema import Settings
@@ -270,5 +270,5 @@ def test_a_value_in_place_of_the_table_of_a_deprecated_key(tmp_path: Path, value
 
 
 def test_every_replacement_of_a_deprecated_key_exists() -> None:
-    assert {new for new in RENAMED.values() if new not in built_in()} == set()
-    assert {old for old in RENAMED if old in built_in()} == set()
+    assert {new for new in RENAMED.values() if new not in list_defaults()} == set()
+    assert {old for old in RENAMED if old in list_defaults()} == set()

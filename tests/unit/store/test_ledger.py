@@ -11,7 +11,7 @@ import pytest
 
 from paddock.audit import line_format
 from paddock.audit.ledger import Ledger
-from paddock.audit.line_format import Head, failed, this_boot
+from paddock.audit.line_format import Head, explain_failed_call, this_boot
 from paddock.audit.read import read
 from paddock.audit.verify import verify
 from paddock.model.errors import LedgerError
@@ -147,7 +147,7 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
 
 def test_errors_say_what_to_do() -> None:
     def text(code: int, what: str) -> str:
-        return str(failed(OSError(code, os.strerror(code)), Path("/l"), what))
+        return str(explain_failed_call(OSError(code, os.strerror(code)), Path("/l"), what))
 
     assert text(errno.ENOSPC, "written") == (
         "The audit ledger /l cannot be written: No space left on device. Nothing runs without its record. "

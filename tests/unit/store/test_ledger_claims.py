@@ -230,7 +230,7 @@ def test_a_search_goes_on_where_the_chain_ended(directory: Path) -> None:
     request = new_id()
     with Ledger(directory) as ledger:
         ledger.append("decided", "r", {})
-        search = ClaimSearch(directory, request, ids.minted_at(request) or 0.0)
+        search = ClaimSearch(directory, request, ids.find_mint_time(request) or 0.0)
         end = read_published_head(directory)
         with (directory / end.file).open("ab") as file:
             file.write(b"x" * 1000)

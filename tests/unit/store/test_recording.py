@@ -50,7 +50,7 @@ def test_what_is_kept_in_memory_is_redacted_across_its_ends(artifacts: Artifacts
     recording = artifacts.record(persist=False, kept_bytes=64)
     recording.stdout(b"a" * 40 + b"\n" + b"password=" + b"s1Z" * 10 + b"\n" + b"b" * 30)
     asyncio.run(recording.finish(FACTS))
-    assert recording.captured("stdout") == Captured(
+    assert recording.make_captured("stdout") == Captured(
         head="a" * 32,
         tail="]\n" + "b" * 30,
         total_bytes=111,
@@ -80,7 +80,7 @@ def test_a_full_disk_costs_the_artifact_and_nothing_else(
     recording.stdout(b"\nlast\n")
     assert asyncio.run(recording.finish(FACTS)) is None
     assert recording.refusal == "output could not be kept: No space left on device"
-    assert recording.captured("stdout").head.endswith("\nlast\n")
+    assert recording.make_captured("stdout").head.endswith("\nlast\n")
 
 
 def test_a_store_that_cannot_be_opened_costs_the_artifact_and_nothing_else(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_what_is_packed_is_what_came_however_much_and_in_whatever_pieces(pieces:
     for piece in pieces:
         track.spool(piece)
     whole = b"".join(pieces)
-    assert gzip.decompress(track.packed().read()) == whole
+    assert gzip.decompress(track.finish_packed().read()) == whole
     assert track.sha256 == hashlib.sha256(whole).hexdigest()
     track.drop()
 
@@ -316,5 +316,5 @@ def test_output_that_cannot_be_stored_at_the_end_of_the_streams_costs_the_artifa
     assert recording.refusal == (
         "output could not be kept: cannot write the artifact: [Errno 28] No space left on device"
     )
-    assert recording.captured("stdout").head == "text"
+    assert recording.make_captured("stdout").head == "text"
     assert list(artifacts.settings.directory.glob("runtime-*")) == []

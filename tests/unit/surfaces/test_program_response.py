@@ -24,7 +24,7 @@ OURS = {
 def captured(text: str, kept: int = 100_000) -> Captured:
     ends = Ends(kept)
     ends.take(text.encode())
-    return ends.captured()
+    return ends.make_captured()
 
 
 def work(**wishes: object) -> RuntimeRun:

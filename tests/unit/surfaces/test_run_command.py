@@ -17,8 +17,8 @@ from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.saved_scripts import MOST_BYTES, listed
-from paddock.sequences.sequence import listed as sequences_listed
+from paddock.saved_scripts import MOST_BYTES, list_scripts
+from paddock.sequences.sequence import list_files as sequences_listed
 from paddock.settings.schema import Settings
 
 OK = Outcome(id="1", status=Status.OK)
@@ -148,7 +148,7 @@ def test_a_name_that_no_file_can_have_is_not_found(home: Path, name: str) -> Non
 def test_a_link_that_leads_to_no_name_hides_no_other(home: Path) -> None:
     scripts = write(Path(".paddock/scripts/hallo.ts")).parent
     (scripts / "aside.ts").symlink_to("n" * 300)
-    assert [name for name, _ in listed(Path())] == ["hallo"]
+    assert [name for name, _ in list_scripts(Path())] == ["hallo"]
     assert run(Gate(), "hello").stderr.splitlines()[-1] == "  did you mean: hallo?"
     sequences = write(Path(".paddock/sequences/daily.toml")).parent
     (sequences / "aside.toml").symlink_to("n" * 300)

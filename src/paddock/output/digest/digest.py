@@ -12,7 +12,7 @@ from typing import Literal
 from paddock.model.artifact import Wire
 from paddock.model.base import Json
 from paddock.output.digest import suites
-from paddock.output.digest.failure import MESSAGE_CHARS, Failure, counted, failure
+from paddock.output.digest.failure import MESSAGE_CHARS, Failure, count_nouns, failure
 from paddock.output.digest.faults import faults
 
 Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
@@ -107,7 +107,7 @@ def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
         for match in found
     ]
     files = len({each.file for each in failures if each.file})
-    return counted(len(failures), "error") + (f" in {counted(files, 'file')}" if files else ""), iter(
+    return count_nouns(len(failures), "error") + (f" in {count_nouns(files, 'file')}" if files else ""), iter(
         failures
     )
 
@@ -126,7 +126,7 @@ def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
             failures.append(
                 failure(message or rule, name=rule if message else None, file=file, line=match[1])
             )
-    return f"{counted(int(counts[1]), 'error')}, {counted(int(counts[2]), 'warning')}", iter(failures)
+    return f"{count_nouns(int(counts[1]), 'error')}, {count_nouns(int(counts[2]), 'warning')}", iter(failures)
 
 
 def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
@@ -143,7 +143,7 @@ def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
 
 def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
     found = (failure(each.said, file=each.file, line=each.line) for each in faults(lines))
-    return f"{'ok' if ok else 'failed'}, {counted(len(lines), 'line')} of output", found
+    return f"{'ok' if ok else 'failed'}, {count_nouns(len(lines), 'line')} of output", found
 
 
 _READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] = {

@@ -23,6 +23,6 @@ def failure(
     return Failure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
 
 
-def counted(number: int, noun: str) -> str:
+def count_nouns(number: int, noun: str) -> str:
     """Return a number with its noun: `no errors`, `1 error`, `2 errors`."""
     return f"{number} {noun}" if number == 1 else f"{number or 'no'} {noun}s"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from paddock.output.digest.failure import Failure, counted, failure
+from paddock.output.digest.failure import Failure, count_nouns, failure
 
 NODE_TEST = re.compile(r"(?:#|ℹ) (tests|pass|fail|cancelled) (\d{1,9})")  # noqa: RUF001 - as node prints it
 PYTEST = re.compile(
@@ -60,7 +60,9 @@ def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     """Read what `node --test` prints, as TAP or for people."""
     counts = {match[1]: int(match[2]) for line in lines if (match := NODE_TEST.fullmatch(line))}
     failed = counts.get("fail", 0) + counts.get("cancelled", 0)
-    summary = f"{counted(counts.get('tests', 0), 'test')}, {counts.get('pass', 0)} passed, {failed} failed"
+    summary = (
+        f"{count_nouns(counts.get('tests', 0), 'test')}, {counts.get('pass', 0)} passed, {failed} failed"
+    )
     tap = any(_TAP_FAILURE.fullmatch(line) for line in lines)
     return summary, _tap_failures(lines) if tap else _spec_failures(lines)
 
@@ -151,7 +153,9 @@ def unittest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     ran = [int(match[1]) for line in lines if (match := UNITTEST.fullmatch(line))]
     ends = [match[1] for line in lines if (match := _UNITTEST_END.fullmatch(line))]
     told = ends[-1] if ends and ends[-1] else "all passed" if ran and ran[-1] else ""
-    return ", ".join(filter(None, (counted(ran[-1] if ran else 0, "test"), told))), _unittest_failures(lines)
+    return ", ".join(filter(None, (count_nouns(ran[-1] if ran else 0, "test"), told))), _unittest_failures(
+        lines
+    )
 
 
 def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -184,7 +188,7 @@ def go_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     """Read what `go test` prints, with `-v` or without."""
     states = [match[1].strip() for line in lines if (match := GO_TEST.fullmatch(line))]
     passed, failed = states.count("ok"), states.count("FAIL")
-    return f"{counted(passed, 'package')} passed, {failed} failed", _go_failures(lines)
+    return f"{count_nouns(passed, 'package')} passed, {failed} failed", _go_failures(lines)
 
 
 def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -224,7 +228,7 @@ def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     """Read what the test harness of Rust prints, as `cargo test` shows it."""
     ends = [match for line in lines if (match := RUST_TEST.fullmatch(line))]
     passed, failed = (sum(int(match[group]) for match in ends) for group in (1, 2))
-    return f"{counted(passed + failed, 'test')}, {passed} passed, {failed} failed", _rust_failures(lines)
+    return f"{count_nouns(passed + failed, 'test')}, {passed} passed, {failed} failed", _rust_failures(lines)
 
 
 def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -241,13 +245,13 @@ def _panic(lines: Sequence[str], start: int) -> _Section:
         if _RUST_SECTION.fullmatch(line) or line == "failures:":
             break
         if match := _RUST_PANIC.fullmatch(line):
-            return _panicked(match[1], lines[index + 1 : index + _RUST_LINES])
+            return _is_panic(match[1], lines[index + 1 : index + _RUST_LINES])
         if line.startswith("Error: "):
             return _Section(line)
     return _Section("failed")
 
 
-def _panicked(told: str, below: Sequence[str]) -> _Section:
+def _is_panic(told: str, below: Sequence[str]) -> _Section:
     if told.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
         place = next((match for line in (told, *below) if (match := _RUST_PLACE.fullmatch(line))), None)
         said = told[1:].rpartition("', ")[0] or told[1:]

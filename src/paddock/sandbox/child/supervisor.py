@@ -132,7 +132,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _, left = process_tree.kill_descendants(
-            seconds=_PATIENCE_S, reaped=self._reaped, spare=self._roots.keepers
+            seconds=_PATIENCE_S, reaped=self._is_reaped, spare=self._roots.keepers
         )
         if self._shim is not None:
             self._shim.close()
@@ -223,7 +223,7 @@ class Supervisor:
             return "processes"
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
-        process_tree.reap_orphans(self._pid, self._reaped)
+        process_tree.reap_orphans(self._pid, self._is_reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         looks_on = self._look_for_nameless(sample)
@@ -299,7 +299,7 @@ class Supervisor:
             self._account_for_jail(told)
         killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
-            reaped=self._reaped,
+            reaped=self._is_reaped,
             spare=self._roots.keepers | self._ending,
         )
         status, left = (told.status, told.left) if told is not None else (self._statuses.get(self._pid), 0)
@@ -346,7 +346,7 @@ class Supervisor:
         with contextlib.suppress(OSError):  # its number is its own, so its group is too
             os.killpg(self._pid, signal.SIGKILL)
 
-    def _reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
+    def _is_reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
         if pid in self._ending:  # it has told
             return

@@ -98,7 +98,7 @@ class Verdict:
     errors: tuple[str, ...] = ()
 
 
-def judged(output: Json, *, success: bool, error: str | None) -> Verdict:
+def judge_confirmation(output: Json, *, success: bool, error: str | None) -> Verdict:
     """Return whether a run approves of itself: what its JSON says counts before its exit code."""
     if not isinstance(output, dict):
         return Verdict(approved=False, errors=(_NO_JSON if success else error or _FAILED,))

@@ -69,11 +69,11 @@ class Prompting:
         rule = tool.manifest.execution
         if match.needs_confirmation and rule.auto_approve_on_valid:
             end = await self._run(tool, match.inputs)
-            verdict = confirmation.judged(end.output, success=end.success, error=end.error)
+            verdict = confirmation.judge_confirmation(end.output, success=end.success, error=end.error)
             reply.warnings.extend(verdict.warnings)
             if verdict.approved:
                 reply.ends[tool.id] = end
-                reply.warnings.extend(_skipped_warning(end))
+                reply.warnings.extend(_warn_of_skipped(end))
             else:
                 reply.errors[tool.id] = verdict.errors
         elif not match.needs_confirmation or self._approvals.approve(
@@ -98,7 +98,7 @@ class Prompting:
         return found
 
 
-def _skipped_warning(end: ToolEnd) -> list[str]:
+def _warn_of_skipped(end: ToolEnd) -> list[str]:
     """Return a warning for what a tool wants executed after it: no command of another product is there to do it."""
     wanted = cast("dict[str, Json]", end.output).get("auto_execute") if isinstance(end.output, dict) else None
     if not isinstance(wanted, dict):

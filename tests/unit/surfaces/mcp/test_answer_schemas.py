@@ -129,7 +129,7 @@ def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single
 def captured(text: str) -> Any:
     ends = Ends(20)
     ends.take(text.encode("utf-8", "replace"))
-    return ends.captured()
+    return ends.make_captured()
 
 
 streams = st.sampled_from(
