@@ -136,7 +136,7 @@ async def rich(arguments: Arguments, _caller: Caller) -> Answer:
 class FixturePrompts:
     """Prompts of the suite."""
 
-    def entries(self) -> list[dict[str, Any]]:
+    def list_entries(self) -> list[dict[str, Any]]:
         arguments = [
             {"name": name, "description": "An argument", "required": True} for name in ("arg1", "arg2")
         ]
@@ -148,7 +148,7 @@ class FixturePrompts:
             {"name": "test_input_required_result_prompt", "description": "Asks."},
         ]
 
-    async def messages(self, name: str, arguments: Any, inquire: Inquire | None) -> list[dict[str, Any]]:
+    async def build_messages(self, name: str, arguments: Any, inquire: Inquire | None) -> list[dict[str, Any]]:
         match name:
             case "test_simple_prompt":
                 said = [text_block("This is a simple prompt for testing.")]
@@ -169,22 +169,22 @@ class FixturePrompts:
                 raise UnknownPromptError(name)
         return [{"role": "user", "content": each} for each in said]
 
-    def completions(self, _argument: str, begun: str) -> list[str]:
+    def complete_argument(self, _argument: str, begun: str) -> list[str]:
         return [word for word in ("paris", "park", "party") if word.startswith(begun)]
 
 
 class FixtureResources:
     """Resources of the suite."""
 
-    async def page(self, _cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_page(self, _cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         return [
             {"uri": uri, "name": uri, "mimeType": each["mimeType"]} for uri, each in RESOURCES.items()
         ], None
 
-    def templates(self) -> list[dict[str, Any]]:
+    def list_templates(self) -> list[dict[str, Any]]:
         return [{"uriTemplate": TEMPLATE, "name": "template", "mimeType": "application/json"}]
 
-    async def read(self, uri: str) -> dict[str, Any]:
+    async def read_resource(self, uri: str) -> dict[str, Any]:
         if uri in RESOURCES:
             return {"uri": uri, **RESOURCES[uri]}
         if found := UriTemplate.parse(TEMPLATE).match(uri):
@@ -194,7 +194,7 @@ class FixtureResources:
             return {"uri": uri, "mimeType": "application/json", "text": text}
         raise UnknownResourceError("there is no such resource")
 
-    async def completions(self, _template: str, _argument: str, begun: str, _given: Any) -> list[str]:
+    async def complete_argument(self, _template: str, _argument: str, begun: str, _given: Any) -> list[str]:
         return [word for word in ("paris", "park", "party") if word.startswith(begun)]
 
 

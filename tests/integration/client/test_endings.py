@@ -267,7 +267,7 @@ def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
     async def ends():
         async with Paddock(tmp_path, settings=settings) as paddock:
             await paddock.execute("return 1")
-            await paddock._opened().gate.aclose()
+            await paddock._require_session().gate.aclose()
             with pytest.raises(PaddockError, match=r"^this session has ended; open another one$"):
                 await paddock.execute("return 2")
 

@@ -283,7 +283,7 @@ def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_p
         places[0].release()
         return sandbox
 
-    monkeypatch.setattr("paddock.sandbox.sandbox.Zygote", Zygote)
+    monkeypatch.setattr("paddock.sandbox.sandbox.ForkServerClient", Zygote)
     sandbox = with_sandbox("landlock", open_path, go, spares=1)
     assert (len(begun), [*sandbox._idle], [*sandbox._waiting]) == (1, [], [])
     while places[-1].scratch.exists():  # a warden that nobody waits for removes it
