@@ -148,7 +148,9 @@ class FixturePrompts:
             {"name": "test_input_required_result_prompt", "description": "Asks."},
         ]
 
-    async def build_messages(self, name: str, arguments: Any, inquire: Inquire | None) -> list[dict[str, Any]]:
+    async def build_messages(
+        self, name: str, arguments: Any, inquire: Inquire | None
+    ) -> list[dict[str, Any]]:
         match name:
             case "test_simple_prompt":
                 said = [text_block("This is a simple prompt for testing.")]

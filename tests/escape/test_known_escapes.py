@@ -18,7 +18,7 @@ ESCAPES = {
     "vm2: Promise species": (
         "class P extends Promise { static get [Symbol.species]() { return function (f) { f(() => 0, (e) => { throw e.constructor.constructor('return 1') }) } } }"
         "Promise.prototype.constructor = P; const r = servers.nope.call('t').catch((e) => e.message); return await r",
-        "Unknown server: nope",
+        "Unknown server: nope; known: odd, even.",
     ),
     "vm2: Error.prepareStackTrace": (
         "let leaked; Error.prepareStackTrace = (e, sites) => { leaked = sites[0].getThis() }; new Error().stack; return typeof leaked",
@@ -40,7 +40,7 @@ ESCAPES = {
     ),
     "vm2: no stack traces": (
         "Error.stackTraceLimit = 0; const a = await servers.nope.call('t').catch((e) => e.stack); delete Error.stackTraceLimit;"
-        "const b = await servers.nope.call('t').catch((e) => e.stack); return a === b && a === 'ToolError: Unknown server: nope' ? undefined : [a, b]",
+        "const b = await servers.nope.call('t').catch((e) => e.stack); return a === b && a === 'ToolError: Unknown server: nope; known: odd, even.' ? undefined : [a, b]",
         None,
     ),
     "vm2: getOwnPropertyDescriptor of everything": (

@@ -50,7 +50,11 @@ return [await echo, seen];
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
 def test_the_glue_works_in_a_poisoned_world(guest, poison, jit):
     outcome = guest.run(USUAL % poison, jit=jit)
-    assert (outcome.status, outcome.error, outcome.value) == ("ok", None, ["x", "Unknown server: nope/nope"])
+    assert (outcome.status, outcome.error, outcome.value) == (
+        "ok",
+        None,
+        ["x", "Unknown server: nope; known: odd, even./nope"],
+    )
     assert [line.text for line in outcome.console] == ["before 1", "after"]
     assert (
         guest.value("const out = []; for (const x of [1, 2]) out.push(x); return JSON.stringify(out)")
@@ -75,7 +79,7 @@ HURT = {
     "the prototype of a tool error": (
         "const E = (await servers.nope.call('t').catch((e) => e)).constructor; Object.setPrototypeOf(E.prototype, null);"
         "return await servers.nope.call('t').catch((e) => e.message)",
-        "Unknown server: nope",
+        "Unknown server: nope; known: odd, even.",
     ),
     "the constructor above a tool error": (
         "const E = (await servers.nope.call('t').catch((e) => e)).constructor;"
