@@ -115,7 +115,7 @@ from paddock.hub.pool import Hub
 
 async def main():
     server = StdioServer("odd", sys.executable, ("-I", "-S", sys.argv[1], "--stubborn"))
-    result = await Hub({"odd": server}, environment={}).call("odd", "pid", {})
+    result = await Hub({"odd": server}, environment={}).call_tool("odd", "pid", {})
     print(result.raw["content"][0]["text"], flush=True)
     await asyncio.Event().wait()
 
@@ -173,13 +173,13 @@ def test_cancelled_caller_leaves_nothing_behind(hub, odd):
 def test_close_while_starting_and_while_calling(hub, odd):
     async def main():
         starting = hub(odd())
-        call = asyncio.create_task(starting.call("odd", "echo", {"text": "x"}))
+        call = asyncio.create_task(starting.call_tool("odd", "echo", {"text": "x"}))
         await asyncio.sleep(0)
         await starting.close()
         await failure(call, ServerUnavailable)
         calling = hub(odd())
-        server = int(text(await calling.call("odd", "pid", {})))
-        call = asyncio.create_task(calling.call("odd", "hang", {}))
+        server = int(text(await calling.call_tool("odd", "pid", {})))
+        call = asyncio.create_task(calling.call_tool("odd", "hang", {}))
         await asyncio.sleep(0)
         await calling.close()
         assert (await failure(call, ServerUnavailable)).sent

@@ -29,7 +29,9 @@ def model():
 
 
 def test_texts_of_similar_meaning_have_similar_vectors(model):
-    rain, umbrella, invoice = map(model.embed, ("will it rain", "do I need an umbrella", "pay an invoice"))
+    rain, umbrella, invoice = map(
+        model.embed_text, ("will it rain", "do I need an umbrella", "pay an invoice")
+    )
     assert rain.shape == (DIMENSIONS,)
     assert rain.dtype == np.float32
     assert np.linalg.norm(rain) == pytest.approx(1)
@@ -37,9 +39,9 @@ def test_texts_of_similar_meaning_have_similar_vectors(model):
 
 
 def test_a_vector_depends_on_its_text_alone(model):
-    first = model.embed("list the open issues")
-    model.embed("x" * 10_000)
-    assert np.array_equal(first, model.embed("list the open issues"))
+    first = model.embed_text("list the open issues")
+    model.embed_text("x" * 10_000)
+    assert np.array_equal(first, model.embed_text("list the open issues"))
     assert np.array_equal(first, SentenceModel().embed_text("list the open issues"))
 
 
@@ -48,14 +50,14 @@ def test_a_vector_depends_on_its_text_alone(model):
     ["", "\0", "\ud800 and \udfff", "[SEP] [CLS] [PAD]", "é" * 5_000, "a " * 5_000, "\u202e\U000e0069"],
 )
 def test_any_text_has_a_vector(model, text):
-    vector = model.embed(text)
+    vector = model.embed_text(text)
     assert np.isfinite(vector).all()
     assert np.linalg.norm(vector) == pytest.approx(1)
 
 
 def test_what_is_beyond_the_limit_is_not_read(model):
-    assert np.array_equal(model.embed("rain " * 158), model.embed("rain " * 158 + "invoice " * 100))
-    assert not np.array_equal(model.embed("rain " * 157), model.embed("rain " * 157 + "invoice"))
+    assert np.array_equal(model.embed_text("rain " * 158), model.embed_text("rain " * 158 + "invoice " * 100))
+    assert not np.array_equal(model.embed_text("rain " * 157), model.embed_text("rain " * 157 + "invoice"))
 
 
 def test_a_text_cannot_speak_for_the_tokenizer(model):

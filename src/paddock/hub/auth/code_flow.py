@@ -236,7 +236,7 @@ class _Provider(OAuthClientProvider):
                 return each
         raise OAuthFlowError("the server names another authorization server than `oauth.issuer` of its entry")
 
-    def _expect_issuer(self) -> str:
+    def _expected_issuer(self) -> str:
         """Choose, besides, how a client shows who it is: the library asks this last before it registers one.
 
         A program of a person keeps no secret well (RFC 8252, 8.5), and the secret of a registration may end. Left open,
