@@ -249,7 +249,7 @@ SAME_S = 0.5
 
 @pytest.mark.parametrize("kind", [*CALLS])
 def test_a_second_signal_ends_the_server_at_once_and_the_record_is_whole(place: Place, kind: str) -> None:
-    place.settings(LONG + "[limits.compute]\nwall_ms = 60000\n")
+    place.settings(LONG + "[limits.compute]\ntimeout_ms = 60000\n")
     gate = Gate(place.workspace)
     tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
 
