@@ -45,7 +45,7 @@ class OneWorker:
 
 
 class NoIntake:
-    async def read(self, source: str, language: str) -> Program:
+    async def parse(self, source: str, language: str) -> Program:
         return Program(source=source, code=source, language="javascript", positions=SourceMap(prefix=0))
 
 
