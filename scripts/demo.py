@@ -199,7 +199,7 @@ def summary(paddock: Paddock, outcome: Outcome) -> None:
         "left open": ", ".join(sandbox["residual"]) or "nothing that these layers know of",
         "allowed": f"servers {', '.join(grants['servers'])}; just-in-time compiler {'on' if grants['jit'] else 'off'}",
         "calls": f"{len(outcome['calls'])}: " + ", ".join(f"{name} {count}" for name, count in calls.items()),
-        "limits": f"{limits['wall_ms'] / 1000:.0f} s, {limits['memory_bytes'] / 2**20:.0f} MiB, "
+        "limits": f"{limits['timeout_ms'] / 1000:.0f} s, {limits['memory_bytes'] / 2**20:.0f} MiB, "
         f"{limits['host_calls']} calls, {limits['output_bytes'] / 2**20:.0f} MiB of output",
         "record": f"{shown(PADDOCK)} audit show {outcome['id']} --set audit.directory={shown(paddock.audit)}",
     }
