@@ -24,7 +24,7 @@ TITLE = "Host calls"
 
 _SEQUENCE = """
 let sum = 0;
-for (let i = 0; i < {count}; i++) sum += (await servers.local.call_tool("echo", {{ i }})).i;
+for (let i = 0; i < {count}; i++) sum += (await servers.local.call("echo", {{ i }})).i;
 return sum;
 """
 
