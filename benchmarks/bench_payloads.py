@@ -68,6 +68,10 @@ class _Rows:
         assert (server, tool, arguments) == ("local", "rows", {})
         return ToolResult({"content": [], "structuredContent": self._rows})
 
+    def resolve_alias(self, server: str, tool: str) -> str:
+        del server
+        return tool
+
 
 def _rows(size: int) -> list[dict[str, Any]]:
     """Return as many rows as fit into `size` characters of compact JSON."""
