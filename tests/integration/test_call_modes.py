@@ -51,7 +51,10 @@ def test_no_plan_keeps_more_than_fits(run: Any) -> None:
 
 def test_a_server_that_nobody_knows_is_no_write(run: Any) -> None:
     for calls in ("read_only", "dry_run"):
-        assert run("await servers.nobody.echo({})", calls).error.message == "Unknown server: nobody; known: odd, even."
+        assert (
+            run("await servers.nobody.echo({})", calls).error.message
+            == "Unknown server: nobody; known: odd, even."
+        )
 
 
 def test_a_secret_in_a_plan_is_hidden(run: Any) -> None:
