@@ -31,7 +31,7 @@ _PLACEHOLDER = re.compile(
 )
 _DIGIT = re.compile("[0-9]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_NEGATIVE_NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _PIECES = re.compile(r"[A-Za-z0-9]+")
 _CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _CAMEL_CASE = re.compile(r"(?:[A-Z]{0,5}[a-z]{2,}|[A-Z]{2,})+[0-9]{0,4}")
@@ -86,7 +86,7 @@ def is_secret(value: Value) -> bool:
         return False
     if not value.is_quoted:
         text = text.rstrip(".")  # the end of a sentence
-        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text) or _NEGATIVE_NUMBER.fullmatch(text):
+        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text) or _NUMBER.fullmatch(text):
             return False  # a call, a subscript, an attribute, a number
     if "://" in text or _PLACEHOLDER.search(text) or _DATE.match(text):
         return False

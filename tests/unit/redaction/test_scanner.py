@@ -241,6 +241,7 @@ def test_the_name_of_a_list_decides_about_its_texts_in_json_as_in_a_text(
     )
 )
 @example(-1_848_909_869_115_012)
+@example(1_849_253_455_804_560)
 @example([-1_848_909_869_115_012, -1.5, [-12345678e-9]])
 def test_a_list_of_lists_is_decided_as_its_text(value: object) -> None:
     assert json.loads(redact(json.dumps({"password": [value]}))) == redact_json({"password": [value]})
