@@ -1,6 +1,6 @@
 """What is still done when a signal ends this process by force: the record says how requests ended that were under way.
 
-A room of its own because every command imports it, and `ends` needs asyncio.
+A module of its own because every command imports it, and `cancellation` needs asyncio.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ _acts: list[Callable[[], None]] = []
 def do_before(act: Callable[[], None]) -> Generator[None]:
     """Have `act` called when this process is ended by force.
 
-    It is called in a thread of its own, while all others go on, and nothing follows it but the end of the process.
+    It runs in its own thread while the other threads go on. The process ends afterwards.
     """
     _acts.append(act)
     try:

@@ -118,7 +118,7 @@ class PendingApprovals:
             try:
                 _read_question(directory, question.id)
             except ApprovalError:
-                if _remove_file(directory, f"{question.id}.answer"):  # nobody has read it, or will
+                if _remove_file(directory, f"{question.id}.answer"):  # unread, and too late to be read
                     raise
 
     def remove_abandoned(self) -> None:

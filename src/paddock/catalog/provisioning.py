@@ -25,7 +25,7 @@ from paddock.model.invisible import spell_invisible
 from paddock.own_files import NotOursError, read_trusted
 
 MISSING_INTENT = "Missing required parameter: intent"
-"""What whoever asks without saying what for is told."""
+"""Error text for a provisioning request without an intent."""
 NOTHING = "No matching servers found"
 GOOD_ENOUGH = 0.5
 """Confidence from which a local tool keeps weaker ones out of the answer."""

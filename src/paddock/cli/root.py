@@ -121,7 +121,7 @@ class _Lazy(Group):
                 Failure("nothing was typed; nothing was done") if at_prompt else build_interrupt_failure()
             ) from None
         except BrokenPipeError:
-            find_output_error()  # nobody reads any more
+            find_output_error()  # the reader closed the pipe
             ctx.exit(UNREAD)
         except Exception as error:
             if (failure := _find_failure(error)) is None:

@@ -26,7 +26,7 @@ class CatalogTool:
 
     @property
     def warning(self) -> str:
-        """What is to be said to whoever reads its definition; empty when nothing is."""
+        """Warning for readers of its definition; empty when there is none."""
         if not self.hides and not has_hidden(self.tool):
             return ""
         return (

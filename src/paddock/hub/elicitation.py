@@ -102,7 +102,7 @@ class Questions:
         params: "ElicitRequestParams",
     ) -> "ElicitResult | ErrorData":
         """Answer a server of the older era, which asks past the call. Where two calls run, nobody knows whose it is."""
-        from mcp_types import ElicitResult  # loaded long before somebody asks
+        from mcp_types import ElicitResult  # loaded before the first question
 
         if len(self._calls) != 1:
             return ElicitResult(action="cancel")

@@ -272,3 +272,15 @@ def test_a_value_in_place_of_the_table_of_a_deprecated_key(tmp_path: Path, value
 def test_every_replacement_of_a_deprecated_key_exists() -> None:
     assert {new for new in RENAMED.values() if new not in list_defaults()} == set()
     assert {old for old in RENAMED if old in list_defaults()} == set()
+
+
+def test_a_workspace_widens_nothing_through_a_deprecated_key(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning):
+        assert failure(
+            tmp_path,
+            user="[runtimes]\nmemory_bytes = 5\n",
+            workspace="[runtimes]\nmax_memory_bytes = 6\n",
+        ) == (
+            "/w/paddock.toml, line 2: runtimes.memory_bytes = 6 is more than 5, which is what /user.toml, line 2 allows "
+            "and a workspace may only narrow; change /user.toml, line 2 instead"
+        )
