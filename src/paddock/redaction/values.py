@@ -86,8 +86,10 @@ def is_secret(value: Value) -> bool:
         return False
     if not value.is_quoted:
         text = text.rstrip(".")  # the end of a sentence
-        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text) or _NUMBER.fullmatch(text):
-            return False  # a call, a subscript, an attribute, a number
+        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
+            return False  # a call, a subscript, an attribute
+        if value.after in (",", "]", "}") and _NUMBER.fullmatch(text):
+            return False  # a number of JSON; a mark in its place would be no JSON
     if "://" in text or _PLACEHOLDER.search(text) or _DATE.match(text):
         return False
     if _PASSWORD.search(value.name):

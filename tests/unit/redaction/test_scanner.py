@@ -247,6 +247,11 @@ def test_a_list_of_lists_is_decided_as_its_text(value: object) -> None:
     assert json.loads(redact(json.dumps({"password": [value]}))) == redact_json({"password": [value]})
 
 
+def test_a_password_of_digits_is_removed_where_it_is_no_number_of_json() -> None:
+    assert redact("PASSWORD=1849253455804560") == "PASSWORD=[REDACTED:secret]"
+    assert redact('{"password": 1849253455804560, "b": 1}') == '{"password": 1849253455804560, "b": 1}'
+
+
 def test_depth_is_no_problem() -> None:
     value: object = TOKEN
     for _ in range(100_000):
