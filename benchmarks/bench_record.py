@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks.measure import Line, Scale, at_most, interleaved, milliseconds, ratio
 from paddock.audit.ledger import Ledger
-from paddock.audit.search import Wanted, find
+from paddock.audit.search import RecordFilter, find
 from paddock.model.ids import mint_id
 
 TITLE = "The record at scale"
@@ -40,7 +40,7 @@ def measure(scale: Scale) -> list[Line]:
         lines = _starts(place, scale)
         ledger = place / "many"
         request = write(ledger, count)
-        build = milliseconds(lambda: list(find(ledger, Wanted(status="failed"), limit=20)))
+        build = milliseconds(lambda: list(find(ledger, RecordFilter(status="failed"), limit=20)))
         lines.append(
             Line(f"index of {count:,} records, made anew", build / count * 1e6, "ns", note="a record")
         )

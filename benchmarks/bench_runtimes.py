@@ -24,7 +24,7 @@ from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.runtimes.recipe import Recipe, recipes
-from paddock.runtimes.steps import Step, StepPaths, Steps, hello, steps
+from paddock.runtimes.steps import Step, StepPaths, StepRunner, hello, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
 from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
@@ -168,7 +168,7 @@ class _Bare:
         self._toolchain = toolchain
         self._folder = folder
 
-    def make(self, code: str, scratch: Path) -> tuple[Steps, StepPaths]:
+    def make(self, code: str, scratch: Path) -> tuple[StepRunner, StepPaths]:
         """Write a program into a new directory, and compile it there."""
         planned = steps(self._toolchain, code)
         scratch.mkdir()
@@ -185,7 +185,7 @@ class _Bare:
         _spawn(planned.run, job)
 
 
-def _job(planned: Steps, scratch: Path) -> StepPaths:
+def _job(planned: StepRunner, scratch: Path) -> StepPaths:
     return StepPaths(f"{scratch}/{planned.file_name}", f"{scratch}/{planned.output_name}", str(scratch), GIB)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.toolchain import Missing, Search, Toolchain, find
+from paddock.runtimes.toolchain import MissingToolchain, Search, Toolchain, find
 from paddock.runtimes.warm import warm
 
 PINS = Path(__file__).resolve().parent.parent / "tests" / "toolchains"
@@ -179,7 +179,7 @@ def missing(path: str) -> list[str]:
     packages: list[str] = []
     for name, executable in FROM_APT.items():
         recipe = recipes()[name]
-        if isinstance(find(recipe, search, executable=executable), Missing):
+        if isinstance(find(recipe, search, executable=executable), MissingToolchain):
             packages += recipe.install[0].apt
     return packages
 
@@ -200,7 +200,7 @@ def install_apt(path: str) -> None:
     absent = [
         found
         for name, recipe in recipes().items()
-        if name not in UNTESTED and isinstance(found := find(recipe, search), Missing)
+        if name not in UNTESTED and isinstance(found := find(recipe, search), MissingToolchain)
     ]
     if absent:
         sys.exit("\n".join(f"{each.recipe.title}: {each.reason} ({each.remedy})" for each in absent))

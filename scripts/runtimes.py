@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.runtimes.recipe import Recipe, Way, recipes
+from paddock.runtimes.recipe import Recipe, RecipeVariant, recipes
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "runtimes.md"
 
@@ -216,7 +216,7 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def row(recipe: Recipe, way: Way) -> str:
+def row(recipe: Recipe, way: RecipeVariant) -> str:
     """Return the row of one way."""
     first = way is recipe.ways[0]
     cells = (
@@ -239,7 +239,7 @@ def install(recipe: Recipe) -> str:
     return ", or ".join((*choices, *([recipe.elsewhere] if recipe.elsewhere else [])))
 
 
-def lines(recipe: Recipe, way: Way) -> str:
+def lines(recipe: Recipe, way: RecipeVariant) -> str:
     """Return the commands of one way."""
     words = [way.compile, way.run] if way.compile else [way.run]
     told = "\n".join(" ".join(step) for step in words)

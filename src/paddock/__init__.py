@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Status,
         Usage,
     )
-    from paddock.model.program import Captured, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
+    from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.script_tools.prompts.service import PromptReply
     from paddock.settings.schema import Settings
@@ -75,7 +75,7 @@ __all__ = [
     "AuditRecord",
     "BlockingPaddock",
     "CallRecord",
-    "Captured",
+    "CapturedStream",
     "ConfigurationError",
     "ConsoleLine",
     "Cursor",

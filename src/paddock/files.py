@@ -227,7 +227,7 @@ def strange_home(path: Path, problem: OSError) -> str:
     )
 
 
-class Kept:
+class JsonFile:
     """A file that holds one JSON object. A missing file is an empty object.
 
     Only Paddock writes it, and it is read as a file of Paddock's own, unless `read` says another way.

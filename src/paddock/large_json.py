@@ -151,7 +151,7 @@ def is_large(value: object) -> bool:
 
 def decode_sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
     """Return the value of a JSON text, and yield every few hundred characters. Raises ValueError."""
-    walk, since = _Walk(text, decode), 0
+    walk, since = _SliceDecoder(text, decode), 0
     while not walk.step():
         if walk.at - since > _BETWEEN_CHARS:
             since = walk.at
@@ -159,7 +159,7 @@ def decode_sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
     return walk.value
 
 
-class _Walk:
+class _SliceDecoder:
     """Reads a text from its start to its end, a small value at a time."""
 
     def __init__(self, text: str, decode: Decode) -> None:

@@ -42,7 +42,7 @@ class NotOursError(OSError):
         self.remedy = remedy
 
 
-class Repair(NamedTuple):
+class ModeRepair(NamedTuple):
     """A mode that was set."""
 
     path: str
@@ -50,12 +50,12 @@ class Repair(NamedTuple):
     now: int
 
 
-_repairs: deque[Repair] = deque(maxlen=_MAX_REPAIRS)
+_repairs: deque[ModeRepair] = deque(maxlen=_MAX_REPAIRS)
 
 
-def take_repairs() -> list[Repair]:
+def take_repairs() -> list[ModeRepair]:
     """Return the repairs of this process that no record tells of yet, at most the last 100; the next call has none."""
-    taken: list[Repair] = []
+    taken: list[ModeRepair] = []
     while _repairs:
         taken.append(_repairs.popleft())
     return taken
@@ -66,7 +66,7 @@ def has_repairs() -> bool:
     return bool(_repairs)
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """What is wrong with a file or directory; `mode` is the one to set where setting it is all that is needed."""
 
     number: int
@@ -75,7 +75,7 @@ class Finding(NamedTuple):
     mode: int | None = None
 
 
-def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) -> Finding | None:
+def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) -> FileFinding | None:
     """Return what is wrong with a file of ours of these facts, None when nothing is.
 
     With `strict` it is wrong for good when others may write to it: what it says may be theirs.
@@ -90,7 +90,7 @@ def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) ->
     return wrong
 
 
-def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = True) -> Finding | None:
+def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = True) -> FileFinding | None:
     """Return what is wrong with a directory of ours of these facts, None when nothing is.
 
     One that is not `private` may be read by others.
@@ -101,7 +101,7 @@ def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = Tru
         return wrong
     mode = stat.S_IMODE(facts.st_mode)
     if mode & _OTHERS_WRITE and (private or not mode & stat.S_ISVTX):
-        return Finding(
+        return FileFinding(
             errno.EPERM,
             f"can be written to by others (mode {mode:04o}), who may have put files there",
             f"look at what it holds, then run: chmod 700 {os.fspath(path)}",
@@ -191,7 +191,7 @@ def read_trusted(path: StrPath, most: int) -> bytes:
                 "can be written to by everybody",
                 f"look at what it says, then run: chmod o-w {path}",
             )
-            finding = Finding(errno.EPERM, why, remedy)
+            finding = FileFinding(errno.EPERM, why, remedy)
         if finding is not None:
             raise NotOursError(finding.number, path, finding.why, finding.remedy)
         with open(file, "rb", closefd=False) as stream:
@@ -203,26 +203,26 @@ def read_trusted(path: StrPath, most: int) -> bytes:
     return data
 
 
-def _wrong_kind(facts: os.stat_result, path: StrPath, wanted: str) -> Finding:
+def _wrong_kind(facts: os.stat_result, path: StrPath, wanted: str) -> FileFinding:
     kind = stat.S_IFMT(facts.st_mode)
     number = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(kind, errno.EINVAL)
     if wanted == "directory" and kind != stat.S_IFLNK:
         number = errno.ENOTDIR
-    return Finding(number, f"is {_KINDS.get(kind, 'something else')} and no {wanted}", _move_remedy(path))
+    return FileFinding(number, f"is {_KINDS.get(kind, 'something else')} and no {wanted}", _move_remedy(path))
 
 
-def _wrong_owner(facts: os.stat_result, path: StrPath) -> Finding | None:
+def _wrong_owner(facts: os.stat_result, path: StrPath) -> FileFinding | None:
     own = os.geteuid()
     if facts.st_uid == own:
         return None
-    return Finding(
+    return FileFinding(
         errno.EPERM,
         f"belongs to user {facts.st_uid}, and Paddock runs as user {own}",
         f"{_move_remedy(path)}, or run: chown {own} {os.fspath(path)}",
     )
 
 
-def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -> Finding | None:
+def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -> FileFinding | None:
     mode = stat.S_IMODE(facts.st_mode)
     now = mode & ~_OTHERS
     if mode & needed != needed:
@@ -231,7 +231,7 @@ def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -
         why = f"can be {'changed' if mode & _OTHERS_WRITE else 'read'} by others (mode {mode:04o})"
     else:
         return None
-    return Finding(errno.EPERM, why, f"run: chmod {now:o} {os.fspath(path)}", now)
+    return FileFinding(errno.EPERM, why, f"run: chmod {now:o} {os.fspath(path)}", now)
 
 
 def _full_path(path: StrPath, within: int | None) -> str:
@@ -248,14 +248,14 @@ def _move_remedy(path: StrPath) -> str:
 
 
 def _repair_or_raise(
-    finding: Finding, path: StrPath, within: int | None = None, *, file: int | None = None
+    finding: FileFinding, path: StrPath, within: int | None = None, *, file: int | None = None
 ) -> None:
     """Repair what can be, raise NotOursError for the rest."""
     name = _full_path(path, within)
     if finding.mode is None:
         raise NotOursError(finding.number, name, finding.why, finding.remedy)
     was = _set_mode(path, finding.mode, within) if file is None else _set_mode_of(file, finding.mode)
-    _repairs.append(Repair(name, was, finding.mode))
+    _repairs.append(ModeRepair(name, was, finding.mode))
     import logging
 
     logging.getLogger("paddock.files").warning(

@@ -17,7 +17,7 @@ from mcp_types import (
     TextContent,
 )
 
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Inquire, Tool, object_schema, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Inquire, Tool, ToolAnswer, object_schema, text_block
 
 PREFIX = "test_input_required_result_"
 VALUES = [{"const": f"value{each}", "title": f"Choice {each}"} for each in (1, 2, 3)]
@@ -64,8 +64,8 @@ async def ask(inquire: Inquire | None, key: str, message: str, **types: str) -> 
 
 
 def asking_tool(name: str, run: Callable[[Arguments, Caller], Awaitable[str]], *arguments: str) -> Tool:
-    async def answer(given: Arguments, caller: Caller) -> Answer:
-        return Answer([text_block(await run(given, caller))])
+    async def answer(given: Arguments, caller: Caller) -> ToolAnswer:
+        return ToolAnswer([text_block(await run(given, caller))])
 
     schema = object_schema([*arguments], **{each: {"type": "string"} for each in arguments})
     return Tool(name, name, f"Asks for {name}.", schema, answer)

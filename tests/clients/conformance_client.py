@@ -25,9 +25,9 @@ from typing import Any, Literal, TypeVar
 import httpx2
 
 from paddock.hub.auth.client_config import OAuth
-from paddock.hub.auth.code_flow import Visit, log_in
+from paddock.hub.auth.code_flow import AuthorizationPrompt, log_in
 from paddock.hub.config import HttpServer
-from paddock.hub.person import PERSON, Form
+from paddock.hub.person import PERSON, ServerForm
 from paddock.hub.pool import Hub
 from paddock.model.errors import PaddockError, ServerError, ServerUnauthorized
 from paddock.secrets.stored_logins import KeptLogins
@@ -41,13 +41,13 @@ LOGINS = 3
 MOST = 64 * 1024
 
 
-async def agree(visit: Visit) -> None:
+async def agree(visit: AuthorizationPrompt) -> None:
     """Open the address, as a browser of a person who says yes."""
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         await browser.get(visit.url)
 
 
-async def accept(_form: Form) -> Literal["accept"]:
+async def accept(_form: ServerForm) -> Literal["accept"]:
     """Agree to what a form holds by itself."""
     return "accept"
 

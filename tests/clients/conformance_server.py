@@ -15,22 +15,22 @@ from conformance_asking import ask, asking_tools
 from mcp.shared.uri_template import UriTemplate
 
 from paddock.app.pending_approvals import PendingApprovals
-from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
-from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts import UnknownPromptError
-from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
-from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.requests import InFlightRequests
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import (
-    Answer,
     Arguments,
     Caller,
     Inquire,
     Tool,
+    ToolAnswer,
     Toolbox,
     object_schema,
     text_block,
@@ -102,35 +102,35 @@ CONTENT: dict[str, list[dict[str, Any]]] = {
 
 
 def constant(name: str, content: list[dict[str, Any]]) -> Tool:
-    async def run(_arguments: Arguments, _caller: Caller) -> Answer:
-        return Answer(content)
+    async def run(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        return ToolAnswer(content)
 
     return Tool(name, name, f"Gives {name}.", NO_ARGUMENTS, run)
 
 
-async def fail(_arguments: Arguments, _caller: Caller) -> Answer:
+async def fail(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
     text = "This tool intentionally returns an error for testing"
-    return Answer([text_block(text)], is_error=True)
+    return ToolAnswer([text_block(text)], is_error=True)
 
 
-async def progress(_arguments: Arguments, caller: Caller) -> Answer:
+async def progress(_arguments: Arguments, caller: Caller) -> ToolAnswer:
     for percent in (0, 50, 100):
         if caller.on_console is not None:
             caller.on_console(ConsoleLine(level="log", text=f"{percent} %"))
         await asyncio.sleep(0.05)
-    return Answer([text_block("done")])
+    return ToolAnswer([text_block("done")])
 
 
-async def logging(_arguments: Arguments, caller: Caller) -> Answer:
+async def logging(_arguments: Arguments, caller: Caller) -> ToolAnswer:
     for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         if caller.on_console is not None:
             caller.on_console(ConsoleLine(level="info", text=text))
         await asyncio.sleep(0.05)
-    return Answer([text_block("done")])
+    return ToolAnswer([text_block("done")])
 
 
-async def rich(arguments: Arguments, _caller: Caller) -> Answer:
-    return Answer([text_block(json.dumps(dict(arguments)))])
+async def rich(arguments: Arguments, _caller: Caller) -> ToolAnswer:
+    return ToolAnswer([text_block(json.dumps(dict(arguments)))])
 
 
 class FixturePrompts:
@@ -201,11 +201,11 @@ class FixtureResources:
 
 
 async def main(directory: Path) -> None:
-    announcer = Announcer()
+    announcer = ChangeNotifier()
 
-    async def change(_arguments: Arguments, _caller: Caller) -> Answer:
+    async def change(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
         await announcer.announce_tools()
-        return Answer([text_block("changed")])
+        return ToolAnswer([text_block("changed")])
 
     tools = [
         *(constant(name, content) for name, content in CONTENT.items()),
@@ -219,13 +219,15 @@ async def main(directory: Path) -> None:
         Tool("test_header_parameter", "Header", "Takes a header.", HEADER, rich),
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
-    rounds = Rounds(60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCHING["native"]))
-    offers = Offers(FixturePrompts(), FixtureResources())
+    rounds = ElicitationRounds(
+        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCHING["native"])
+    )
+    offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     names = HostNames.of(("127.0.0.1", "localhost"), port)
-    app = KnownHosts(build_application(server, Requests()), names)
+    app = KnownHosts(build_application(server, InFlightRequests()), names)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve(sockets=[listener])

@@ -19,8 +19,8 @@ import pytest
 from paddock.model.artifact import Handle, RunFacts
 from paddock.model.errors import InvalidHandle, UnknownArtifact
 from paddock.output import backends
-from paddock.output.artifacts import Artifacts, Swept
-from paddock.output.backends import Bucket
+from paddock.output.artifacts import Artifacts, SweepReport
+from paddock.output.backends import ObjectStoreBackend
 from paddock.output.recorder import Recording
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
@@ -90,7 +90,7 @@ def content(artifacts: Artifacts, handle: str, name: str) -> bytes:
 
 def names(artifacts: Artifacts) -> list[str]:
     """Return the names of the files of all artifacts."""
-    if isinstance(artifacts._objects, Bucket):
+    if isinstance(artifacts._objects, ObjectStoreBackend):
         paths = [meta["path"] for page in obstore.list(artifacts._objects._store) for meta in page]
     else:
         paths = list(map(str, artifacts.settings.directory.glob("*/*")))
@@ -99,7 +99,7 @@ def names(artifacts: Artifacts) -> list[str]:
 
 def put(artifacts: Artifacts, handle: str, name: str, data: bytes) -> None:
     """Write an object of an artifact that is there, or lost it."""
-    if isinstance(artifacts._objects, Bucket):
+    if isinstance(artifacts._objects, ObjectStoreBackend):
         artifacts._objects.put(handle, name, BytesIO(data))
     else:
         (artifacts.settings.directory / handle / name).write_bytes(data)
@@ -107,7 +107,7 @@ def put(artifacts: Artifacts, handle: str, name: str, data: bytes) -> None:
 
 def remove(artifacts: Artifacts, handle: str, name: str) -> None:
     """Take one object away from an artifact."""
-    if isinstance(artifacts._objects, Bucket):
+    if isinstance(artifacts._objects, ObjectStoreBackend):
         artifacts._objects.delete(handle, [name])
     else:
         (artifacts.settings.directory / handle / name).unlink()
@@ -294,19 +294,19 @@ def test_s44_sweep(artifacts: Artifacts, clock: Clock) -> None:
     remove(artifacts, orphan, "manifest.json")
     put(artifacts, broken, "manifest.json", b"{")
     clock.now = NOON + timedelta(hours=2)
-    assert artifacts.sweep() == Swept(deleted=1, errors=1)
+    assert artifacts.sweep() == SweepReport(deleted=1, errors=1)
     assert {str(handle) for handle in artifacts.list()} == {valid, orphan, broken}
     assert old not in {valid, orphan, broken}
     clock.now = NOON + timedelta(hours=3)
-    assert artifacts.sweep() == Swept(deleted=2, errors=0)
+    assert artifacts.sweep() == SweepReport(deleted=2, errors=0)
     assert [str(handle) for handle in artifacts.list()] == [orphan]
     clock.now = NOON + timedelta(hours=27)
-    assert artifacts.sweep() == Swept(deleted=1, errors=0)
+    assert artifacts.sweep() == SweepReport(deleted=1, errors=0)
     assert names(artifacts) == []
 
 
 def test_s44_sweep_of_nowhere(artifacts: Artifacts) -> None:
-    assert artifacts.sweep() == Swept(deleted=0, errors=0)
+    assert artifacts.sweep() == SweepReport(deleted=0, errors=0)
     assert not artifacts.settings.directory.exists()
 
 
@@ -336,7 +336,7 @@ def test_a_failing_sweep_is_no_failed_write(
 
     monkeypatch.setattr(artifacts._objects, "delete", failing)
     assert stored(artifacts)
-    assert artifacts.sweep() == Swept(deleted=0, errors=1)
+    assert artifacts.sweep() == SweepReport(deleted=0, errors=1)
 
 
 def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:

@@ -19,7 +19,7 @@ from mcp.client.stdio import stdio_client
 from paddock import BlockingPaddock as Paddock
 from paddock.model.artifact import LineRange, OutputQuery, RunFacts
 from paddock.output.artifacts import Artifacts
-from paddock.output.query import Reading, read_bytes
+from paddock.output.query import OpenArtifact, read_bytes
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import (
@@ -131,7 +131,7 @@ def test_the_output_of_a_program_live_kept_and_stored(opened: Paddock, place: Pa
     assert b"".join(live).decode() == outcome.program.stdout.head == EXPECTED
     assert outcome.redactions == COUNT
     artifacts = Artifacts(ArtifactSettings(directory=place / "artifacts"), Scanner(RedactionSettings()))
-    reading = Reading(artifacts, outcome.program.artifact, None)
+    reading = OpenArtifact(artifacts, outcome.program.artifact, None)
     assert read_bytes(reading, "stdout", 0, 10_000).decode() == EXPECTED
     lines = LineRange(stream="stdout", start_line=1, end_line=100)
     asked = OutputQuery(artifact_handle=outcome.program.artifact, line_range=lines)
@@ -146,7 +146,7 @@ def test_a_result_that_is_stored(opened: Paddock, place: Path) -> None:
         outcome = small.execute("return input", input=ALL)
     assert outcome.artifact is not None
     artifacts = Artifacts(ArtifactSettings(directory=place / "artifacts"), Scanner(RedactionSettings()))
-    stored = read_bytes(Reading(artifacts, outcome.artifact, None), "stdout", 0, 10_000).decode()
+    stored = read_bytes(OpenArtifact(artifacts, outcome.artifact, None), "stdout", 0, 10_000).decode()
     assert (stored, outcome.redactions) == (EXPECTED, COUNT)
 
 
@@ -276,6 +276,6 @@ def test_pieces_of_output_live_kept_and_stored(tmp_path: Path, places: list[int]
             recording.stdout(data[start:end])
     handle = asyncio.run(recording.finish(FACTS))
     assert handle is not None
-    stored = read_bytes(Reading(artifacts, handle, None), "stdout", 0, 10_000)
+    stored = read_bytes(OpenArtifact(artifacts, handle, None), "stdout", 0, 10_000)
     assert b"".join(live).decode() == recording.make_captured("stdout").head == stored.decode() == EXPECTED
     assert recording.redactions == COUNT

@@ -15,7 +15,7 @@ import yaml
 
 from paddock.cli.root import command as paddock_command
 from paddock.hub.config import load_servers
-from paddock.schedules.schedule import Temporal
+from paddock.schedules.schedule import Schedule
 from paddock.sequences.sequence import Sequence
 from paddock.settings.loader import load
 
@@ -132,7 +132,7 @@ def test_a_toml_block_is_understood(tmp_path, block, monkeypatch):
     if "step" in tree:
         Sequence.model_validate(tree)
     elif "cron" in tree:
-        Temporal.model_validate(tree)
+        Schedule.model_validate(tree)
     else:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
         (tmp_path / "config" / "paddock").mkdir(parents=True)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import paddock
-from paddock import Captured, ErrorInfo, Outcome, OutcomeError, PaddockError, Status
+from paddock import CapturedStream, ErrorInfo, Outcome, OutcomeError, PaddockError, Status
 from paddock.model import errors
 
 PUBLIC = [getattr(paddock, name) for name in paddock.__all__ if not name.startswith("__")]
@@ -98,6 +98,6 @@ def test_check_raises_what_an_outcome_is(outcome: Outcome, text: str) -> None:
 
 
 def test_the_text_of_a_stream_says_what_is_missing() -> None:
-    assert Captured(head="all\n", total_bytes=4).text == "all\n"
-    cut = Captured(head="start", tail="end\n", total_bytes=1009, omitted_bytes=1000)
+    assert CapturedStream(head="all\n", total_bytes=4).text == "all\n"
+    cut = CapturedStream(head="start", tail="end\n", total_bytes=1009, omitted_bytes=1000)
     assert cut.text == "start\n[... 1000 bytes omitted ...]\nend\n"

@@ -12,7 +12,7 @@ from paddock.javascript.engine import GuestEngine
 from paddock.javascript.job import GuestJob, HostReply, OnReply
 from paddock.javascript.parse import Program
 from paddock.javascript.source_map import SourceMap
-from paddock.javascript.worker_client import Cost, Death, Worker
+from paddock.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
@@ -28,7 +28,7 @@ class Puppet(Worker):
 
     def kill(self) -> None:
         self.killed = True
-        self.on_exit(Death(-signal.SIGKILL, Cost(0.0, 0)))
+        self.on_exit(WorkerExit(-signal.SIGKILL, WorkerUsage(0.0, 0)))
 
 
 class OneWorker:

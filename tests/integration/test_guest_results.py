@@ -11,7 +11,7 @@ from paddock.audit.read import read
 from paddock.model.errors import UnknownArtifact
 from paddock.model.limits import MIB, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.output.query import Reading, read_bytes
+from paddock.output.query import OpenArtifact, read_bytes
 from paddock.settings.schema import ArtifactSettings, AuditSettings, LimitSettings, Settings
 
 ROWS = "return Array.from({ length: 9 }, (_, id) => ({ id }))"
@@ -19,7 +19,7 @@ ROWS = "return Array.from({ length: 9 }, (_, id) => ({ id }))"
 
 def stored(session, handle, stream="stdout"):
     """Return a stored stream as a text."""
-    reading = Reading(session.output.artifacts(), handle, None)
+    reading = OpenArtifact(session.output.artifacts(), handle, None)
     return read_bytes(reading, stream, 0, 1 << 30).decode()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.app.session import open_session
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, Toolbox, object_schema, text_block
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.redaction import outgoing
 from paddock.redaction.scanner import Slices
@@ -20,15 +20,15 @@ def test_others_have_their_turn_while_a_result_is_redacted(
 ) -> None:
     turns_within: list[int] = []
     turns = 0
-    redact = outgoing.Outgoing.result_in_slices
+    redact = outgoing.OutgoingRedaction.result_in_slices
 
-    def watch(self: outgoing.Outgoing, result: object, written: bytes) -> Slices[object]:
+    def watch(self: outgoing.OutgoingRedaction, result: object, written: bytes) -> Slices[object]:
         before = turns
         redacted = yield from redact(self, result, written)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
         turns_within.append(turns - before)
         return redacted  # pyright: ignore[reportUnknownVariableType]
 
-    monkeypatch.setattr(outgoing.Outgoing, "result_in_slices", watch)
+    monkeypatch.setattr(outgoing.OutgoingRedaction, "result_in_slices", watch)
 
     async def take_turns() -> None:
         nonlocal turns
@@ -61,8 +61,8 @@ def test_others_have_their_turn_while_an_answer_over_mcp_is_redacted() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def run(_arguments: Arguments, _caller: Caller) -> Answer:
-        return Answer([text_block(text)])
+    async def run(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
+        return ToolAnswer([text_block(text)])
 
     async def main() -> None:
         toolbox = Toolbox([Tool("run", "Run", "Runs.", object_schema([]), run)])

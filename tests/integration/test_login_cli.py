@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from paddock.hub.auth.code_flow import Visit
+from paddock.hub.auth.code_flow import AuthorizationPrompt
 
 from .hub import authority
 from .hub.authority import World
@@ -61,7 +61,7 @@ class Desk:
             line = process.stderr.readline()
             assert line, told
             told += line
-        asyncio.run(authority.agree(Visit(found[1], "", "")))
+        asyncio.run(authority.agree(AuthorizationPrompt(found[1], "", "")))
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err.strip()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from paddock.audit.verify import verify
 from paddock.model.errors import UnknownArtifact
 from paddock.output.artifacts import Artifacts
-from paddock.output.query import Reading
+from paddock.output.query import OpenArtifact
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
@@ -120,7 +120,7 @@ def halves(place: Path) -> list[str]:
     wrong = []
     for handle in artifacts.list():
         try:
-            reading = Reading(artifacts, str(handle), None)
+            reading = OpenArtifact(artifacts, str(handle), None)
             assert reading.found.manifest is not None
             for stream in ("stdout", "stderr"):
                 list(reading.pieces(stream))  # raises when it is not what the manifest says

@@ -17,7 +17,7 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
 from paddock.schedules.last_runs import LastRuns
-from paddock.schedules.schedule import Temporals
+from paddock.schedules.schedule import Scheduler
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_schedules_go_on_after_the_clock_was_set(
     async def execute(_request: ExecutionRequest) -> Outcome:
         return Outcome(id="x", status=Status.OK, value={"ok": True}, has_value=True)
 
-    temporals = Temporals(execute, tmp_path / "state", clock)
+    temporals = Scheduler(execute, tmp_path / "state", clock)
 
     async def fire(name: str, due: datetime) -> None:
         request = ExecutionRequest(
@@ -87,7 +87,7 @@ def test_a_run_that_the_future_saw_keeps_nothing_from_running(tmp_path: Path, wo
     runs = LastRuns(tmp_path / "state", workspace)
     with runs.turn("often"):
         runs.note("often", datetime.max.replace(tzinfo=UTC))
-    temporals = Temporals(lambda _: pytest.fail("nothing runs"), tmp_path / "state", Jumping(timedelta()))
+    temporals = Scheduler(lambda _: pytest.fail("nothing runs"), tmp_path / "state", Jumping(timedelta()))
     [often] = temporals.temporals(workspace)
     assert often["next"] == "2030-01-01T14:00:00+00:00"
 

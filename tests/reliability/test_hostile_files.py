@@ -11,9 +11,9 @@ from cryptography.fernet import Fernet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.catalog.inferred_types import Observed
+from paddock.catalog.inferred_types import InferredTypes
 from paddock.hub.config import HttpServer, StdioServer, load_servers
-from paddock.hub.pins import Change, Pins, Standing, _hash_identity, memory_of
+from paddock.hub.pins import Change, PinCheck, Pins, _hash_identity, memory_of
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.artifact import Handle, OutputQuery
 from paddock.model.errors import ArtifactError, ConfigurationError, InvalidHandle, SdkError, VaultError
@@ -21,7 +21,7 @@ from paddock.output.artifacts import Artifacts
 from paddock.output.query import query
 from paddock.redaction.scanner import Scanner
 from paddock.schedules.last_runs import LastRuns
-from paddock.script_tools.library import Broken, Tool, ToolLibrary
+from paddock.script_tools.library import BrokenTool, Tool, ToolLibrary
 from paddock.secrets.vault import FileVault
 from paddock.settings.loader import load
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
@@ -90,7 +90,7 @@ def test_pins_are_read_or_refused(place: Path, data: bytes) -> None:
         file.write_bytes(data)
         with contextlib.suppress(ConfigurationError):
             found = act(Pins(place / "pins", place / ".mcp.json"))
-            assert all(isinstance(each, Standing | Change) for each in found)
+            assert all(isinstance(each, PinCheck | Change) for each in found)
             assert all(isinstance(each.render_diff(), str) for each in found if isinstance(each, Change))
 
 
@@ -102,7 +102,7 @@ def test_damaged_types_are_forgotten_and_learned_anew(place: Path, data: bytes) 
     file = memory_of(place / "observed", place / ".mcp.json") / "observed.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
-    observed = Observed(place / "observed", place / ".mcp.json")
+    observed = InferredTypes(place / "observed", place / ".mcp.json")
     known = observed.type_of("git", "log")
     observed.learn_from_result(SERVER, LOG, RESULT)
     if known is None:
@@ -254,7 +254,7 @@ def test_a_tool_is_read_or_broken(
     for text in (lines.encode(), junk, b"id: echo\nname: Echo\nscript: echo.py\n" + junk):
         (tool / "tool.yaml").write_bytes(text)
         [found] = ToolLibrary(place / "ws").all()
-        assert isinstance(found, Tool | Broken)
+        assert isinstance(found, Tool | BrokenTool)
 
 
 HANDLE = Handle(repo="ws", epoch_ms=0, token="0" * 16)

@@ -15,7 +15,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from paddock.audit.ledger import Ledger
-from paddock.catalog.inferred_types import Observed
+from paddock.catalog.inferred_types import InferredTypes
 from paddock.catalog.provisioning import load_registry, load_trust
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins, memory_of
@@ -367,9 +367,9 @@ def compiled(folder: Path, replace: Callable[[Path], None]) -> None:
 
 def types(folder: Path, replace: Callable[[Path], None]) -> None:
     result = ToolResult({"content": [{"type": "text", "text": '{"a": 1}'}]})
-    Observed(folder, folder / ".mcp.json").learn_from_result(SERVER, TOOL, result)
+    InferredTypes(folder, folder / ".mcp.json").learn_from_result(SERVER, TOOL, result)
     replace(memory_of(folder, folder / ".mcp.json") / "observed.json")
-    observed = Observed(folder, folder / ".mcp.json")
+    observed = InferredTypes(folder, folder / ".mcp.json")
     assert observed.type_of("git", "log") is None
     observed.learn_from_result(SERVER, TOOL, result)
     assert observed.type_of("git", "log") is not None

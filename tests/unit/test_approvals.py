@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from paddock.app.approvals import MAX_WAITING_RUNS, Approvals, Asker, CallContext, ClientAsker
-from paddock.hub.person import Form, Unanswerable
+from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.rules import ApprovalSettings
 from paddock.settings.schema import RedactionSettings
 
@@ -68,7 +68,7 @@ def with_approvals(
     """Return what some work gives within a run that brings `own` along, in a session with `asker`."""
 
     async def within() -> Any:
-        outgoing = Outgoing(RedactionSettings(), KnownSecrets())
+        outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
         approvals = Approvals(ApprovalSettings(**settings), ledger or Ledger(), outgoing, asker)  # pyright: ignore[reportArgumentType]
         approvals.begin_run(ROOT, own)
         return await work(approvals)
@@ -299,10 +299,14 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
     ledger, person = Ledger(), Person(verdict)
 
     async def work(approvals: Approvals) -> str:
-        return await approvals.pass_on(CallContext.from_request(call()), "git", Form("Sure?", {"sure": True}))
+        return await approvals.pass_on(
+            CallContext.from_request(call()), "git", ServerForm("Sure?", {"sure": True})
+        )
 
     if told is None:
-        with pytest.raises(Unanswerable, match="the answer shown is all that is sent: nobody answered"):
+        with pytest.raises(
+            UnanswerableQuestion, match="the answer shown is all that is sent: nobody answered"
+        ):
             with_approvals(work, None, own=person, ledger=ledger)
     else:
         assert with_approvals(work, None, own=person, ledger=ledger) == told
@@ -342,7 +346,7 @@ def test_a_person_reads_one_question_at_a_time_whoever_asks() -> None:
         return Answer(verdict="once", by="bob")
 
     async def work(approvals: Approvals) -> list[object]:
-        form = Form("Sure?", {"sure": True})
+        form = ServerForm("Sure?", {"sure": True})
         passed = (
             approvals.pass_on(CallContext.from_request(call()), server, form) for server in ("git", "time")
         )
@@ -372,7 +376,7 @@ def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
 
     async def work(approvals: Approvals) -> str:
         behind = CallContext.from_request(call(actor="a\u202eda"))._replace(workspace=Path("/w\u202e"))
-        return await approvals.pass_on(behind, "git", Form("Sure?", {}))
+        return await approvals.pass_on(behind, "git", ServerForm("Sure?", {}))
 
     assert with_approvals(work, None, own=person, ledger=ledger) == "accept"
     [question] = person.asked

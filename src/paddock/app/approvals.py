@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Self
 
 from paddock.app.audit_facts import identity_facts
 from paddock.audit.sink import AuditSink, Field
-from paddock.hub.person import Form, Unanswerable
+from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.javascript.clock import Clock
 from paddock.model.approval import YES, Answer, Question, Verdict
 from paddock.model.base import Json
@@ -26,7 +26,7 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy import questions as asking
 from paddock.policy.decision import apply_answer
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.rules import ApprovalSettings
 
 Asker = Callable[[Question], Awaitable[Answer]]
@@ -92,7 +92,7 @@ def refusal_name(decision: Decision) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class RunState:
     """What is known of one run while it lasts."""
 
     asker: Asker
@@ -127,20 +127,24 @@ class Approvals:
     """Settles decisions that ask, one for each gate."""
 
     def __init__(
-        self, settings: ApprovalSettings, audit: AuditSink, outgoing: Outgoing, asker: Asker | None = None
+        self,
+        settings: ApprovalSettings,
+        audit: AuditSink,
+        outgoing: OutgoingRedaction,
+        asker: Asker | None = None,
     ) -> None:
         """Ask `asker` what nobody else was named for."""
         self._settings = settings
         self._audit = audit
         self._outgoing = outgoing
         self._asker = asker or refuse_unasked
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, RunState] = {}
         self._waiting: Counter[str] = Counter()
         """Runs that wait for an answer, by client."""
 
     def begin_run(self, request: ExecutionRequest, asker: Asker | None) -> None:
         """Know a request of a person or an agent, and whom to ask about it and its children, until it ends."""
-        self._runs[request.id] = Run(asker or self._asker)
+        self._runs[request.id] = RunState(asker or self._asker)
 
     def end_run(self, request: ExecutionRequest) -> None:
         """Forget a request that has begun."""
@@ -197,12 +201,12 @@ class Approvals:
         )
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        return await self._ask_and_record(question, Run(asker or self._asker), facts, parent=None)
+        return await self._ask_and_record(question, RunState(asker or self._asker), facts, parent=None)
 
-    async def pass_on(self, call: CallContext, server: str, form: Form) -> Literal["accept", "decline"]:
+    async def pass_on(self, call: CallContext, server: str, form: ServerForm) -> Literal["accept", "decline"]:
         """Return what a person says to a question that a server asks in the midst of a call.
 
-        Raises Unanswerable when nobody can be asked or answers, LedgerError when it cannot be recorded.
+        Raises UnanswerableQuestion when nobody can be asked or answers, LedgerError when it cannot be recorded.
         """
         what = f"answer what server {server} asks in the midst of a call"
         shown = {"question": form.message, "answer": dict(form.values)}
@@ -220,22 +224,22 @@ class Approvals:
         )
         facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        run = self._runs.get(call.run) or Run(self._asker)
+        run = self._runs.get(call.run) or RunState(self._asker)
         async with run.turn:
             answer = await self._ask_and_record(question, run, facts, parent=call.parent)
         if answer.verdict in YES:
             return "accept"
         if answer.verdict == "denied":
             return "decline"
-        raise Unanswerable(answer.told)
+        raise UnanswerableQuestion(answer.told)
 
-    def _find_run(self, request: ExecutionRequest) -> Run:
-        return self._runs.get(request.root or request.id) or Run(self._asker)
+    def _find_run(self, request: ExecutionRequest) -> RunState:
+        return self._runs.get(request.root or request.id) or RunState(self._asker)
 
     async def _ask_and_record(
         self,
         question: Question,
-        run: Run,
+        run: RunState,
         facts: Mapping[str, Field],
         *,
         parent: str | None,
@@ -257,7 +261,9 @@ class Approvals:
             self._audit.append("answered", question.request, {**about, **end}, parent=parent)
         return answer
 
-    async def _ask_within_limits(self, question: Question, run: Run, stop: asyncio.Event | None) -> Answer:
+    async def _ask_within_limits(
+        self, question: Question, run: RunState, stop: asyncio.Event | None
+    ) -> Answer:
         why = "; ".join(question.reasons)
         run.questions += 1
         if run.questions > MAX_QUESTIONS_PER_RUN:

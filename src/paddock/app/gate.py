@@ -26,7 +26,7 @@ from paddock.app.audit_facts import CANCELLED, end_facts, identity_facts
 from paddock.app.host_calls import HostCalls, OnResult
 from paddock.app.runtime_service import Programs
 from paddock.app.script_tool_service import Scripts
-from paddock.audit.best_effort import Lenient
+from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded, unless_stopped
 from paddock.hub.person import PERSON
@@ -60,7 +60,7 @@ from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun
 from paddock.output.large_results import Results
 from paddock.policy.decision import Policy
 from paddock.policy.rehearsal import make_planned_call, stub_result, would_ask
-from paddock.redaction.outgoing import OnCall, Outgoing
+from paddock.redaction.outgoing import OnCall, OutgoingRedaction
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Sdk(Protocol):
         ...
 
 
-class _Beside(NamedTuple):
+class _RequestWatchers(NamedTuple):
     """Who listens to a request while it runs, and what stops it."""
 
     on_console: OnConsole | None = None
@@ -147,7 +147,7 @@ class Gate:
         settings: Settings,
         audit: AuditSink,
         engines: Engines,
-        outgoing: Outgoing,
+        outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
         """Ask `asker` where a request brings nobody along."""
@@ -156,7 +156,7 @@ class Gate:
             settings, self._policy, engines.servers, self._record_lookup
         )
         self._audit = audit
-        self._audit_of_computations = audit if settings.audit.required == "all" else Lenient(audit)
+        self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._engines = engines
         self._outgoing = outgoing
         self._commands = tuple(command.name for command in settings.sdk.commands)
@@ -185,7 +185,7 @@ class Gate:
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
         """
-        beside = _Beside(on_console, on_output, stop, on_call)
+        beside = _RequestWatchers(on_console, on_output, stop, on_call)
         if request.parent is not None:
             return await self._make_outcome(request, beside)
         if self._ended:
@@ -212,7 +212,7 @@ class Gate:
         if others:
             await run_shielded(asyncio.wait(others.values()))
 
-    async def _make_outcome(self, request: ExecutionRequest, beside: _Beside) -> Outcome:
+    async def _make_outcome(self, request: ExecutionRequest, beside: _RequestWatchers) -> Outcome:
         end = await self._carry_out(request, beside)
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
         if end.written is None:
@@ -223,12 +223,12 @@ class Gate:
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
         """Return what became of a call of a program, which needs no outcome of its own: there may be thousands."""
-        end = await self._carry_out(request, _Beside(on_result=on_result))
+        end = await self._carry_out(request, _RequestWatchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
         return end.result
 
-    async def _carry_out(self, request: ExecutionRequest, beside: _Beside) -> "_End":
+    async def _carry_out(self, request: ExecutionRequest, beside: _RequestWatchers) -> "_End":
         """Return the end of a request.
 
         A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is
@@ -241,7 +241,7 @@ class Gate:
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
         return await self._decide_and_run(self._resolve_alias(end.request).model_copy(update=own), beside)
 
-    async def _decide_and_run(self, request: ExecutionRequest, beside: _Beside) -> "_End":
+    async def _decide_and_run(self, request: ExecutionRequest, beside: _RequestWatchers) -> "_End":
         decision = self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearse_request(request, decision)
@@ -289,7 +289,9 @@ class Gate:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
         return ErrorInfo(name=refusal_name(decision), message=reasons, hint=hint, phase="decide")
 
-    async def _run_decided(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> "_End":
+    async def _run_decided(
+        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
+    ) -> "_End":
         if not decision.allowed:
             return self._end_without_run(
                 request, decision, Status.DENIED, error=self._refusal_error(request, decision)
@@ -342,7 +344,7 @@ class Gate:
         status = Status.OK if allowed else Status.DENIED
         self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
-    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | Lenient:
+    def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
         """Return where a request is recorded."""
         computes = isinstance(request.work, GuestRun) and request.work.computes
         return self._audit_of_computations if computes else self._audit
@@ -358,7 +360,9 @@ class Gate:
         settled = RawResult.model_validate({**result, "status": status})
         return _End(request, settled, decision, audit, None)
 
-    async def _run_safely(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
+    async def _run_safely(
+        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
+    ) -> RawResult:
         try:
             return await self._run_work(request, decision, beside)
         except EngineError as error:
@@ -366,7 +370,9 @@ class Gate:
         except PaddockError as error:
             return RawResult(status=Status.ERROR, error=_fault_error(error))
 
-    async def _run_work(self, request: ExecutionRequest, decision: Decision, beside: _Beside) -> RawResult:
+    async def _run_work(
+        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
+    ) -> RawResult:
         match request.work:
             case GuestRun() as work:
                 sink = None if work.computes or work.raw_results else self._engines.results.sink()

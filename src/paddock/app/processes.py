@@ -13,7 +13,7 @@ from paddock.settings.schema import SandboxSettings, Settings
 
 if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Sandbox
-    from paddock.sandbox.state_paths import File
+    from paddock.sandbox.state_paths import StateFile
 
 
 def own_directories(settings: Settings) -> list[Path]:
@@ -41,21 +41,21 @@ def installation_paths() -> list[Path]:
     return [*environment, packages, Path(os.__file__).parent, Path(os.path.realpath(sys.executable)).parent]
 
 
-def own_files(settings: Settings) -> "tuple[File, ...]":
+def own_files(settings: Settings) -> "tuple[StateFile, ...]":
     """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
     from paddock.sandbox import state_paths
 
     named = [
-        state_paths.File("sdk.webhooks", str(settings.sdk.webhooks)),
-        state_paths.File("sdk.signals", str(settings.sdk.signals)),
-        state_paths.File("servers.trust", str(settings.servers.trust), readable=True),
-        state_paths.File("servers.registry", str(settings.servers.registry), readable=True),
+        state_paths.StateFile("sdk.webhooks", str(settings.sdk.webhooks)),
+        state_paths.StateFile("sdk.signals", str(settings.sdk.signals)),
+        state_paths.StateFile("servers.trust", str(settings.servers.trust), readable=True),
+        state_paths.StateFile("servers.registry", str(settings.servers.registry), readable=True),
     ]
     if settings.servers.config is not None:
-        named.append(state_paths.File("servers.config", str(settings.servers.config), readable=True))
+        named.append(state_paths.StateFile("servers.config", str(settings.servers.config), readable=True))
     if (source := settings.servers.registry_source) and "://" not in source:
         place = os.path.expanduser(source)  # one without a home is refused where it is read
-        named.append(state_paths.File("servers.registry_source", place, readable=True))
+        named.append(state_paths.StateFile("servers.registry_source", place, readable=True))
     own = state_paths.list_own_directories(own_directories(settings))
     return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
 
@@ -67,7 +67,7 @@ class Processes:
         self,
         settings: SandboxSettings,
         own: Sequence[Path],
-        files: "Callable[[], tuple[File, ...]]" = tuple,
+        files: "Callable[[], tuple[StateFile, ...]]" = tuple,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep programs from Paddock's `own` directories and `files`; `prepare` comes before any of them."""

@@ -17,7 +17,7 @@ from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.decision import refuse_allowed
 from paddock.policy.workdir import JailError, resolve_cwd
-from paddock.runtimes.admission_queue import QueueFullError, Turns
+from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.settings.schema import RuntimeSettings
 
@@ -60,7 +60,9 @@ class Programs:
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
-        self._turns = Turns(settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms)
+        self._turns = AdmissionQueue(
+            settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms
+        )
 
     @cached_property
     def _engine(self) -> Engine:
@@ -158,7 +160,7 @@ class Admission:
 
     def __init__(
         self,
-        turns: Turns,
+        turns: AdmissionQueue,
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,

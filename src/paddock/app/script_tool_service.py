@@ -23,12 +23,12 @@ from paddock.settings.schema import ToolSettings
 
 if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants
-    from paddock.runtimes.steps import Steps
+    from paddock.runtimes.steps import StepRunner
     from paddock.runtimes.toolchain_cache import Toolchains
     from paddock.sandbox.sandbox import Sandbox
     from paddock.script_tools.engine import Command, NoCommand, ToolEngine
     from paddock.script_tools.library import Tool, ToolLibrary
-    from paddock.script_tools.prompts.service import Prompting, Run
+    from paddock.script_tools.prompts.service import PromptService, Run
 
 _NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 
@@ -58,12 +58,12 @@ def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
 
     Raises ToolNotFound, which says where was looked, or ConfigurationError for one that cannot be used.
     """
-    from paddock.script_tools.library import Broken
+    from paddock.script_tools.library import BrokenTool
 
     found = library.find(name, prompt=prompt)
     if found is None:
         raise ToolNotFound(name, [str(folder) for folder in library.folders])
-    if isinstance(found, Broken):
+    if isinstance(found, BrokenTool):
         raise ConfigurationError(f"{found.directory}: {found.problem}")
     return found
 
@@ -121,11 +121,11 @@ class Scripts:
         """Return the work of running a tool. Raises what `find_tool` raises."""
         return make_tool_run(self.library, name, inputs)
 
-    def make_prompting(self, run: "Run", clock: Callable[[], float]) -> "Prompting":
+    def make_prompting(self, run: "Run", clock: Callable[[], float]) -> "PromptService":
         """Return what answers calls of prompts; `run` runs a tool through the gate."""
-        from paddock.script_tools.prompts.service import Prompting
+        from paddock.script_tools.prompts.service import PromptService
 
-        return Prompting(self.library, run, clock)
+        return PromptService(self.library, run, clock)
 
     async def run_tool(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
         """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
@@ -181,7 +181,7 @@ class Languages:
         """
         from paddock.runtimes.recipe import recipes
         from paddock.runtimes.steps import steps
-        from paddock.runtimes.toolchain import Missing
+        from paddock.runtimes.toolchain import MissingToolchain
         from paddock.script_tools.engine import Command, NoCommand, Unreadable
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
@@ -190,7 +190,7 @@ class Languages:
             return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(recipes())}")
         user = sandbox.user(grants)
         found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
-        if isinstance(found, Missing):
+        if isinstance(found, MissingToolchain):
             stripped = " (a .ts script is run as TypeScript)" if name != runtime else ""
             return NoCommand(known=True, hint=f"{found.remedy}{stripped}")
         try:
@@ -209,7 +209,7 @@ class Languages:
 
 
 def _start_arguments(
-    planned: "Steps", script: Path, scratch: Path, memory_bytes: int
+    planned: "StepRunner", script: Path, scratch: Path, memory_bytes: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
     from paddock.runtimes.steps import StepPaths

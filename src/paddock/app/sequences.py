@@ -5,36 +5,38 @@ from typing import TYPE_CHECKING
 
 from paddock.app.script_tool_service import Scripts
 from paddock.output.large_results import Results
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from paddock.schedules.schedule import Temporals
-    from paddock.sequences.engine import Execute, Flows
+    from paddock.schedules.schedule import Scheduler
+    from paddock.sequences.engine import RequestRunner, SequenceEngine
 
 
 class SequenceServices:
     """Sequences and schedules of a session, each made at the first use."""
 
-    execute: "Execute"
+    execute: "RequestRunner"
     """The gate's one path, which is there once the gate is."""
 
-    def __init__(self, settings: Settings, scripts: Scripts, outgoing: Outgoing, results: Results) -> None:
+    def __init__(
+        self, settings: Settings, scripts: Scripts, outgoing: OutgoingRedaction, results: Results
+    ) -> None:
         self._settings = settings
         self._scripts = scripts
         self._outgoing = outgoing
         self._results = results
 
     @cached_property
-    def flows(self) -> "Flows":
+    def flows(self) -> "SequenceEngine":
         """What runs sequences."""
         from paddock.sequences import engine
 
-        return engine.Flows(self.execute, self._scripts.make_work, self._outgoing, self._results)
+        return engine.SequenceEngine(self.execute, self._scripts.make_work, self._outgoing, self._results)
 
     @cached_property
-    def temporals(self) -> "Temporals":
+    def temporals(self) -> "Scheduler":
         """What fires schedules."""
         from paddock.schedules import schedule
 
-        return schedule.Temporals(self.execute, self._settings.sdk.temporals)
+        return schedule.Scheduler(self.execute, self._settings.sdk.temporals)

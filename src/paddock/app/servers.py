@@ -18,9 +18,9 @@ from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.catalog.catalog import Catalog
-    from paddock.catalog.inferred_types import Observed
+    from paddock.catalog.inferred_types import InferredTypes
     from paddock.catalog.provisioning import Provisioning
-    from paddock.catalog.semantic_choice import Meaning
+    from paddock.catalog.semantic_choice import SemanticSettings
     from paddock.hub.admission import Admission
     from paddock.hub.catalog_tool import CatalogTool
     from paddock.hub.config import ServersConfig
@@ -154,11 +154,11 @@ class Servers:
         return KeptLogins(self._all, self._memory, self._learn)
 
     @cached_property
-    def observed(self) -> "Observed":
+    def observed(self) -> "InferredTypes":
         """The types of results so far."""
-        from paddock.catalog.inferred_types import Observed
+        from paddock.catalog.inferred_types import InferredTypes
 
-        return Observed(self._settings.state, self._memory)
+        return InferredTypes(self._settings.state, self._memory)
 
     @cached_property
     def catalog(self) -> "Catalog":
@@ -182,11 +182,11 @@ class Servers:
         )
 
     @cached_property
-    def meaning(self) -> "Meaning":
+    def meaning(self) -> "SemanticSettings":
         """How a search ranks tools by their meaning."""
-        from paddock.catalog.semantic_choice import Meaning
+        from paddock.catalog.semantic_choice import SemanticSettings
 
-        return Meaning(self._settings.semantic_search, user_cache_path("paddock") / "vectors")
+        return SemanticSettings(self._settings.semantic_search, user_cache_path("paddock") / "vectors")
 
     @cached_property
     def provisioning(self) -> "Provisioning":

@@ -18,7 +18,7 @@ from paddock.app.script_tool_service import Scripts
 from paddock.app.sequences import SequenceServices
 from paddock.app.servers import Servers
 from paddock.app.stored_output import Output
-from paddock.audit.best_effort import Unopened
+from paddock.audit.best_effort import UnavailableSink
 from paddock.audit.ledger import Ledger
 from paddock.cancellation import run_shielded
 from paddock.forced_exit import do_before
@@ -29,9 +29,9 @@ from paddock.javascript.parse import Parser
 from paddock.javascript.pool import Pool
 from paddock.model.errors import ConfigurationError, LedgerUnusable
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.sdk.events import Events
-from paddock.sdk.service import Facts, Services
+from paddock.sdk.service import Services, SessionFacts
 from paddock.settings.schema import AuditSettings, Settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from paddock.app.approvals import Asker
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sdk.commands import Commands
-    from paddock.telemetry.instrument import Watch
+    from paddock.telemetry.instrument import Instrumentation
     from paddock.telemetry.metrics import Metrics
 
 
@@ -56,7 +56,7 @@ class Session:
         scripts: Scripts,
         *,
         events: Events,
-        outgoing: Outgoing,
+        outgoing: OutgoingRedaction,
         flowing: SequenceServices,
         metrics: "Metrics | None" = None,
     ) -> None:
@@ -102,11 +102,11 @@ def _watch_session(
     output: Output,
     *,
     metrics: "Metrics | None",
-) -> "Watch | None":
+) -> "Instrumentation | None":
     watched = settings.telemetry.metrics or settings.telemetry.traces != "none"
     if not watched and not logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
         return None
-    from paddock.telemetry.instrument import Watch
+    from paddock.telemetry.instrument import Instrumentation
     from paddock.telemetry.observed_sink import Sources
 
     def waiting() -> int:
@@ -119,16 +119,16 @@ def _watch_session(
         lambda: servers.running_count,
         output.artifacts,
     )
-    return Watch(settings, sources, metrics)
+    return Instrumentation(settings, sources, metrics)
 
 
-def _open_ledger(settings: AuditSettings) -> Ledger | Unopened:
+def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
     try:
         return Ledger(settings.directory, sync=settings.sync)
     except LedgerUnusable as why:
         if settings.required == "all":
             raise
-        return Unopened(why)
+        return UnavailableSink(why)
 
 
 def _check_name(workspace: Path) -> None:
@@ -140,7 +140,7 @@ def _check_name(workspace: Path) -> None:
 
 
 async def _close_all(
-    processes: Processes, servers: Servers, pool: Pool, intake: Parser, watch: "Watch | None"
+    processes: Processes, servers: Servers, pool: Pool, intake: Parser, watch: "Instrumentation | None"
 ) -> None:
     await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
     if watch is not None:
@@ -173,8 +173,8 @@ async def open_session(
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)
         processes = Processes(settings.sandbox, own, files, servers.keep_config)
-        outgoing = Outgoing(settings.redaction, secrets, compatible=compatible)
-        watch: Watch | None = None
+        outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
+        watch: Instrumentation | None = None
         try:
             guest = GuestEngine(pool, intake, settings.guest.max_workers)
             output = Output(settings, outgoing.output)
@@ -182,7 +182,7 @@ async def open_session(
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
-            facts = Facts(
+            facts = SessionFacts(
                 output.artifacts,
                 servers.list_configured,
                 processes.prove_tier,

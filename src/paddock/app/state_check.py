@@ -11,7 +11,7 @@ from platformdirs import user_cache_path
 from paddock.files import LONGEST
 from paddock.javascript import parse_cache
 from paddock.model.base import Value
-from paddock.own_files import Finding, NotOursError, judge_directory, judge_file, read_trusted
+from paddock.own_files import FileFinding, NotOursError, judge_directory, judge_file, read_trusted
 from paddock.settings.schema import Settings
 
 _MAX_ENTRIES = 1000
@@ -59,7 +59,7 @@ def check_places(settings: Settings) -> list[PlaceReport]:
     return [*found, _report_trusted_file("registry", settings.servers.registry)]
 
 
-def _report_place(name: str, path: Path, findings: Iterator[tuple[str, Finding]]) -> PlaceReport:
+def _report_place(name: str, path: Path, findings: Iterator[tuple[str, FileFinding]]) -> PlaceReport:
     try:
         worst = sorted(islice(findings, _MAX_ENTRIES), key=lambda each: each[1].mode is not None)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def _report_place(name: str, path: Path, findings: Iterator[tuple[str, Finding]]
     )
 
 
-def _find_faults(place: _Directory) -> Iterator[tuple[str, Finding]]:
+def _find_faults(place: _Directory) -> Iterator[tuple[str, FileFinding]]:
     """Yield what is wrong with a directory, and with what is in it. Raises OSError."""
     path = str(place.path)
     if (finding := judge_directory(os.lstat(path), path)) is not None:
@@ -95,7 +95,7 @@ def _find_faults(place: _Directory) -> Iterator[tuple[str, Finding]]:
                 yield entry.path, finding
 
 
-def _find_memory_faults(path: Path) -> Iterator[tuple[str, Finding]]:
+def _find_memory_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
     """Yield what is wrong with what is known of servers: a directory that others may read, and private ones in it."""
     if (finding := judge_directory(os.lstat(path), path, private=False)) is not None:
         yield str(path), finding
@@ -106,7 +106,7 @@ def _find_memory_faults(path: Path) -> Iterator[tuple[str, Finding]]:
                 yield from _find_faults(_Directory("", Path(entry.path), 1))
 
 
-def _find_file_faults(path: Path) -> Iterator[tuple[str, Finding]]:
+def _find_file_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
     if (finding := judge_file(os.lstat(path), path)) is not None:
         yield str(path), finding
 

@@ -10,7 +10,7 @@ from paddock.model.errors import LedgerUnusable
 _log = logging.getLogger("paddock.audit")
 
 
-class Unopened:
+class UnavailableSink:
     """An `AuditSink` whose ledger could not be opened: every call raises why."""
 
     def __init__(self, why: LedgerUnusable) -> None:
@@ -52,7 +52,7 @@ class Unopened:
         """Do nothing."""
 
 
-class Lenient:
+class BestEffortSink:
     """Writes to a sink, and goes on without a record when its ledger cannot be written: then the id is empty.
 
     A claim that was made before is no such case: what runs at most once still does.

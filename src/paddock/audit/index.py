@@ -94,14 +94,14 @@ class NoIndexError(Exception):
     """There is no index here; the ledger answers without it."""
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """Where the line of a record begins."""
 
     file: str
     offset: int
 
 
-class _Read(NamedTuple):
+class _IndexedExtent(NamedTuple):
     """How far a file has been read into the index."""
 
     inode: int
@@ -187,7 +187,8 @@ class Index:
     def catch_up(self, on_progress: OnProgress | None) -> None:
         """Read what the ledger has more than the index. Raises _OutdatedError where the index disagrees with it."""
         known = {
-            day: _Read(*rest) for day, *rest in self._database.execute("SELECT * FROM file ORDER BY day")
+            day: _IndexedExtent(*rest)
+            for day, *rest in self._database.execute("SELECT * FROM file ORDER BY day")
         }
         files: dict[int, str] = {}
         sizes: dict[int, int] = {}
@@ -214,7 +215,7 @@ class Index:
             finally:
                 os.close(fd)
 
-    def _read_file(self, day: int, fd: int, known: _Read | None) -> Iterator[int]:
+    def _read_file(self, day: int, fd: int, known: _IndexedExtent | None) -> Iterator[int]:
         """Read the rest of a file into the index, and yield how many bytes each batch has taken."""
         facts = os.fstat(fd)
         read = known.read if known else 0
@@ -282,13 +283,13 @@ class Index:
         return found
 
 
-def place_of(number: int) -> Place | None:
+def place_of(number: int) -> RecordPosition | None:
     """Return the place that a number of the index stands for, None for one that stands for none."""
     try:
         day = date.fromordinal(number >> _OFFSET_BITS)
     except (ValueError, OverflowError):
         return None
-    return Place(f"{day:%Y-%m-%d}.ndjson", number & ((1 << _OFFSET_BITS) - 1))
+    return RecordPosition(f"{day:%Y-%m-%d}.ndjson", number & ((1 << _OFFSET_BITS) - 1))
 
 
 class _OutdatedError(Exception):
@@ -297,7 +298,7 @@ class _OutdatedError(Exception):
 
 _DATABASE_ERRORS = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
 """What a damaged database raises: a text may be none, a number a text."""
-_UNREAD = _Read(0, -1, 0, 0, b"")
+_UNREAD = _IndexedExtent(0, -1, 0, 0, b"")
 
 
 def _ask_locked(directory: Path, question: Callable[[Index], T], on_progress: OnProgress | None) -> T:

@@ -50,7 +50,7 @@ from paddock.audit.sink import (
 from paddock.model import ids
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Status
-from paddock.own_files import Repair, has_repairs, take_repairs
+from paddock.own_files import ModeRepair, has_repairs, take_repairs
 
 SYNC_INTERVAL_S = 0.2
 _QUIET_INTERVALS = 10
@@ -328,7 +328,7 @@ class Ledger:
         self._awake.set()
 
 
-def _repair_entry(repair: Repair) -> Entry:
+def _repair_entry(repair: ModeRepair) -> Entry:
     path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
     modes: dict[str, Field] = {
         "path": path,

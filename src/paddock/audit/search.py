@@ -29,7 +29,7 @@ _MIN_PLACES, _MAX_PLACES = 20, 50_000
 """Places that the index is asked for at once."""
 
 
-class Wanted(Value):
+class RecordFilter(Value):
     """Which records are wanted: those that match everything that is given."""
 
     name: str | None = None
@@ -72,7 +72,7 @@ class Wanted(Value):
 
 def find(
     directory: Path,
-    wanted: Wanted,
+    wanted: RecordFilter,
     *,
     limit: int | None = None,
     newest_first: bool = True,
@@ -84,20 +84,20 @@ def find(
     LedgerError when the ledger cannot be read or `since` has no time zone.
     """
     since_timestamp(wanted.since)
-    if not directory.is_dir() or wanted == Wanted():
+    if not directory.is_dir() or wanted == RecordFilter():
         return read(directory, limit=limit, newest_first=newest_first)
     count = _MAX_PLACES if limit is None else max(_MIN_PLACES, min(limit, _MAX_PLACES))
-    indexed = _Indexed(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
+    indexed = _IndexSearch(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
     return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
 
 
-class _Indexed:
+class _IndexSearch:
     """One search through the index."""
 
     def __init__(
         self,
         directory: Path,
-        wanted: Wanted,
+        wanted: RecordFilter,
         count: int,
         *,
         newest_first: bool,

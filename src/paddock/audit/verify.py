@@ -94,14 +94,14 @@ class Report(Value):
 
 
 @dataclass(frozen=True)
-class _BadLine:
+class _DamagedLine:
     """A line that is no record, until the line after it has had its say."""
 
     finding: Finding
     line: Line
 
 
-class _Day:
+class _DateCheck:
     """Compares the dates of a file's records with its name, give or take `CLOCK_S`."""
 
     def __init__(self, name: str) -> None:
@@ -137,7 +137,7 @@ def verify(directory: Path) -> Report:
     try:
         raw, sizes = _take_snapshot(directory)
         newest = max((name for name, size in sizes.items() if size), default="")
-        walk = _Walk(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
+        walk = _ChainPass(raw, newest, instead=_describe_non_head(directory) if raw is None else "")
         for name, size in sizes.items():
             if (fd := open_regular(directory, name)) is None:
                 walk.problem(name, None, None, "is not a regular file")
@@ -189,7 +189,7 @@ def _file_sizes(directory: Path) -> dict[str, int]:
     return {name: (directory / name).lstat().st_size for name in list_dated_files(directory)}
 
 
-class _Walk:
+class _ChainPass:
     """One pass over the chain: what it found, and the last record that is sure."""
 
     def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
@@ -202,7 +202,7 @@ class _Walk:
         self._instead = instead
         self._head = None if raw is None else Head.parse(raw)
         self._newest = newest
-        self._bad: _BadLine | None = None
+        self._bad: _DamagedLine | None = None
         self._bad_lines = 0
 
     def problem(self, file: str, line: int | None, seq: int | None, message: str) -> None:
@@ -212,13 +212,13 @@ class _Walk:
         _add_finding(self.notes, Finding(file=file, line=line, seq=seq, message=message))
 
     def file(self, name: str, fd: int, size: int) -> None:
-        day = _Day(name)
+        day = _DateCheck(name)
         for number, line in enumerate(lines(fd, 0, size), 1):
             try:
                 record = parse_record(line.data, whole=line.whole)
             except DamagedError as damage:
                 self._report_pending()
-                self._bad = _BadLine(
+                self._bad = _DamagedLine(
                     Finding(file=name, line=number, seq=damage.seq, message=str(damage)), line
                 )
             else:

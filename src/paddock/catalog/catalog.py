@@ -50,7 +50,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnmatchedName:
     """A name that no tool has, with the nearest names that there are."""
 
     name: str
@@ -152,7 +152,7 @@ class Catalog:
 
     async def describe_tools(
         self, names: Sequence[str], *, patience_s: float | None = None
-    ) -> tuple[tuple[Described | Unknown, ...], Listing]:
+    ) -> tuple[tuple[Described | UnmatchedName, ...], Listing]:
         """Return the declarations of tools by name (`server.tool` or `server/tool`), and where they were looked for.
 
         Only for a name that means no server are all of them asked.
@@ -170,11 +170,11 @@ class Catalog:
         """Return the type that a tool's results had so far, as a JSON Schema."""
         return self._observed(tool.server, tool.tool.name)
 
-    def _describe_tool(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | Unknown:
+    def _describe_tool(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | UnmatchedName:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
-            return Unknown(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
+            return UnmatchedName(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
         return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 

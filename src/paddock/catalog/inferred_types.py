@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.files import Kept
+from paddock.files import JsonFile
 from paddock.hub.config import Server
 from paddock.hub.pins import memory_of
 from paddock.hub.result import ToolInfo, ToolResult, native_value
@@ -38,14 +38,14 @@ _NAME = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
 """A key that a programmer gave: short, plain, with few digits."""
 
 
-class Observed:
+class InferredTypes:
     """The types of results of the tools of one servers file, remembered across sessions.
 
     What cannot be read or written is not remembered, and a warning says so once; nothing depends on it.
     """
 
     def __init__(self, state: Path, servers_file: Path) -> None:
-        self._kept = Kept(memory_of(state, servers_file) / "observed.json")
+        self._kept = JsonFile(memory_of(state, servers_file) / "observed.json")
         self._types: dict[str, dict[str, Any]] | None = None
         self._lessons: dict[tuple[str, str], int] = {}
         self._told = False
@@ -105,7 +105,7 @@ class Observed:
 
 def type_of(value: Json) -> dict[str, Json]:
     """Return the type of a value as a JSON Schema; beyond the bounds, the schema of anything."""
-    return _Look().infer_type(value, 0)
+    return _TypeInference().infer_type(value, 0)
 
 
 def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
@@ -151,7 +151,7 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
 
 
-class _Look:
+class _TypeInference:
     """One look at a value, within a budget."""
 
     def __init__(self) -> None:

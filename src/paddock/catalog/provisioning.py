@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from paddock.catalog.search import Hit, compute_confidence, keyword_score
-from paddock.files import LONGEST, Kept, keep_backup, read_bounded, replace_file
+from paddock.files import LONGEST, JsonFile, keep_backup, read_bounded, replace_file
 from paddock.hub.config import is_paddock
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError
@@ -60,7 +60,7 @@ Source = Literal["npm", "pypi", "remote"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RegistryServer:
     """A server of the registry's list that Paddock can run or reach."""
 
     source: Source
@@ -84,7 +84,7 @@ class Offer:
 class Match:
     """An offer that suits an intent, and whether it may be enabled."""
 
-    offer: Offer
+    offer: RegistryServer
     confidence: float
     trusted: bool
 
@@ -114,13 +114,13 @@ class Change:
     """None for a new file, and when nothing was to be changed."""
 
 
-def load_registry(path: Path) -> tuple[Offer, ...]:
+def load_registry(path: Path) -> tuple[RegistryServer, ...]:
     """Return the offers of a registry list that can be run as they are; none when there is no file.
 
     Packages of npm and PyPI with a version, and remote servers over streamable HTTP. Whatever else is listed is passed
     over. Raises ConfigurationError when the file is no such list.
     """
-    listed = Kept(path, read=read_trusted).read().get("servers", [])
+    listed = JsonFile(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
         raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
     offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _iterate_offers(entry))
@@ -132,7 +132,7 @@ def load_registry(path: Path) -> tuple[Offer, ...]:
     )
 
 
-class Trust(NamedTuple):
+class TrustFile(NamedTuple):
     """What a trust file says."""
 
     patterns: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Trust(NamedTuple):
     """What is wrong with the file or with its other entries, and the right form."""
 
 
-def read_trust(path: Path) -> Trust:
+def read_trust(path: Path) -> TrustFile:
     """Return what a trust file says, a JSON array of patterns (see `is_trusted`). A missing file trusts nobody.
 
     An entry that is no pattern trusts nobody; with one that is no text, the whole file trusts nobody. Raises
@@ -150,27 +150,27 @@ def read_trust(path: Path) -> Trust:
     try:
         entries: object = json.loads(read_trusted(path, _TRUST_BYTES))
     except FileNotFoundError:
-        return Trust()
+        return TrustFile()
     except NotOursError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
     except OSError as error:
-        return Trust(problems=(f"{path}: cannot be read: {error.strerror}; {_TRUSTS_NOBODY}",))
+        return TrustFile(problems=(f"{path}: cannot be read: {error.strerror}; {_TRUSTS_NOBODY}",))
     except (ValueError, RecursionError):
-        return Trust(problems=(f"{path}: this is not JSON; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+        return TrustFile(problems=(f"{path}: this is not JSON; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
     if not isinstance(entries, list):
-        return Trust(problems=(f"{path}: this is not a JSON array; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
+        return TrustFile(problems=(f"{path}: this is not a JSON array; {_TRUSTS_NOBODY}; {_RIGHT_FILE}",))
     patterns: list[str] = []
     problems: list[str] = []
     for number, entry in enumerate(cast("list[Json]", entries), 1):
         if not isinstance(entry, str):
             problem = f"{path}: entry {number} is {kind(entry)}, not a text; {_TRUSTS_NOBODY}; {_RIGHT_FILE}"
-            return Trust(problems=(problem,))
+            return TrustFile(problems=(problem,))
         if fault := _explain_pattern(entry):
             shown = json.dumps(entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}...")
             problems.append(f"{path}: entry {number}, {shown}, trusts nobody: {fault}")
         else:
             patterns.append(entry)
-    return Trust(tuple(patterns), tuple(problems))
+    return TrustFile(tuple(patterns), tuple(problems))
 
 
 def load_trust(path: Path) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ def _explain_pattern(pattern: str) -> str:
     return ""
 
 
-def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
+def is_trusted(offer: RegistryServer, patterns: Sequence[str]) -> bool:
     """Return whether a trust file with these patterns trusts an offer.
 
     A pattern is `[SOURCE:]NAME[@VERSION]` or `[SOURCE:]SCOPE/*`, where SOURCE is `npm`, `pypi` or `remote`. Without a
@@ -203,7 +203,7 @@ def is_trusted(offer: Offer, patterns: Sequence[str]) -> bool:
     return any(_check_pattern(pattern, offer) is None for pattern in patterns)
 
 
-def explain_distrust(offer: Offer, trust_file: Path) -> str:
+def explain_distrust(offer: RegistryServer, trust_file: Path) -> str:
     """Return why the trust file does not trust an offer, and what to write into it."""
     reasons = [why for pattern in load_trust(trust_file) if (why := _check_pattern(pattern, offer))]
     reason = f": {reasons[0]}" if reasons else ""
@@ -213,7 +213,7 @@ def explain_distrust(offer: Offer, trust_file: Path) -> str:
     )
 
 
-def _check_pattern(pattern: str, offer: Offer) -> str | None:
+def _check_pattern(pattern: str, offer: RegistryServer) -> str | None:
     """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
     source, name, version = _split_pattern(pattern)
     if source not in ("", offer.source) or (not source and offer.source == "remote"):
@@ -248,7 +248,12 @@ def _normalize_name(source: str, name: str) -> str:
 
 
 def answer_intent(
-    intent: str, local: Sequence[Hit], offers: Sequence[Offer], trust: Sequence[str], *, context: str = ""
+    intent: str,
+    local: Sequence[Hit],
+    offers: Sequence[RegistryServer],
+    trust: Sequence[str],
+    *,
+    context: str = "",
 ) -> Provision:
     """Return what answers an intent. `local` are hits for intent and context; offers match the intent.
 
@@ -265,7 +270,7 @@ def answer_intent(
     return Provision("registry", matches=matches) if matches else Provision("none")
 
 
-def match_offers(intent: str, offers: Sequence[Offer], trust: Sequence[str]) -> tuple[Match, ...]:
+def match_offers(intent: str, offers: Sequence[RegistryServer], trust: Sequence[str]) -> tuple[Match, ...]:
     """Return the offers that suit an intent, best first, by the compat score of name and description."""
     wanted = intent.lower().split()
     found: list[Match] = []
@@ -362,7 +367,7 @@ class Provisioning:
             raise ConfigurationError(f"{files}: there is no server {name[:200]!r}")
         return self._set_enabled(name, enabled=False)
 
-    def _enter_offer(self, name: str, offer: Offer) -> Change:
+    def _enter_offer(self, name: str, offer: RegistryServer) -> Change:
         if not _NAME.match(name):
             raise ConfigurationError(
                 f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
@@ -395,7 +400,7 @@ class Provisioning:
 
 def _read_document(file: Path) -> dict[str, Any]:
     """Return what a servers file holds. Somebody has written it: nobody is told to remove it."""
-    return Kept(file, remedy="correct the file first", read=read_bounded).read()
+    return JsonFile(file, remedy="correct the file first", read=read_bounded).read()
 
 
 def _read_entries(file: Path) -> dict[str, Any]:
@@ -434,7 +439,7 @@ def _find_servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", servers)
 
 
-def _iterate_offers(entry: object) -> Iterator[Offer]:
+def _iterate_offers(entry: object) -> Iterator[RegistryServer]:
     """Yield what one entry of the list offers; its facts stand in `server`, in older lists in the entry itself."""
     fields = _as_object(entry)
     server = _as_object(fields.get("server")) or fields
@@ -443,13 +448,13 @@ def _iterate_offers(entry: object) -> Iterator[Offer]:
     for package in map(_as_object, _as_list(server.get("packages"))):
         if (found := _make_command(package)) is not None:
             source: Source = "npm" if package["registryType"] == "npm" else "pypi"
-            yield Offer(source, str(package["identifier"]), str(package["version"]), about, found)
+            yield RegistryServer(source, str(package["identifier"]), str(package["version"]), about, found)
     name = server.get("name")
     for remote in map(_as_object, _as_list(server.get("remotes"))):
         url = remote.get("url")
         if remote.get("type") == "streamable-http" and isinstance(url, str) and url.startswith("https://"):
             if isinstance(name, str) and "{" not in url and not _as_list(remote.get("headers")):
-                yield Offer("remote", name[:_DESCRIPTION], "", about, {"url": url})
+                yield RegistryServer("remote", name[:_DESCRIPTION], "", about, {"url": url})
             break
 
 

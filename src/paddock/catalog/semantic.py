@@ -36,7 +36,7 @@ _MIN_SPREAD = 1e-6
 Column = NDArray[np.floating[Any]]
 
 
-class Embeds(Protocol):
+class Embedder(Protocol):
     """Turns a text into a vector of length 1."""
 
     def embed_text(self, text: str) -> Vector:
@@ -44,7 +44,7 @@ class Embeds(Protocol):
         ...
 
 
-class Stopped(Exception):
+class CatalogClosed(Exception):
     """The catalogue was closed while vectors were computed."""
 
 
@@ -62,10 +62,10 @@ class _Matrix(NamedTuple):
 class Semantics:
     """The vectors of the tools of one catalogue. `load` makes the model, at the first use and in a thread."""
 
-    def __init__(self, cache: VectorCache, load: Callable[[], Embeds] = SentenceModel) -> None:
+    def __init__(self, cache: VectorCache, load: Callable[[], Embedder] = SentenceModel) -> None:
         self._cache = cache
         self._load = load
-        self._model: Embeds | None = None
+        self._model: Embedder | None = None
         self._loading = Lock()
         self._stopped = Event()
         self._vectors: dict[bytes, Vector] = {}
@@ -98,7 +98,7 @@ class Semantics:
         if self._matrix is not None:
             await asyncio.wait([self._matrix])
 
-    def _load_model(self) -> Embeds:
+    def _load_model(self) -> Embedder:
         with self._loading:
             if self._model is None:
                 self._model = self._load()
@@ -138,11 +138,11 @@ class Semantics:
         return _Matrix(len(tools), list(keys), rows)
 
     def _embed_tools(self, tools: Iterable[tuple[bytes, CatalogTool]]) -> Iterator[tuple[bytes, Vector]]:
-        """Yield the vectors of tools. Raises Stopped."""
+        """Yield the vectors of tools. Raises CatalogClosed."""
         servers: dict[str, Vector] = {}
         for key, entry in tools:
             if self._stopped.is_set():
-                raise Stopped
+                raise CatalogClosed
             embed = self._load_model().embed_text
             name, server, description = _list_texts(entry)
             if server not in servers:

@@ -26,7 +26,7 @@ _PACKAGES = {
 _NOT_READY = "ranked by words alone: the vectors of these tools are still being computed; search again later"
 
 
-class Meaning:
+class SemanticSettings:
     """Ranking by meaning. `directory` is where vectors are kept.
 
     With "auto" it is there where the extra `semantic` is installed; with "on" its absence is an error.

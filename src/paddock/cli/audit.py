@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from paddock.audit.follow import Follower
-from paddock.audit.search import STATUSES, Wanted, find
+from paddock.audit.search import STATUSES, RecordFilter, find
 from paddock.audit.sink import EVENTS, AuditRecord
 from paddock.audit.verify import Finding, verify
 from paddock.cli import options
@@ -90,11 +90,11 @@ def tail(
 ) -> None:
     """Show the last records, the newest at the end."""
     directory = _find_directory(workspace, flags)
-    wanted = Wanted(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
+    wanted = RecordFilter(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
     follower = Follower(directory) if follow else None
     newest = _find_records(directory, wanted, limit=limit)[::-1]
     if follower is None:
-        empty = "no records match" if wanted != Wanted() else f"nothing is recorded yet in {directory}"
+        empty = "no records match" if wanted != RecordFilter() else f"nothing is recorded yet in {directory}"
         _print_records(newest, as_json=as_json, empty=empty)
     else:
         _follow_ledger(follower, newest, wanted, as_json=as_json)
@@ -130,7 +130,7 @@ def show(
 ) -> None:
     """Show every record of a request and the newest of what it called, or the one record with that id."""
     directory = _find_directory(workspace, flags)
-    newest_first = _find_records(directory, Wanted(name=id_))
+    newest_first = _find_records(directory, RecordFilter(name=id_))
     if not newest_first:
         raise Failure(f"No record of {id_} in {directory}")
     count = options.choose_limit(limit, everything=everything or as_json)
@@ -167,7 +167,7 @@ def _find_directory(workspace: Path, flags: dict[str, str]) -> Path:
     return load(workspace, flags=flags).settings.audit.directory
 
 
-def _find_records(directory: Path, wanted: Wanted, *, limit: int | None = None) -> list[AuditRecord]:
+def _find_records(directory: Path, wanted: RecordFilter, *, limit: int | None = None) -> list[AuditRecord]:
     """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
     with _Progress() as progress:
         return list(find(directory, wanted, limit=limit, on_progress=progress))
@@ -195,7 +195,9 @@ class _Progress:
         self._bar.update(done - self._bar.pos)
 
 
-def _follow_ledger(follower: Follower, newest: list[AuditRecord], wanted: Wanted, *, as_json: bool) -> None:
+def _follow_ledger(
+    follower: Follower, newest: list[AuditRecord], wanted: RecordFilter, *, as_json: bool
+) -> None:
     """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
     click.get_current_context().meta[PRINTED] = True
     shown = {record.id for record in newest}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from paddock.app.state_check import PlaceReport
-    from paddock.runtimes.toolchain import Missing, Toolchain
+    from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 
 
 @click.command("doctor", epilog=render_examples("paddock doctor", "paddock doctor --json"))
@@ -56,7 +56,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 async def _find_python(
     settings: Settings, workspace: Path, found: Examination, job_user: int | None
-) -> "Toolchain | Missing":
+) -> "Toolchain | MissingToolchain":
     """Return what runs Python programs of the workspace."""
     from paddock.cli.runtimes import usual_jobs
     from paddock.runtimes.toolchain_cache import Toolchains
@@ -66,7 +66,7 @@ async def _find_python(
     return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
 
 
-def _describe_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
+def _describe_python(python: "Toolchain | MissingToolchain") -> tuple[str, str, str]:
     """Return whether there is one, what it is or why there is none, and a fix."""
     from paddock.runtimes.toolchain import Toolchain
 
@@ -76,7 +76,7 @@ def _describe_python(python: "Toolchain | Missing") -> tuple[str, str, str]:
 
 
 def _print_report(
-    found: Examination, python: "Toolchain | Missing", places: "Sequence[PlaceReport]", *, jit: bool
+    found: Examination, python: "Toolchain | MissingToolchain", places: "Sequence[PlaceReport]", *, jit: bool
 ) -> None:
     rows = [_build_layer_row(layer) for layer in found.layers] + [
         _build_tier_row(tier) for tier in found.tiers

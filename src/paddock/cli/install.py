@@ -26,7 +26,7 @@ from paddock.cli.clients.entry import (
     read_command,
     update_command,
 )
-from paddock.cli.clients.files import Draft, check_drafts, read_draft, write_drafts
+from paddock.cli.clients.files import FileDraft, check_drafts, read_draft, write_drafts
 from paddock.cli.clients.presence import is_installed
 from paddock.cli.clients.servers import draft_move, list_shared
 from paddock.cli.clients.table import CLIENTS, Client, Scope
@@ -44,7 +44,7 @@ _HELP_COLUMNS = 70
 """Width of the list of clients on the help page."""
 
 
-class _Wish(NamedTuple):
+class _InstallRequest(NamedTuple):
     """What a command line asks for."""
 
     client: str
@@ -193,9 +193,9 @@ def command(
     scopes = CLIENTS[client].scopes
     if scope is not None and scope not in scopes:
         raise click.UsageError(f"{CLIENTS[client].title} has no file for a project; leave --scope out.")
-    wish = _Wish(client, scope or scopes[0], folder, served, name, docker, replace)
+    wish = _InstallRequest(client, scope or scopes[0], folder, served, name, docker, replace)
     main = _draft_change(wish, remove=remove)
-    move = _Move() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
+    move = _ServersMove() if remove else _offer_move(wish, main, asked=move_servers, dry_run=dry_run)
     _write_drafts(wish, main, move, dry_run=dry_run, as_json=as_json)
 
 
@@ -233,7 +233,7 @@ def _find_folder(workspace: str, docker: str) -> Path:
     return options.directory.convert(workspace, parameter, context)
 
 
-def _draft_change(wish: _Wish, *, remove: bool) -> Draft:
+def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
     """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
@@ -256,7 +256,7 @@ def _draft_change(wish: _Wish, *, remove: bool) -> Draft:
     return draft
 
 
-def _find_conflict(wish: _Wish, there: object, updated: Command | None, *, remove: bool) -> str:
+def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None, *, remove: bool) -> str:
     """Return why an entry is changed or removed with --replace alone, and what else to do; empty where it is not."""
     if there is None:
         return ""
@@ -296,18 +296,18 @@ def _is_same_place(one: str, other: str) -> bool:
         return False
 
 
-class _Move(NamedTuple):
+class _ServersMove(NamedTuple):
     """Servers that move to the file that Paddock alone reads."""
 
     names: Sequence[str] = ()
-    to: Draft | None = None
-    out_of: Draft | None = None
+    to: FileDraft | None = None
+    out_of: FileDraft | None = None
 
 
-def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Move:
+def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run: bool) -> _ServersMove:
     """Return what moves servers out of a file that the client loads itself; ask a person at a terminal."""
     if not (asked or wish.about.loads_mcp_json):
-        return _Move()
+        return _ServersMove()
     from paddock.settings.loader import load
 
     elsewhere = load(wish.workspace).settings.servers.config
@@ -316,12 +316,12 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
             raise Failure(
                 f"servers.config names {elsewhere}, so Paddock does not read {SHARED_SERVERS_FILE} here."
             )
-        return _Move()
+        return _ServersMove()
     file = wish.workspace / SHARED_SERVERS_FILE
     shared = read_draft(file, wish.workspace).find_same_file(main)
     names = list_shared(shared)
     if not names or not (asked or _confirm_move(wish, file, names, dry_run=dry_run)):
-        return _Move()
+        return _ServersMove()
     own = read_draft(wish.workspace / OWN_SERVERS_FILE, wish.workspace).find_same_file(main, shared)
     if own is shared:
         raise Failure(
@@ -331,10 +331,10 @@ def _offer_move(wish: _Wish, main: Draft, *, asked: bool, dry_run: bool) -> _Mov
     moved, kept = draft_move(names, shared, own)
     for name in kept:
         warn(f"{name} stays in {file}: {own.file} has another server of that name")
-    return _Move(moved, own, shared)
+    return _ServersMove(moved, own, shared)
 
 
-def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
+def _confirm_move(wish: _InstallRequest, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
     warn(
         f"{wish.about.title} starts the servers of {file} itself, so its agent calls them past Paddock as well: "
         f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
@@ -343,7 +343,9 @@ def _confirm_move(wish: _Wish, file: Path, names: Sequence[str], *, dry_run: boo
     return at_terminal and not dry_run and click.confirm("Move them now?", err=True)
 
 
-def _write_drafts(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_json: bool) -> None:
+def _write_drafts(
+    wish: _InstallRequest, main: FileDraft, move: _ServersMove, *, dry_run: bool, as_json: bool
+) -> None:
     """Write the drafts, unless it is a rehearsal, and print what became of them."""
     # The new file of the servers first: an interruption leaves them in both, and in none never.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
@@ -366,7 +368,7 @@ def _write_drafts(wish: _Wish, main: Draft, move: _Move, *, dry_run: bool, as_js
     _point_to_other_scope(wish, main)
 
 
-def _warn_of_obstacles(drafts: Sequence[Draft]) -> list[Path]:
+def _warn_of_obstacles(drafts: Sequence[FileDraft]) -> list[Path]:
     """Warn of what would keep the drafts from being written."""
     try:
         check_drafts(drafts)
@@ -375,7 +377,7 @@ def _warn_of_obstacles(drafts: Sequence[Draft]) -> list[Path]:
     return []
 
 
-def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
+def _point_to_other_scope(wish: _InstallRequest, main: FileDraft) -> None:
     """Say where else the client has an entry of that name: it decides which of the two counts."""
     for scope in wish.about.scopes:
         if scope == wish.scope:
@@ -389,7 +391,7 @@ def _point_to_other_scope(wish: _Wish, main: Draft) -> None:
             print_note(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}")
 
 
-def _explain_other(wish: _Wish, scope: Scope, there: object) -> str:
+def _explain_other(wish: _InstallRequest, scope: Scope, there: object) -> str:
     """Return what an entry of the same name in another scope is, and what to do."""
     if read_command(there) is None:
         return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."

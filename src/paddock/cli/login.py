@@ -18,7 +18,7 @@ from paddock.settings.loader import load
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers
-    from paddock.hub.auth.code_flow import Visit
+    from paddock.hub.auth.code_flow import AuthorizationPrompt
     from paddock.hub.auth.tokens import Login
     from paddock.hub.config import HttpServer
     from paddock.model.base import Json
@@ -154,7 +154,7 @@ class _AddressPrinter:
     def __init__(self, *, browser: bool) -> None:
         self._browser = browser
 
-    async def visit(self, visit: "Visit") -> None:
+    async def visit(self, visit: "AuthorizationPrompt") -> None:
         """Print the address, and open it where a person sits before a terminal."""
         if visit.before:
             warn(

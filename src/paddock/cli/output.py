@@ -12,12 +12,12 @@ from paddock.app.stored_output import open_artifacts
 from paddock.cli import completions, options
 from paddock.cli.help import Group, render_examples
 from paddock.cli.output_reply import print_excerpts
-from paddock.cli.stream_output import Screen
+from paddock.cli.stream_output import TerminalStream
 from paddock.cli.streams import why_broken
 from paddock.cli.table import print_json, print_table, warn
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
-from paddock.output.artifacts import Artifacts, Found
-from paddock.output.query import Reading, query
+from paddock.output.artifacts import Artifacts, StoredArtifact
+from paddock.output.query import OpenArtifact, query
 from paddock.rendering.terminal import make_encodable
 from paddock.sandbox.io import decode_stream
 from paddock.settings.loader import load
@@ -144,14 +144,14 @@ def show(
     as_json: bool,
 ) -> None:
     """Print stored output whole, each stream to its own; with --json what is known about it instead."""
-    reading = Reading(_open_artifacts(workspace, flags), handle, workspace)
+    reading = OpenArtifact(_open_artifacts(workspace, flags), handle, workspace)
     if as_json:
         print_json(_collect_facts(reading.found))
         return
     empty = True
     for name in STREAMS if stream == "both" else (stream,):
         target = sys.stdout if name == "stdout" else sys.stderr
-        screen = Screen(target) if target.isatty() else None
+        screen = TerminalStream(target) if target.isatty() else None
         take = decode_stream(screen.write_piece) if screen else target.buffer.write
         for piece in reading.pieces(name):
             empty = empty and not piece
@@ -225,13 +225,13 @@ def _print_found(found: OutputFound) -> None:
         click.echo(f"there is more: --after {more.after_line}{stream}", err=True)
 
 
-def _collect_facts(found: Found) -> dict[str, object]:
+def _collect_facts(found: StoredArtifact) -> dict[str, object]:
     handle = {"artifactHandle": str(found.handle)}
     manifest = found.manifest.model_dump(mode="json", by_alias=True) if found.manifest else None
     return {**handle, "manifest": manifest}
 
 
-def _build_row(found: Found) -> tuple[str, ...]:
+def _build_row(found: StoredArtifact) -> tuple[str, ...]:
     created = found.handle.created.isoformat(timespec="seconds")
     if (manifest := found.manifest) is None:
         return (created, str(found.handle), "?", "?", "?", "?")

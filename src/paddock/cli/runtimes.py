@@ -23,11 +23,11 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy import programs
 from paddock.runtimes import directories
 from paddock.runtimes.install import NotInstallableError, commands
-from paddock.runtimes.inventory import Found, survey
+from paddock.runtimes.inventory import InstalledToolchain, survey
 from paddock.runtimes.recipe import GREETING, executables, recipes
 from paddock.runtimes.steps import hello
 from paddock.runtimes.task import ProgramTask
-from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.runtimes.warm import warm as make_warm
 from paddock.sandbox import spec
@@ -198,7 +198,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
         for job, each in zip(jobs, await survey(sandbox, toolchains, jobs), strict=True):
             row = (
                 await _run_greeting(opened, workspace, each)
-                if check and isinstance(each, Found)
+                if check and isinstance(each, InstalledToolchain)
                 else _build_row(each)
             )
             told = [
@@ -215,15 +215,15 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
     found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingToolchain):
         return f"with --access none: {found.reason}" if row.executable else ""
     executable = found.places["executable"]
     return "" if executable == row.executable else f"with --access none: {executable}"
 
 
-def _build_row(each: Found | Missing) -> _Row:
+def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
 
-    if isinstance(each, Missing):
+    if isinstance(each, MissingToolchain):
         recipe = each.recipe
         return _Row(recipe.name, recipe.title, "missing", reason=each.reason, remedy=each.remedy)
     toolchain = each.toolchain
@@ -237,7 +237,7 @@ def _build_row(each: Found | Missing) -> _Row:
     )
 
 
-async def _run_greeting(opened: "Session", workspace: Path, each: Found) -> _Row:
+async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolchain) -> _Row:
     """Run the greeting of a runtime through the gate, as any program."""
     name = cast("Runtime", each.toolchain.recipe.name)
     work = RuntimeRun(runtime=name, code=hello(each.toolchain))

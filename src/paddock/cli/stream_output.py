@@ -25,7 +25,7 @@ class OutputStreamer:
         """Take a program's streams; when they are `combined`, errors are among what comes as standard output."""
         self.broken: OSError | None = None
         self._errors = sys.stdout if combined else sys.stderr
-        self._screens: list[Screen] = []
+        self._screens: list[TerminalStream] = []
         self._write = {"stdout": self._build_writer(sys.stdout), "stderr": self._build_writer(sys.stderr)}
         self._last: str = ""
         self._unended_error = False
@@ -63,7 +63,7 @@ class OutputStreamer:
 
         if not file.isatty():
             return write
-        screen = Screen(file)
+        screen = TerminalStream(file)
         self._screens.append(screen)
 
         def show(text: str) -> None:
@@ -73,7 +73,7 @@ class OutputStreamer:
         return decode_stream(show)
 
 
-class Screen:
+class TerminalStream:
     """One stream on a terminal. Carriage returns pass, for progress bars: they hide no line but the program's own."""
 
     def __init__(self, file: TextIO) -> None:

@@ -29,7 +29,7 @@ from paddock.rendering.render import tool_end
 from paddock.rendering.terminal import escape_but_colour, make_encodable
 from paddock.runtimes.recipe import recipes
 from paddock.script_tools.authoring import SUFFIXES, create, findings
-from paddock.script_tools.library import Broken, Tool, ToolLibrary
+from paddock.script_tools.library import BrokenTool, Tool, ToolLibrary
 from paddock.script_tools.prompts.detection import detect
 from paddock.script_tools.prompts.templates import TIMEOUT_MS, TemplateError, fill
 from paddock.settings.loader import load
@@ -64,7 +64,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     Of two with one id the first runs; the others are marked as hidden.
     """
     seen: set[str] = set()
-    found: list[tuple[Tool | Broken, str]] = []
+    found: list[tuple[Tool | BrokenTool, str]] = []
     for tool in _open_library(workspace, flags).all():
         found.append((tool, _describe_state(tool, hidden=tool.id in seen)))
         seen |= {tool.id} if isinstance(tool, Tool) else set()
@@ -344,18 +344,18 @@ def _find_directory(library: ToolLibrary, name: str) -> Path:
     return found.directory if found is not None else find_tool(library, name).directory
 
 
-def _describe_state(tool: Tool | Broken, *, hidden: bool) -> str:
-    if isinstance(tool, Broken):
+def _describe_state(tool: Tool | BrokenTool, *, hidden: bool) -> str:
+    if isinstance(tool, BrokenTool):
         return "broken"
     return "disabled" if not tool.manifest.enabled else "hidden" if hidden else ""
 
 
-def _collect_facts(tool: Tool | Broken) -> dict[str, Any]:
+def _collect_facts(tool: Tool | BrokenTool) -> dict[str, Any]:
     facts: dict[str, Any] = {"id": tool.id, "directory": str(tool.directory)}
-    if isinstance(tool, Broken):
+    if isinstance(tool, BrokenTool):
         return {**facts, "problem": tool.problem}
     return {**facts, "name": tool.manifest.name, "prompt": tool.prompt, "description": tool.description}
 
 
-def _first_line(tool: Tool | Broken) -> str:
-    return (tool.problem if isinstance(tool, Broken) else tool.description).strip().partition("\n")[0]
+def _first_line(tool: Tool | BrokenTool) -> str:
+    return (tool.problem if isinstance(tool, BrokenTool) else tool.description).strip().partition("\n")[0]

@@ -21,7 +21,7 @@ from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from paddock.catalog.catalog import Listing, Unknown
+    from paddock.catalog.catalog import Listing, UnmatchedName
     from paddock.catalog.search import Hit
     from paddock.hub.config import ServersConfig
     from paddock.hub.pins import Change
@@ -92,12 +92,12 @@ def search(
 @options.as_json
 def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Show tools, named SERVER.TOOL, as TypeScript; this starts the servers."""
-    from paddock.catalog.catalog import Unknown
+    from paddock.catalog.catalog import UnmatchedName
 
     settings = load(workspace, flags=flags).settings
     described, listing, config = run_until_signal(_describe_tools(settings, workspace, names))
     _print_notes(listing)
-    known = [each for each in described if not isinstance(each, Unknown)]
+    known = [each for each in described if not isinstance(each, UnmatchedName)]
     if as_json:
         print_json([_build_description(each) for each in known])
     else:
@@ -109,7 +109,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
             print_text(each.declaration)
             for note in each.notes:
                 print_text(f"// {note}")
-    if unknown := [each for each in described if isinstance(each, Unknown)]:
+    if unknown := [each for each in described if isinstance(each, UnmatchedName)]:
         raise Failure("\n".join(_explain_missing(each, config, listing) for each in unknown))
 
 
@@ -177,7 +177,7 @@ async def _search_tools(
 
 async def _describe_tools(
     settings: Settings, workspace: Path, names: tuple[str, ...]
-) -> "tuple[tuple[Described | Unknown, ...], Listing, ServersConfig]":
+) -> "tuple[tuple[Described | UnmatchedName, ...], Listing, ServersConfig]":
     async with open_cli_session(settings, workspace) as opened:
         return *(await opened.servers.catalog.describe_tools(names)), opened.servers.config
 
@@ -253,7 +253,7 @@ def _build_description(each: "Described") -> dict[str, Json]:
     }
 
 
-def _explain_missing(unknown: "Unknown", config: "ServersConfig", listing: "Listing") -> str:
+def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing: "Listing") -> str:
     servers = config.servers
     known = [name for name in servers if unknown.name.startswith((f"{name}.", f"{name}/"))]
     server = max(known, key=len) if known else re.split(r"[./]", unknown.name, maxsplit=1)[0]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from paddock.redaction.outgoing import OnCall
     from paddock.script_tools.inputs import Inputs
     from paddock.script_tools.library import Tool
-    from paddock.script_tools.prompts.service import Prompting, PromptReply
+    from paddock.script_tools.prompts.service import PromptReply, PromptService
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
@@ -77,7 +77,7 @@ class Paddock:
         self._asker = None if asker is None else adapt_asking(asker)
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
-        self._prompting: Prompting | None = None
+        self._prompting: PromptService | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
@@ -351,7 +351,7 @@ class Paddock:
         each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
         a time zone; ValueError for an event or status that no record has.
         """
-        from paddock.audit.search import STATUSES, Wanted, find
+        from paddock.audit.search import STATUSES, RecordFilter, find
         from paddock.audit.sink import EVENTS
 
         for word, known in (("event", EVENTS), ("status", STATUSES)):
@@ -359,7 +359,7 @@ class Paddock:
             if given is not None and given not in known:
                 raise ValueError(f"no record has the {word} {given[:200]!r}; there are {', '.join(known)}")
 
-        wanted = Wanted(
+        wanted = RecordFilter(
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
         )
         self._require_session()

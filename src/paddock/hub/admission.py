@@ -14,7 +14,7 @@ from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.config import Server
 from paddock.hub.encoded import find_misplaced
-from paddock.hub.pins import Pins, Standing
+from paddock.hub.pins import PinCheck, Pins
 from paddock.hub.result import ToolInfo
 from paddock.hub.typescript import render_signature
 from paddock.model.base import Json
@@ -36,7 +36,7 @@ class Admission:
         self._servers = servers
         self._pins = pins
         self._listed: dict[str, tuple[ToolInfo, ...]] = {}
-        self._standings: dict[str, dict[str, Standing]] = {}
+        self._standings: dict[str, dict[str, PinCheck]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self._schemas: OrderedDict[tuple[str, str], ArgumentSchema] = OrderedDict()
 
@@ -165,7 +165,7 @@ class Admission:
         return schema
 
 
-def _suggest_tools(name: str, standings: Mapping[str, Standing]) -> str:
+def _suggest_tools(name: str, standings: Mapping[str, PinCheck]) -> str:
     """Return which of the tools is meant, or which may be called."""
     if near := get_close_matches(name[:_NAME], standings, n=1):
         return f"; did you mean `{near[0]}`?"

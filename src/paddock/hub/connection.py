@@ -35,18 +35,18 @@ from paddock.hub.http_errors import find_request_error
 from paddock.hub.launchers import may_download, suggest_remedy
 from paddock.hub.lifecycle import CallHealth
 from paddock.hub.output import LINE_LIMIT
-from paddock.hub.person import Unanswerable
+from paddock.hub.person import UnanswerableQuestion
 from paddock.hub.process import ServerProcess
 from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
 from paddock.hub.stdio import PipeReader, PipeWriter
-from paddock.hub.stdio_rpc import Lane, OversizedAnswerError
+from paddock.hub.stdio_rpc import OversizedAnswerError, StdioRpc
 from paddock.hub.unsolicited import (
     STDERR_BYTES,
     STDERR_PER_SECOND,
-    Allowance,
     CountedReader,
     CountedWriter,
-    Unasked,
+    RateAllowance,
+    UnsolicitedBudget,
 )
 from paddock.model.errors import (
     InvalidArguments,
@@ -63,7 +63,7 @@ from paddock.redaction.known import NO_SECRETS, ServerSecrets
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
-    from paddock.hub.auth.bearer import Access
+    from paddock.hub.auth.bearer import BearerAuth
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Connection:
         server: Server,
         process: ServerProcess | None,
         on_lost: Callable[[], None],
-        auth: "Access | None" = None,
+        auth: "BearerAuth | None" = None,
     ) -> None:
         self.lost = asyncio.Event()
         """Set once the connection is of no more use."""
@@ -97,7 +97,7 @@ class Connection:
         self.listed = False
         """Whether somebody has heard its tools since they last changed."""
         self.listing = asyncio.Lock()
-        self.lane = None if process is None else Lane(process.stdin)
+        self.lane = None if process is None else StdioRpc(process.stdin)
         self._server = server
         self._process = process
         self._on_lost = on_lost
@@ -180,7 +180,7 @@ class Connection:
         asking = self._request_call if self._questions is None else self._call_with_questions
         try:
             answer = await self._wait_for_answer(asking(tool, arguments), f"tool {tool!r}", timeout_ms)
-        except Unanswerable as why:
+        except UnanswerableQuestion as why:
             text = f"Tool {tool!r} asks its user for more input: {why}."
             raise CallFailed(ServerRejected(text, code=0), CallHealth.SUCCESS) from None
         if asks_back(answer):
@@ -403,11 +403,11 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
 
 
 def _watch_output(
-    connection: Connection, process: ServerProcess, unasked: Unasked, most_values: int
+    connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, most_values: int
 ) -> PipeReader:
     """Return the messages of a process; what else it writes is counted."""
     process.stdout.lane, process.stdout.most_values = connection.lane, most_values
-    stderr = Allowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
+    stderr = RateAllowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
         if not stderr.spend_amount(size):
@@ -432,7 +432,7 @@ async def open_connection(
     probe: bool,
     on_lost: Callable[[], None],
     on_changed: Callable[[], None],
-    auth: "Access | None" = None,
+    auth: "BearerAuth | None" = None,
     quiet: bool = False,
     most_values: int = MOST_VALUES,
 ) -> AsyncGenerator[Connection]:
@@ -444,7 +444,7 @@ async def open_connection(
     connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
-    unasked = Unasked(connection.declare_lost, asyncio.get_running_loop().time)
+    unasked = UnsolicitedBudget(connection.declare_lost, asyncio.get_running_loop().time)
     failure: CallFailed | None = None
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):

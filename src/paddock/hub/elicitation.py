@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from paddock.hub.call_errors import TRACE, Trace
-from paddock.hub.person import PERSON, Form, Person, Unanswerable
+from paddock.hub.person import PERSON, Person, ServerForm, UnanswerableQuestion
 from paddock.schema.check import Schema
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ _SCHEMA = 16 * 1024
 _MESSAGE = 4000
 
 
-def read_form(params: Mapping[str, Any]) -> Form:
-    """Return what the parameters of `elicitation/create` ask. Raises Unanswerable."""
+def read_form(params: Mapping[str, Any]) -> ServerForm:
+    """Return what the parameters of `elicitation/create` ask. Raises UnanswerableQuestion."""
     message, schema = params.get("message"), params.get("requestedSchema")
     if params.get("mode", "form") != "form":
-        raise Unanswerable("it wants its user to open an address, which Paddock opens for no server")
+        raise UnanswerableQuestion("it wants its user to open an address, which Paddock opens for no server")
     if not isinstance(message, str) or len(message) > _MESSAGE or not isinstance(schema, dict):
-        raise Unanswerable("its question breaks the protocol")
+        raise UnanswerableQuestion("its question breaks the protocol")
     fields = cast("dict[str, Any]", schema).get("properties", {})
     if not isinstance(fields, dict) or len(str(cast("object", schema))) > _SCHEMA:
-        raise Unanswerable("its question breaks the protocol")
+        raise UnanswerableQuestion("its question breaks the protocol")
     values = {
         str(name): cast("dict[str, Any]", field)["default"]
         for name, field in cast("dict[str, object]", fields).items()
@@ -46,8 +46,10 @@ def read_form(params: Mapping[str, Any]) -> Form:
     except ValueError:
         fits = False
     if not fits:
-        raise Unanswerable("it asks for values that somebody would have to type, which is not possible here")
-    return Form(message, values)
+        raise UnanswerableQuestion(
+            "it asks for values that somebody would have to type, which is not possible here"
+        )
+    return ServerForm(message, values)
 
 
 class Questions:
@@ -69,9 +71,9 @@ class Questions:
     async def settle_result(
         self, answer: object, again: Callable[[dict[str, Any]], Awaitable[object]]
     ) -> object:
-        """Return the result of a call that came back with questions (SEP-2322). Raises Unanswerable and MCPError.
+        """Return the result of a call that came back with questions (SEP-2322).
 
-        `again` makes the call once more with further parameters.
+        `again` makes the call once more with further parameters. Raises UnanswerableQuestion and MCPError.
         """
         for _ in range(ROUNDS):
             if not asks_back(answer):
@@ -81,11 +83,11 @@ class Questions:
             if "requestState" in asked:
                 more["requestState"] = asked["requestState"]
             answer = await again(more)
-        raise Unanswerable(f"it asked more than {ROUNDS} times")
+        raise UnanswerableQuestion(f"it asked more than {ROUNDS} times")
 
     async def _answer_all(self, requests: object) -> dict[str, Any]:
         if not isinstance(requests, dict) or not 0 < len(cast("dict[str, Any]", requests)) <= _FORMS:
-            raise Unanswerable("its question breaks the protocol")
+            raise UnanswerableQuestion("its question breaks the protocol")
         answers: dict[str, Any] = {}
         for key, request in cast("dict[str, Any]", requests).items():
             match request:
@@ -93,7 +95,7 @@ class Questions:
                     params = cast("dict[str, Any]", request["params"])
                     answers[key] = await _ask_person(params, PERSON.get(), TRACE.get())
                 case _:
-                    raise Unanswerable("it wants something else than an answer of its user")
+                    raise UnanswerableQuestion("it wants something else than an answer of its user")
         return answers
 
     async def on_elicitation(
@@ -109,7 +111,7 @@ class Questions:
         try:
             given = params.model_dump(by_alias=True, exclude_none=True)
             return ElicitResult.model_validate(await _ask_person(given, *self._calls[0]))
-        except Unanswerable:
+        except UnanswerableQuestion:
             return ElicitResult(action="cancel")
 
 
@@ -121,10 +123,10 @@ def asks_back(answer: object) -> bool:
 async def _ask_person(
     params: Mapping[str, Any], person: Person | None, trace: Trace | None
 ) -> dict[str, Any]:
-    """Return the result of an elicitation; the time of the call stands still meanwhile. Raises Unanswerable."""
+    """Return the result of an elicitation; the time of the call stands still meanwhile. Raises UnanswerableQuestion."""
     question = read_form(params)
     if person is None:
-        raise Unanswerable("nobody is there who could be asked")
+        raise UnanswerableQuestion("nobody is there who could be asked")
     with _pause_timeout(trace.limit if trace is not None else None):
         action = await person(question)
     return {"action": action, "content": dict(question.values)} if action == "accept" else {"action": action}

@@ -93,11 +93,11 @@ class _Client(httpx2.AsyncClient):
             return await _strip_body(response, trace)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
-            response.stream = _Marked(_Events(response.stream, trace, self._most_values))
+            response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._most_values))
         else:
-            response.stream = _Bounded(response.stream, trace, self._most_values)
+            response.stream = _BoundedDocument(response.stream, trace, self._most_values)
             if response.is_success and request.method == "POST" and trace.kind == "application/json":
-                response.stream = _Addressed(response.stream, request.content, trace)
+                response.stream = _MatchingAnswer(response.stream, request.content, trace)
         return response
 
     async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
@@ -129,7 +129,7 @@ async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Respons
     return bare
 
 
-class _Counted(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     """A body that ends with an error where it holds too much."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, most_values: int) -> None:
@@ -150,7 +150,7 @@ class _Counted(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _Bounded(_Counted):
+class _BoundedDocument(_BoundedBody):
     """One document, which has the bounds of a stdio server's message; it may also be broken off."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -169,7 +169,7 @@ class _Bounded(_Counted):
             raise _make_stream_error(self._trace, describe_cause(error)) from None
 
 
-class _Events(_Counted):
+class _BoundedEvents(_BoundedBody):
     """Server-sent events, each a document; the library bounds their bytes.
 
     A line break is no part of a JSON string, so whatever quotes the other fields of an event hold, the count of `data`
@@ -193,7 +193,7 @@ class _Events(_Counted):
             yield chunk
 
 
-class _Addressed(httpx2.AsyncByteStream):
+class _MatchingAnswer(httpx2.AsyncByteStream):
     """An answer in JSON that is the answer to its request: for one with another number, everybody would wait in vain.
 
     An error whose server did not read the number (JSON-RPC 2.0, section 5: `id` is null) gets the request's.
@@ -231,7 +231,7 @@ def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
     return _make_stream_error(trace, text)
 
 
-class _Marked(httpx2.AsyncByteStream):
+class _ExactEvents(httpx2.AsyncByteStream):
     """Events whose numbers keep their digits on their way through the library (`paddock.model.numbers`)."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:

@@ -170,7 +170,7 @@ Instruction = Start | Stop | Dispatch | Refuse
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class IdleRules:
     """How long a server's child may stay without calls."""
 
     idle_timeout_ms: float | None = IDLE_TIMEOUT_MS
@@ -201,7 +201,7 @@ class Pool:
     """All servers, their children, their breakers and the calls that wait."""
 
     def __init__(
-        self, terms: Mapping[str, Terms], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
+        self, terms: Mapping[str, IdleRules], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
     ) -> None:
         self.bound = bound
         self.children: dict[str, Child] = {}

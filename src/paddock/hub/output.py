@@ -25,7 +25,7 @@ _ENDS = 256
 """Bytes kept of either end of a line that is dropped: the number of its request is there."""
 
 
-class Lane(Protocol):
+class PendingRequests(Protocol):
     """The requests that wait for answers."""
 
     def take_answer(self, line: bytes) -> bool:
@@ -45,7 +45,7 @@ class ServerOutput(asyncio.Protocol):
     """Receives what a server writes, and holds the lines that answer no request of the lane."""
 
     def __init__(self) -> None:
-        self.lane: Lane | None = None
+        self.lane: PendingRequests | None = None
         self.most_values = MOST_VALUES
         self.fault = ""
         """Why the output ended before the server closed it."""
@@ -152,7 +152,7 @@ class ServerOutput(asyncio.Protocol):
         elif self.lane is None or not self.lane.take_answer(line):
             self._queue_line(line)
 
-    async def _decode_large(self, lane: Lane, line: bytes) -> None:
+    async def _decode_large(self, lane: PendingRequests, line: bytes) -> None:
         if not await lane.take_large(line):
             self._queue_line(line)
         self._decoding = None

@@ -7,19 +7,19 @@ from typing import Literal, NamedTuple
 from paddock.model.base import Json
 
 
-class Unanswerable(Exception):
+class UnanswerableQuestion(Exception):
     """A question that gets no answer; the text says why."""
 
 
-class Form(NamedTuple):
+class ServerForm(NamedTuple):
     """A question of a server, and what is sent when the person agrees."""
 
     message: str
     values: Mapping[str, Json]
 
 
-Person = Callable[[Form], Awaitable[Literal["accept", "decline"]]]
-"""Asks the person behind a call. Raises Unanswerable when there is nobody, or no answer in time."""
+Person = Callable[[ServerForm], Awaitable[Literal["accept", "decline"]]]
+"""Asks the person behind a call. Raises UnanswerableQuestion when there is nobody, or no answer in time."""
 
 PERSON: ContextVar[Person | None] = ContextVar("PERSON", default=None)
 """The person behind the call that the current task makes."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from paddock.files import Kept
+from paddock.files import JsonFile
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
@@ -27,7 +27,7 @@ MAX_DEFINITION_CHARS = 128 * 1024
 """Characters of a definition that is kept to be shown; of a longer one only the hash."""
 
 
-class Standing(NamedTuple):
+class PinCheck(NamedTuple):
     """A tool as it was pinned, and whether the server now says something else."""
 
     tool: ToolInfo
@@ -61,10 +61,10 @@ class Pins:
 
     def __init__(self, state: Path, servers_file: Path) -> None:
         """`state` is Paddock's directory for what it remembers of servers."""
-        self._kept = Kept(memory_of(state, servers_file) / "pins.json", _is_sound)
+        self._kept = JsonFile(memory_of(state, servers_file) / "pins.json", _is_sound)
         self._file = str(servers_file)
 
-    def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, Standing]:
+    def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, PinCheck]:
         """Compare what a server lists with what is pinned, and pin what is new. Raises ConfigurationError.
 
         A server with another command or address than the one that was pinned is another server.
@@ -77,7 +77,7 @@ class Pins:
         pinned: dict[str, Any] = entry["tools"]
         pending: dict[str, Any] = entry["pending"]
         return {
-            name: Standing(
+            name: PinCheck(
                 _make_tool(name, pin["definition"], listed.get(name)),
                 changed=name in pending,
                 hides=name in pending and _differs_invisibly(pin, pending[name]),

@@ -19,7 +19,7 @@ from paddock.hub.auth.tokens import Logins, make_auth
 from paddock.hub.breaker import Breaker
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import Server, StdioServer
-from paddock.hub.lifecycle import CallHealth, Refusal, State, Terms
+from paddock.hub.lifecycle import CallHealth, IdleRules, Refusal, State
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
@@ -436,10 +436,10 @@ class Hub:
         )
 
 
-def _make_terms(server: Server, default_ms: float) -> Terms:
+def _make_terms(server: Server, default_ms: float) -> IdleRules:
     """Return how long a server's child stays: keep-alive means for ever, unless it names a time."""
     own = server.lifecycle
     if own.mode == "ephemeral":
-        return Terms(own.idle_timeout_ms or default_ms, ephemeral=True)
+        return IdleRules(own.idle_timeout_ms or default_ms, ephemeral=True)
     kept = None if own.mode == "keep-alive" else default_ms
-    return Terms(own.idle_timeout_ms or kept)
+    return IdleRules(own.idle_timeout_ms or kept)

@@ -19,7 +19,7 @@ from opentelemetry.trace import get_current_span
 from pydantic import ValidationError
 
 from paddock.hub.call_errors import TRACE
-from paddock.hub.stdio_rpc import Lane
+from paddock.hub.stdio_rpc import StdioRpc
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
@@ -38,7 +38,7 @@ class Session(ClientSession):
 
     silent = False
     """Whether the server did not answer `server/discover`, and shook hands."""
-    lane: Lane | None = None
+    lane: StdioRpc | None = None
     """A shorter way for our requests, which no trace goes along."""
 
     async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:

@@ -38,7 +38,7 @@ class OversizedAnswerError(MCPError):
     """An answer was not read: it holds too many values, or nests too deep."""
 
 
-class Lane:
+class StdioRpc:
     """Requests of ours that wait for their answers, on one pair of pipes."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:

@@ -31,7 +31,7 @@ STDERR_BYTES = 256 * 1024 * 1024
 STDERR_PER_SECOND = 4 * 1024 * 1024
 
 
-class Allowance:
+class RateAllowance:
     """An amount that is used up, and granted again as time goes by."""
 
     def __init__(self, most: float, per_second: float, clock: Callable[[], float]) -> None:
@@ -48,12 +48,12 @@ class Allowance:
         return self._left >= 0
 
 
-class Unasked:
+class UnsolicitedBudget:
     """The account of one connection. `on_broken` is told once why the server must be cut off."""
 
     def __init__(self, on_broken: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._on_broken = on_broken
-        self._allowance = Allowance(MESSAGES, PER_SECOND, clock)
+        self._allowance = RateAllowance(MESSAGES, PER_SECOND, clock)
         self._owed = 0
         """Requests of ours that the library has sent and that are not answered."""
         self._open: Counter[object] = Counter()
@@ -132,7 +132,7 @@ class Unasked:
 class CountedReader(MessageReader):
     """Messages of the server; the end of those of one that is cut off."""
 
-    def __init__(self, source: "ReadStream[SessionMessage | Exception]", unasked: Unasked) -> None:
+    def __init__(self, source: "ReadStream[SessionMessage | Exception]", unasked: UnsolicitedBudget) -> None:
         self._source = source
         self._unasked = unasked
 
@@ -158,7 +158,7 @@ class CountedReader(MessageReader):
 class CountedWriter(PipeStream):
     """Messages of ours."""
 
-    def __init__(self, sink: "WriteStream[SessionMessage]", unasked: Unasked) -> None:
+    def __init__(self, sink: "WriteStream[SessionMessage]", unasked: UnsolicitedBudget) -> None:
         self._sink = sink
         self._unasked = unasked
 

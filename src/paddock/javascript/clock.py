@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 
-class Stoppable(Protocol):
+class Pausable(Protocol):
     """What computes, and can be held."""
 
     def stop(self) -> None:
@@ -32,7 +32,7 @@ class _Limit:
 
     __slots__ = ("_clock", "_timeout", "_worker")
 
-    def __init__(self, clock: "Clock", seconds: float, worker: Stoppable | None) -> None:
+    def __init__(self, clock: "Clock", seconds: float, worker: Pausable | None) -> None:
         self._clock = clock
         self._worker = worker
         self._timeout = asyncio.timeout(seconds)
@@ -55,15 +55,15 @@ class Clock:
     """The time limits of one run."""
 
     def __init__(self) -> None:
-        self._limits: dict[asyncio.Timeout, Stoppable | None] = {}
+        self._limits: dict[asyncio.Timeout, Pausable | None] = {}
         self._left: dict[asyncio.Timeout, float] = {}
         self._holds = 0
 
-    def limit(self, seconds: float, worker: Stoppable | None = None) -> "_Limit":
+    def limit(self, seconds: float, worker: Pausable | None = None) -> "_Limit":
         """Return what raises TimeoutError after `seconds` of this clock. `worker` stands still with it."""
         return _Limit(self, seconds, worker)
 
-    def begin(self, limit: asyncio.Timeout, worker: Stoppable | None) -> None:
+    def begin(self, limit: asyncio.Timeout, worker: Pausable | None) -> None:
         """Know a limit that has begun."""
         self._limits[limit] = worker
         if self._holds:

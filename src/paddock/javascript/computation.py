@@ -12,10 +12,10 @@ import struct
 
 from paddock.javascript import frames
 from paddock.javascript.job import GuestJob
-from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, Judged, OutcomeMapping
+from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, HostEnd, OutcomeMapping
 from paddock.javascript.parse import Program
 from paddock.javascript.source_map import SourceMap
-from paddock.javascript.worker_client import Cost, Listener, Worker
+from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
@@ -46,7 +46,7 @@ _NEVER_SETTLED = ErrorInfo(
 )
 
 
-class Computation(Listener):
+class Computation(WorkerListener):
     """One computation's conversation with the host."""
 
     def __init__(self, worker: Worker, job: GuestJob) -> None:
@@ -92,7 +92,7 @@ class Computation(Listener):
             case frames.Done(value=str(text)):
                 self._take(text)
                 self._finish(message)
-            case frames.Overflow() | frames.Broken() | frames.Failed() | frames.Stuck():
+            case frames.Overflow() | frames.EngineFailure() | frames.Failed() | frames.UnsettledPromise():
                 self._finish(message)
             case ConsoleLine(level="warn", text=text) if (
                 len(self._warnings) < _WARNINGS and len(text) <= _WARNING_CHARS
@@ -118,7 +118,7 @@ class Computation(Listener):
         """Record that the wall limit had passed."""
         limit = self._job.limits.timeout_ms
         error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
-        self._end = self._end or Judged(Status.TIMEOUT, error)
+        self._end = self._end or HostEnd(Status.TIMEOUT, error)
 
     def stop(self) -> None:
         """End the program, which nobody wants to go on."""
@@ -132,14 +132,14 @@ class Computation(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        said = frames.Done | frames.Overflow | frames.Broken | frames.Failed | frames.Stuck
+        said = frames.Done | frames.Overflow | frames.EngineFailure | frames.Failed | frames.UnsettledPromise
         return isinstance(self._end, said)
 
-    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+    def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the computation; what was emitted before an error is told if it was asked for."""
         status, error = self._map_outcome()
         if cost is None:
-            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
+            cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
         told = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
         return RawResult(
             status=status,
@@ -180,9 +180,9 @@ class Computation(Listener):
             self._ended.set_result(None)
 
     def _map_outcome(self) -> tuple[Status, ErrorInfo | None]:
-        if isinstance(self._end, frames.Broken):
+        if isinstance(self._end, frames.EngineFailure):
             return Status.FAILED, self._read_error(self._end.text)
-        if isinstance(self._end, frames.Stuck):
+        if isinstance(self._end, frames.UnsettledPromise):
             return Status.FAILED, _NEVER_SETTLED
         return OutcomeMapping(self._job, self._program, self._worker).on(self._end)
 

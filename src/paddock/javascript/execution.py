@@ -17,13 +17,13 @@ from paddock.javascript.job import GuestJob, Host, HostReply, OnConsole
 from paddock.javascript.outcome_mapping import (
     STOPPED,
     End,
-    Judged,
+    HostEnd,
     OutcomeMapping,
     describe_uncalled,
     rejection_text,
 )
 from paddock.javascript.parse import Program
-from paddock.javascript.worker_client import Cost, Listener, Worker
+from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.large_json import count_in_slices
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MOST_CHECKED_VALUES
@@ -45,7 +45,7 @@ _HELD_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
 
-class Execution(Listener):
+class Execution(WorkerListener):
     """One program's conversation with the host."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Execution(Listener):
             what = type(self._fault).__name__
             raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
 
-    async def _refuse_input(self, settings: "dict[str, Json]") -> Judged | None:
+    async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
         """Return why a program is not started with its input; None where it is."""
         most = self._job.limits.frame_values
         meter = await count_in_slices(frames.encode_value(settings), most)
@@ -132,7 +132,7 @@ class Execution(Listener):
         what = "variables" if self._job.work.input is None else "input"
         message = f"The {what} of the program holds more than {most} values"
         error = ErrorInfo(name="RangeError", message=message, hint=f"pass less, or raise `{self._key}`")
-        return Judged(Status.INVALID, error)
+        return HostEnd(Status.INVALID, error)
 
     @property
     def _key(self) -> str:
@@ -352,7 +352,7 @@ class Execution(Listener):
         else:
             text, hint = "Execution timeout", "it was waiting for a timer"
         error = ErrorInfo(name="Timeout", message=text, hint=f"{hint}; the limit is {limit} ms")
-        self._end = self._end or Judged(Status.TIMEOUT, error)
+        self._end = self._end or HostEnd(Status.TIMEOUT, error)
 
     def stop(self) -> None:
         """End the program, which nobody wants to go on."""
@@ -367,14 +367,20 @@ class Execution(Listener):
     @property
     def has_word(self) -> bool:
         """Whether the program itself said how it ended, and now waits."""
-        said = frames.Done | frames.Oversized | frames.Failed | frames.Stuck | frames.Broken
+        said = (
+            frames.Done
+            | frames.OversizedResult
+            | frames.Failed
+            | frames.UnsettledPromise
+            | frames.EngineFailure
+        )
         return isinstance(self._end, said)
 
-    def result(self, cost: Cost | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
+    def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
         """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
         status, error = OutcomeMapping(self._job, self._program, self._worker).on(self._end)
         if cost is None:
-            cost = self._worker.death.result().cost if self._worker.death.done() else Cost(0.0, 0)
+            cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
         done = self._end if isinstance(self._end, frames.Done) and status is Status.OK else None
         return RawResult(
             status=status,

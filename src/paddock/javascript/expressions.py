@@ -25,14 +25,14 @@ _KEYWORD = re.compile(
 _STATIC = {f"Promise.{name}" for name in ("all", "allSettled", "race", "any")}
 
 
-class Site(NamedTuple):
+class ErrorSite(NamedTuple):
     """The text before and after the place of an error."""
 
     before: str
     after: str
 
     @classmethod
-    def of(cls, error: ErrorInfo, source: str) -> "Site | None":
+    def of(cls, error: ErrorInfo, source: str) -> "ErrorSite | None":
         """Return the place of an error, None where that is not known."""
         if error.line is None or error.column is None:
             return None
@@ -107,7 +107,7 @@ def _opening(text: str, at: int) -> int:
     return -1
 
 
-class Given(NamedTuple):
+class AssignedValue(NamedTuple):
     """What a name was given."""
 
     value: str
@@ -116,7 +116,7 @@ class Given(NamedTuple):
     """Whether the name stands for all of it, not for a part that was taken out."""
 
 
-def find_assignment(name: str, before: str) -> Given:
+def find_assignment(name: str, before: str) -> AssignedValue:
     """Return what `name` was given last in the text before it; a parameter of that name in between makes it unclear."""
     own = re.escape(name)
     assigned = re.compile(
@@ -125,13 +125,13 @@ def find_assignment(name: str, before: str) -> Given:
     )
     last = next(iter(deque(assigned.finditer(before), maxlen=1)), None)
     if last is None:
-        return Given("")
+        return AssignedValue("")
     rest = before[last.end() :]
     bound = re.compile(
         rf"(?<![\w$.]){own}\s*=>|\([^()]{{0,500}}(?<![\w$.]){own}\b[^()]{{0,500}}\)\s*(?:=>|\{{)"
         rf"|\b(?:const|let|var)\s+{own}\s+(?:of|in)\b|\bcatch\s*\(\s*{own}\s*\)"
     )
-    return Given("" if bound.search(rest) else rest[:_LONGEST], whole=last[0][0] not in "[{")
+    return AssignedValue("" if bound.search(rest) else rest[:_LONGEST], whole=last[0][0] not in "[{")
 
 
 def find_callee(text: str) -> str:

@@ -41,14 +41,14 @@ class FrameError(EngineError):
     """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
 
 
-class TooDeep(FrameError):
+class TooDeepMessage(FrameError):
     """A message holds a value that is nested too deeply, which any program can make."""
 
     def __init__(self) -> None:
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
-class TooMany(FrameError):
+class TooManyValues(FrameError):
     """A message holds more values than allowed, which any program can make."""
 
     def __init__(self, limit: int) -> None:
@@ -138,7 +138,7 @@ class ResultPiece(NamedTuple):
     text: str
 
 
-class Oversized(NamedTuple):
+class OversizedResult(NamedTuple):
     """The program returned a result over its limit; its pieces came before, if it was not too large to keep."""
 
     characters: int
@@ -168,11 +168,11 @@ class Unhandled(NamedTuple):
     reason: Failed
 
 
-class Stuck(_Word):
+class UnsettledPromise(_Word):
     """The program waits for a promise that nothing can settle any more."""
 
 
-class Broken(NamedTuple):
+class EngineFailure(NamedTuple):
     """The engine could not evaluate the program at all; `text` is V8's message."""
 
     text: str
@@ -189,15 +189,15 @@ Message = (
     | Overflow
     | Done
     | ResultPiece
-    | Oversized
+    | OversizedResult
     | Failed
     | Unhandled
-    | Stuck
-    | Broken
+    | UnsettledPromise
+    | EngineFailure
 )
 
 
-class Large(NamedTuple):
+class LargeMessage(NamedTuple):
     """A message that is to be decoded in slices."""
 
     frame: bytes
@@ -226,7 +226,7 @@ class FrameReader:
         self._skip = 0
         """Bytes still to come of a message that is refused; none of them is kept."""
 
-    def feed(self, data: bytes) -> Iterator[Message | Large]:
+    def feed(self, data: bytes) -> Iterator[Message | LargeMessage]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
         if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:
             length = _LENGTH.unpack_from(data)[0]
@@ -252,25 +252,25 @@ class FrameReader:
             frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
             values, self._meter = self._meter.values if self._meter else 0, None
-            yield Large(frame, values) if values > SLICED_VALUES else decode_frame(frame, values)
+            yield LargeMessage(frame, values) if values > SLICED_VALUES else decode_frame(frame, values)
 
     def _swells(self, end: int) -> bool:
-        """Count what has come of the first message. Raises TooDeep."""
+        """Count what has come of the first message. Raises TooDeepMessage."""
         if self._meter is None:
             self._meter, self._counted = JsonMeter(MAX_DEPTH + _MESSAGE_LEVELS), _LENGTH.size
         self._meter.feed(bytes(self._pending[self._counted : end]))
         self._counted = min(len(self._pending), end)
         if self._meter.too_deep:
-            raise TooDeep
+            raise TooDeepMessage
         return self._meter.values > self._most_values
 
     def _find_swelling_call(self, head: bytes) -> RefusedCall:
-        """Return whose arguments swell. Raises TooMany where it is no call, such as the program's result."""
+        """Return whose arguments swell. Raises TooManyValues where it is no call, such as the program's result."""
         if (call := _CALL_HEAD.match(head)) is not None:
             return RefusedCall(int(call[1]), call[2].decode(), call[3].decode())
         if (call := _SDK_HEAD.match(head)) is not None:
             return RefusedCall(int(call[1]), "paddock", call[2].decode())
-        raise TooMany(self._most_values)
+        raise TooManyValues(self._most_values)
 
 
 def encode_frame(text: bytes) -> bytes:
@@ -320,20 +320,20 @@ def encode_value(parts: Json) -> bytes:
 def decode_frame(frame: bytes, values: int = 0) -> Message:
     """Return the message in `frame`, of `values` values and a depth in bounds where those were counted.
 
-    Raises TooDeep, and FrameError on anything the glue does not send.
+    Raises TooDeepMessage, and FrameError on anything the glue does not send.
     """
     try:
         text = _read_text(frame)
         items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
-        raise TooDeep from None
+        raise TooDeepMessage from None
     except ValueError as error:
         raise _not_json(error) from None
     if end < len(text):
         raise FrameError("a message with more behind its end")
     brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
-        raise TooDeep
+        raise TooDeepMessage
     return _read_word(items, len(frame), values)
 
 
@@ -379,9 +379,9 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
             failed = _read_failure(cast("dict[str, Json]", parts[0]))
             return failed if kind == "failed" else Unhandled(failed)
         case "stuck", [dict()]:
-            return Stuck()
+            return UnsettledPromise()
         case "broken", [str(text)]:
-            return Broken(text)
+            return EngineFailure(text)
         case _:
             raise ValueError
 
@@ -412,7 +412,7 @@ def _read_output(kind: str, body: Json) -> Message:
         case "piece", str(text) if text:
             return ResultPiece(text)
         case "oversized", {"characters": int(characters), "kept": bool(kept)}:
-            return Oversized(int(characters), kept)
+            return OversizedResult(int(characters), kept)
         case _:
             raise ValueError
 

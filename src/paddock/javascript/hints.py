@@ -7,7 +7,7 @@ where that means nothing else, otherwise the way in which the name is used. Wher
 import re
 from difflib import get_close_matches
 
-from paddock.javascript.expressions import Site, find_assignment, find_callee, gives_promise, split_names
+from paddock.javascript.expressions import ErrorSite, find_assignment, find_callee, gives_promise, split_names
 from paddock.model.outcome import ErrorInfo
 
 _NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
@@ -182,7 +182,7 @@ _NEAR_A_TYPE = 40
 
 def write_hint(error: ErrorInfo, source: str) -> str:
     """Return what to write in the place of what an error of a program says; empty where that is not clear."""
-    site = Site.of(error, source)
+    site = ErrorSite.of(error, source)
     if told := _BY_MESSAGE.get((error.name, error.message)):
         return told
     if error.name == "SyntaxError" and error.message == '"undefined" is not valid JSON':
@@ -202,7 +202,7 @@ def write_hint(error: ErrorInfo, source: str) -> str:
 
 def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     """Return the names by which a program reaches for a tool where there is none: `["g", "search"]` for `g.search`."""
-    site = Site.of(error, source)
+    site = ErrorSite.of(error, source)
     if site is None:
         return []
     if error.name == "ReferenceError" and (found := _NOT_DEFINED.fullmatch(error.message)):
@@ -216,7 +216,7 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     return []
 
 
-def _of_a_name(error: ErrorInfo, site: Site | None, told: dict[str, str], used: dict[str, str]) -> str:
+def _of_a_name(error: ErrorInfo, site: ErrorSite | None, told: dict[str, str], used: dict[str, str]) -> str:
     """Return the advice on a name that is not defined, if it is used as that of another world is."""
     found = _NOT_DEFINED.fullmatch(error.message)
     if found is None or (name := found[1]) not in told:
@@ -230,7 +230,7 @@ def _of_a_name(error: ErrorInfo, site: Site | None, told: dict[str, str], used: 
     return told[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
 
 
-def _is_of_this(error: ErrorInfo, site: Site) -> bool:
+def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:
     """Tell whether a member of `this` itself was read or written, where `this` is undefined."""
     if (found := _NOT_OF_THIS.fullmatch(error.message)) is None:
         return False
@@ -239,7 +239,7 @@ def _is_of_this(error: ErrorInfo, site: Site) -> bool:
     return re.search(rf"(?<![\w$.])this\s*\.\s*{re.escape(found[2])}\s*$", site.before) is not None
 
 
-def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
+def _of_a_promise(error: ErrorInfo, site: ErrorSite, source: str) -> str:
     """Return the advice on what was looked for in the promise of a call, where the text shows that."""
     if _NOT_READ.fullmatch(error.message):
         base = site.base()
@@ -250,7 +250,7 @@ def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
     elif error.message == "Cannot convert undefined or null to object" and (
         found := _OF_KEYS.match(site.after)
     ):
-        base = Site("", site.after[found.end() :]).next()
+        base = ErrorSite("", site.after[found.end() :]).next()
     else:
         return ""
     base = re.sub(r"^\(\s*await\b\s*(.*)\)$", r"\1", base, flags=re.DOTALL)
@@ -269,7 +269,7 @@ def _of_a_promise(error: ErrorInfo, site: Site, source: str) -> str:
     return ""
 
 
-def _of_a_result(error: ErrorInfo, site: Site) -> str:
+def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
     """Return the advice on a tool's result that is taken for a message of the protocol."""
     if _NOT_READ.fullmatch(error.message) is None:
         return ""
@@ -303,7 +303,7 @@ def _of_a_method(error: ErrorInfo) -> str:
 
 def advice_for_computations(error: ErrorInfo, source: str) -> str:
     """Return what to write instead in a computation, which has less; empty for other errors."""
-    site = Site.of(error, source)
+    site = ErrorSite.of(error, source)
     if error.name == "ReferenceError":
         return _of_a_name(error, site, _IN_COMPUTATIONS, _USED_IN_COMPUTATIONS)
     if error.name == "SyntaxError":

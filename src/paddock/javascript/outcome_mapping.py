@@ -14,7 +14,7 @@ from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
 
 
-class Judged(NamedTuple):
+class HostEnd(NamedTuple):
     """An end that the host itself brought about, or a program that was not started."""
 
     status: Status
@@ -23,18 +23,18 @@ class Judged(NamedTuple):
 
 End = (
     frames.Done
-    | frames.Oversized
+    | frames.OversizedResult
     | frames.Overflow
     | frames.Failed
-    | frames.Stuck
-    | frames.Broken
+    | frames.UnsettledPromise
+    | frames.EngineFailure
     | frames.FrameError
-    | Judged
+    | HostEnd
     | None
 )
 """How a dialogue ended: by a message, by a broken rule, by the host, or with no word."""
 
-STOPPED = Judged(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancelled"))
+STOPPED = HostEnd(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancelled"))
 """The end of a program that its user has stopped."""
 
 Judgement = tuple[Status, ErrorInfo | None]
@@ -123,21 +123,21 @@ class OutcomeMapping(NamedTuple):
                 return self._map_value(done)
             case frames.Failed() as failed:
                 return self._map_error(failed)
-            case frames.Stuck():
+            case frames.UnsettledPromise():
                 hint = "it waits for a promise that nothing can settle: no timer and no call is pending"
                 return Status.TIMEOUT, ErrorInfo(name="Timeout", message="Execution timeout", hint=hint)
-            case frames.Overflow() | frames.Oversized():
+            case frames.Overflow() | frames.OversizedResult():
                 return Status.OUTPUT_LIMIT, ErrorInfo(name="OutputLimit", message=self._too_large(end))
-            case frames.Broken(text):
+            case frames.EngineFailure(text):
                 return Status.FAILED, self._map_engine_refusal(text)
             case frames.FrameError() as error:
                 return self._map_broken(error)
-            case Judged() as judged:
+            case HostEnd() as judged:
                 return judged
             case None:
                 return self._map_crash()
 
-    def _too_large(self, end: frames.Overflow | frames.Oversized) -> str:
+    def _too_large(self, end: frames.Overflow | frames.OversizedResult) -> str:
         profile, limits = self.job.work.profile, self.job.limits
         if isinstance(end, frames.Overflow):
             kib, odd = divmod(limits.output_bytes, KIB)
@@ -150,10 +150,10 @@ class OutcomeMapping(NamedTuple):
         return f"The result has {characters} characters as JSON, and {bound}"
 
     def _map_broken(self, error: frames.FrameError) -> Judgement:
-        if isinstance(error, frames.TooDeep):
+        if isinstance(error, frames.TooDeepMessage):
             told = f"The program handed over {error}"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
-        if isinstance(error, frames.TooMany):
+        if isinstance(error, frames.TooManyValues):
             told = f"The program handed over {error}"
             hint = f"return or print less at once, or raise `limits.{self.job.work.profile}.frame_values`"
             return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from paddock.javascript.launch import Launcher
 from paddock.javascript.parse_cache import ParseCache
-from paddock.javascript.source_map import Place, SourceMap, clamp_place, find_place
+from paddock.javascript.source_map import SourceMap, SourcePosition, clamp_place, find_place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explain_start_failure
 from paddock.model.json_meter import MOST_VALUES, holds_more
@@ -31,7 +31,7 @@ _READ_SECONDS = 5.0
 """A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
 
-class Uncalled(Value):
+class UncalledFunction(Value):
     """Something that a program declares, and how it would be called."""
 
     name: str
@@ -49,7 +49,7 @@ class Program(Value):
     positions: SourceMap
     numbers: tuple[str, ...] = ()
     """Numbers in it that a double may not hold, as JSON writes them."""
-    uncalled: tuple[Uncalled, ...] = ()
+    uncalled: tuple[UncalledFunction, ...] = ()
     """What a program of nothing but declarations declares, where nothing of it is called."""
 
     def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
@@ -66,7 +66,7 @@ class Program(Value):
             excerpt=spot.excerpt,
         )
 
-    def place(self, line: int, column: int) -> Place:
+    def place(self, line: int, column: int) -> SourcePosition:
         """Return the place in the user's source of one in the running code."""
         return find_place(line, column, self.positions, self.source)
 
@@ -89,7 +89,7 @@ class _Answer(Value):
     language: Literal["javascript", "typescript"] = "javascript"
     positions: SourceMap = SourceMap(prefix=0)
     numbers: tuple[str, ...] = ()
-    uncalled: tuple[Uncalled, ...] = ()
+    uncalled: tuple[UncalledFunction, ...] = ()
     error: ErrorInfo | None = None
 
 

@@ -14,7 +14,7 @@ import socket
 from collections import deque
 
 from paddock.javascript.launch import Child, EngineProfile, Launcher
-from paddock.javascript.worker_client import Cost, Death, Worker
+from paddock.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.errors import EngineError, explain_start_failure
 
 RECYCLE_AFTER = 1000
@@ -116,7 +116,9 @@ class ForkServerClient:
             worker.on_started(int(message["born"]), descriptors[0] if descriptors else -1)
             self.workers[worker.pid] = worker
         elif "dead" in message:
-            death = Death(int(message["code"]), Cost(float(message["cpu_ms"]), int(message["peak_bytes"])))
+            death = WorkerExit(
+                int(message["code"]), WorkerUsage(float(message["cpu_ms"]), int(message["peak_bytes"]))
+            )
             self.workers.pop(int(message["dead"])).on_exit(death)
             if self._retired and self.alive:
                 self.retire()
@@ -138,7 +140,7 @@ class ForkServerClient:
             self.ready.set_exception(EngineError(why))
             self.ready.exception()  # retrieved: nobody may be waiting
         for worker in self.workers.values():
-            worker.on_exit(Death(-signal.SIGKILL, Cost(0.0, 0)))
+            worker.on_exit(WorkerExit(-signal.SIGKILL, WorkerUsage(0.0, 0)))
         self.workers.clear()
 
 

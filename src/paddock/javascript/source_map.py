@@ -30,7 +30,7 @@ class SourceMap(Value):
     """Per line of compiled TypeScript the (column, source line, source column) where a piece of it starts."""
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """A place in the user's source, with the line to show."""
 
     line: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     """The source line with a caret under the column."""
 
 
-def find_place(line: int, column: int, positions: SourceMap, source: str) -> Place:
+def find_place(line: int, column: int, positions: SourceMap, source: str) -> SourcePosition:
     """Return the place in `source` of a 1-based line and 1-based UTF-16 column of the running code.
 
     What lies outside of the program (the wrapper itself) is moved to the nearest place inside.
@@ -57,13 +57,13 @@ def find_place(line: int, column: int, positions: SourceMap, source: str) -> Pla
     return clamp_place(row + 1, unit + 1, source)
 
 
-def clamp_place(line: int, column: int, source: str) -> Place:
+def clamp_place(line: int, column: int, source: str) -> SourcePosition:
     """Return the place of a 1-based line and UTF-16 column of `source`, moved inside when it lies outside."""
     lines = NEWLINE.split(source.removeprefix("\ufeff"))
     row = min(max(line - 1, 0), len(lines) - 1)
     text = lines[row]
     unit = _count_units(text) if line > len(lines) else min(max(column - 1, 0), _count_units(text))
-    return Place(row + 1, unit + 1, _excerpt(text, unit))
+    return SourcePosition(row + 1, unit + 1, _excerpt(text, unit))
 
 
 def _source_of(row: int, unit: int, lines: tuple[tuple[tuple[int, int, int], ...], ...]) -> tuple[int, int]:

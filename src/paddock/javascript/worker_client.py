@@ -25,7 +25,7 @@ NICENESS = 5
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
-class Cost(NamedTuple):
+class WorkerUsage(NamedTuple):
     """What a worker used, as the kernel counts it."""
 
     cpu_ms: float
@@ -33,12 +33,12 @@ class Cost(NamedTuple):
     """Largest resident set, pages shared with the zygote included."""
 
 
-class Death(NamedTuple):
+class WorkerExit(NamedTuple):
     """How a worker ended, from wait4(2)."""
 
     code: int
     """Exit status, or minus the signal."""
-    cost: Cost
+    cost: WorkerUsage
 
 
 class Worker(asyncio.BufferedProtocol):
@@ -47,10 +47,10 @@ class Worker(asyncio.BufferedProtocol):
     def __init__(self, errors: int) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
-        self.death: asyncio.Future[Death] = loop.create_future()
+        self.death: asyncio.Future[WorkerExit] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.transport: asyncio.Transport | None = None
-        self.listener: Listener | None = None
+        self.listener: WorkerListener | None = None
         self._pidfd = -1
         self._greeted = False
         self._woken = False
@@ -65,7 +65,7 @@ class Worker(asyncio.BufferedProtocol):
         # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
         self._buffer = memoryview(bytearray(_READ_BYTES))
 
-    def serve(self, listener: "Listener", limits: GuestLimits) -> None:
+    def serve(self, listener: "WorkerListener", limits: GuestLimits) -> None:
         """Tell `listener` what comes from now on, in messages within the limits of its program."""
         self._reader = frames.FrameReader(limits.frame_bytes, limits.frame_values)
         self.listener = listener
@@ -78,7 +78,7 @@ class Worker(asyncio.BufferedProtocol):
             self.ready.set_exception(EngineError(NO_MORE_FILES))
         self._on_ready()
 
-    def on_exit(self, death: Death) -> None:
+    def on_exit(self, death: WorkerExit) -> None:
         """Learn how it ended."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -114,14 +114,14 @@ class Worker(asyncio.BufferedProtocol):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def cost(self) -> Cost | None:
+    def cost(self) -> WorkerUsage | None:
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
         try:
             nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
             peak = _PEAK.search(os.pread(self._status, 4096, 0))
         except OSError:
             return None
-        return Cost(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
+        return WorkerUsage(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
 
     def observe(self) -> None:
         """Open what `cost` reads, while nobody waits. The process has one thread, and no further one can start."""
@@ -189,10 +189,10 @@ class Worker(asyncio.BufferedProtocol):
         """Pass on what the bytes complete; kill a worker that breaks the protocol."""
         self._pass_on(self._reader.feed(bytes(self._buffer[:nbytes])))
 
-    def _pass_on(self, messages: Iterator[frames.Message | frames.Large]) -> None:
+    def _pass_on(self, messages: Iterator[frames.Message | frames.LargeMessage]) -> None:
         try:
             for message in messages:
-                if isinstance(message, frames.Large):
+                if isinstance(message, frames.LargeMessage):
                     assert self.transport is not None
                     self.transport.pause_reading()
                     self._decoding = asyncio.create_task(self._decode(message, messages))
@@ -208,7 +208,9 @@ class Worker(asyncio.BufferedProtocol):
             self._greeted = True
             self._on_ready()
 
-    async def _decode(self, large: frames.Large, rest: Iterator[frames.Message | frames.Large]) -> None:
+    async def _decode(
+        self, large: frames.LargeMessage, rest: Iterator[frames.Message | frames.LargeMessage]
+    ) -> None:
         """Pass a large message on, and what came behind it; meanwhile nothing more is read from the worker."""
         try:
             self._pass_one(await large.decode())
@@ -240,7 +242,7 @@ class Worker(asyncio.BufferedProtocol):
             self.listener.on_disconnect()
 
 
-class Listener(Protocol):
+class WorkerListener(Protocol):
     """Who hears what a worker says. None of these may raise."""
 
     def on_message(self, message: frames.Message) -> None:

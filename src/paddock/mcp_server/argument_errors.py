@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paddock.mcp_server.arguments import to_snake_case
-from paddock.mcp_server.toolbox import Answer, build_refusal
+from paddock.mcp_server.toolbox import ToolAnswer, build_refusal
 from paddock.model.outcome import Status
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ _MESSAGES = {
 """What is wrong with a value, by pydantic's kind of error; others have their own words."""
 
 
-def reject_arguments(tool: str, problem: "ValidationError") -> Answer:
+def reject_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
     """Return the answer to arguments that make no sense to a native tool, whose arguments are in snake case."""
     texts = [to_snake_case(text) for text in _describe_problems(problem, _NATIVE_NAMES)]
     return _build_rejection(tool, texts)
 
 
-def reject_compat_arguments(tool: str, problem: "ValidationError") -> Answer:
+def reject_compat_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
     """Return the answer to arguments that make no sense to a compat tool, whose arguments are in camel case."""
     return _build_rejection(tool, _describe_problems(problem, _COMPAT_NAMES))
 
 
-def _build_rejection(tool: str, texts: list[str]) -> Answer:
+def _build_rejection(tool: str, texts: list[str]) -> ToolAnswer:
     return build_refusal(Status.INVALID, "InvalidArguments", "\n".join(f"{tool}: {text}" for text in texts))
 
 

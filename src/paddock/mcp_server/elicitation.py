@@ -40,7 +40,7 @@ from paddock.app.approvals import Asker, ClientAsker
 from paddock.javascript.job import OnConsole
 from paddock.mcp_server.list_changes import call_at_session_end, read_session_id
 from paddock.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
-from paddock.mcp_server.toolbox import Answer, Caller, Inquire
+from paddock.mcp_server.toolbox import Caller, Inquire, ToolAnswer
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
@@ -190,7 +190,7 @@ def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
     }
 
 
-class Rounds:
+class ElicitationRounds:
     """How the work for each request reaches its client; the work that waits for the next request of its client."""
 
     def __init__(self, wait_ms: int, held: PendingCalls) -> None:
@@ -205,9 +205,9 @@ class Rounds:
         context: Context,
         params: CallToolRequestParams,
         actor: str,
-        work: Work[Answer],
+        work: Work[ToolAnswer],
         on_console: OnConsole | None,
-    ) -> Answer | dict[str, Json]:
+    ) -> ToolAnswer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
             return await self._held.fetch_answer(run, actor)
@@ -262,7 +262,7 @@ class _Round(PendingCall[T]):
     """The work for one request, over as many requests as it asks for something and one more."""
 
     def __init__(
-        self, context: Context, rounds: Rounds, held: PendingCalls, actor: str, work: Work[T]
+        self, context: Context, rounds: ElicitationRounds, held: PendingCalls, actor: str, work: Work[T]
     ) -> None:
         self._context = context
         self._rounds = rounds

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 from paddock.mcp_server.replies import build_answer, compact, cut_text
-from paddock.mcp_server.toolbox import Answer, text_block
+from paddock.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome
@@ -21,7 +21,7 @@ _RESERVED = re.compile(
 """Names in `_meta` that are the protocol's own, by the prefixes of any revision, or of a trace."""
 
 
-def forward_result(outcome: Outcome, cap: int) -> Answer:
+def forward_result(outcome: Outcome, cap: int) -> ToolAnswer:
     """Return the result of a single call; its texts, and its data, have at most `cap` characters.
 
     Warnings of Paddock about the call follow the server's content, a block each.
@@ -35,7 +35,7 @@ def forward_result(outcome: Outcome, cap: int) -> Answer:
     return replace(result, content=[*result.content, *warnings])
 
 
-def build_result(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
+def build_result(outcome: Outcome, cap: int = sys.maxsize) -> ToolAnswer:
     """Return the result that a call brought."""
     raw = cast("dict[str, Any]", outcome.value)
     blocks: list[dict[str, Json]] = []
@@ -50,7 +50,7 @@ def build_result(outcome: Outcome, cap: int = sys.maxsize) -> Answer:
     if structured is not None and len(text := compact(structured)) > cap:
         structured = None
         blocks = blocks or [text_block(cut_text(text, cap))]
-    return Answer(
+    return ToolAnswer(
         blocks, structured, is_error=raw.get("isError") is True, meta=_filter_meta(raw.get("_meta"), cap)
     )
 

@@ -51,7 +51,7 @@ def call_at_session_end(context: Context, forget: Callable[[str], object]) -> No
     connection.exit_stack.callback(forget, read_session_id(context))
 
 
-class Announcer:
+class ChangeNotifier:
     """Who is told of changes: clients of 2025-11-25 that shook hands, and streams that clients of 2026-07-28 opened."""
 
     def __init__(self) -> None:

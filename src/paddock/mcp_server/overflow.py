@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from paddock.mcp_server.stored_output import build_links
-from paddock.mcp_server.toolbox import Answer, text_block
+from paddock.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
@@ -31,12 +31,12 @@ class OverflowStore:
     async def add_handle(
         self,
         outcome: Outcome,
-        shown: Answer,
+        shown: ToolAnswer,
         *,
         what: str,
         value: str | None = None,
         data: dict[str, Json] | None = None,
-    ) -> Answer:
+    ) -> ToolAnswer:
         """Return an answer that says where the whole of it is, also in `data` where that is ours to change.
 
         `value` is the whole value, where it is to be read otherwise than as the outcome has it. A result over its limit
@@ -99,7 +99,7 @@ def _render_in_lines(outcome: Outcome) -> str:
         return dumps(value, ensure_ascii=False, indent=2)
 
 
-def _append_line(shown: Answer, line: str) -> Answer:
+def _append_line(shown: ToolAnswer, line: str) -> ToolAnswer:
     """Return an answer with a last line in its first text."""
     first, *others = shown.content or [text_block("")]
     if not isinstance(text := first.get("text"), str):

@@ -15,7 +15,7 @@ import anyio
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.javascript.job import OnConsole
-from paddock.mcp_server.toolbox import Answer, Caller, build_refusal, text_block
+from paddock.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
@@ -109,9 +109,9 @@ class PendingCalls:
         self.inbox = inbox
         self._fetching = fetching
         self._patience_s = patience_s
-        self._calls: dict[str, PendingCall[Answer]] = {}
+        self._calls: dict[str, PendingCall[ToolAnswer]] = {}
         self._clients: set[str] = set()
-        self.running: set[asyncio.Task[Answer]] = set()
+        self.running: set[asyncio.Task[ToolAnswer]] = set()
 
     def add_client(self, client: str) -> bool:
         """Know a client, and tell whether it was new: who asks says when it has gone, by `end_calls_of_client`."""
@@ -128,8 +128,8 @@ class PendingCalls:
                 del self._calls[run]
 
     async def run_call(
-        self, actor: str, client: str, work: Work[Answer], listener: OnConsole | None
-    ) -> Answer:
+        self, actor: str, client: str, work: Work[ToolAnswer], listener: OnConsole | None
+    ) -> ToolAnswer:
         """Return the answer of a tool, or that it waits for a person."""
         errand = PendingCall(actor, client, work, self.inbox)
         self.running.add(errand.task)
@@ -137,14 +137,14 @@ class PendingCalls:
         await errand.wait_until_paused(listener)
         return await self.settle_call(errand)
 
-    async def settle_call(self, errand: PendingCall[Answer]) -> Answer:
+    async def settle_call(self, errand: PendingCall[ToolAnswer]) -> ToolAnswer:
         """Return the answer of a call that has ended, or that it waits for a person, and keep it."""
         if errand.task.done() or (question := errand.question) is None:
             return await errand.task
         self._keep_call(question.run, errand)
         return self._report_waiting(question)
 
-    async def fetch_answer(self, run: str, actor: str) -> Answer:
+    async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
         """Return the answer of a call that waited, which is forgotten then, or that it still waits."""
         errand = self._calls.get(run)
         if errand is None or errand.actor != actor:
@@ -169,13 +169,13 @@ class PendingCalls:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _keep_call(self, run: str, errand: PendingCall[Answer]) -> None:
+    def _keep_call(self, run: str, errand: PendingCall[ToolAnswer]) -> None:
         self._calls[run] = errand
         ended = [each for each, kept in self._calls.items() if kept.task.done()]
         for each in ended[:-_MAX_ENDED_CALLS]:
             del self._calls[each]
 
-    def _report_waiting(self, question: Question) -> Answer:
+    def _report_waiting(self, question: Question) -> ToolAnswer:
         """Return that a call waits: for what, and what its client and its person can do."""
         command = f"paddock approve {question.id}"
         tool, argument = self._fetching
@@ -190,7 +190,7 @@ class PendingCalls:
             "command": command,
             "message": text,
         }
-        return Answer([text_block(f"waiting · run {question.run}\n{text}")], data)
+        return ToolAnswer([text_block(f"waiting · run {question.run}\n{text}")], data)
 
 
 def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
@@ -204,14 +204,14 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
     )
 
 
-def _report_unknown_run(run: str) -> Answer:
+def _report_unknown_run(run: str) -> ToolAnswer:
     text = f"nothing of this client waits under {run}; an answer is fetched once, and what was done is in the record"
     return build_refusal(Status.INVALID, "UnknownRun", text)
 
 
-def _convert_fetched_answer(answer: Answer) -> Answer:
+def _convert_fetched_answer(answer: ToolAnswer) -> ToolAnswer:
     """Return an answer as that of the tool that fetches, whose data are of another shape."""
     data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
     if answer.structured is not None:
         data["result"] = answer.structured
-    return Answer(answer.content, data, is_error=answer.is_error)
+    return ToolAnswer(answer.content, data, is_error=answer.is_error)

@@ -18,7 +18,7 @@ from paddock.policy.questions import make_printable
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers
-    from paddock.redaction.outgoing import Outgoing
+    from paddock.redaction.outgoing import OutgoingRedaction
 
 _CHOICE = "script"
 
@@ -30,7 +30,7 @@ class UnknownPromptError(ValueError):
 class Prompts:
     """The prompts of a session; texts have at most `cap` characters."""
 
-    def __init__(self, servers: "Servers", outgoing: "Outgoing", workspace: Path, cap: int) -> None:
+    def __init__(self, servers: "Servers", outgoing: "OutgoingRedaction", workspace: Path, cap: int) -> None:
         self._servers = servers
         self._outgoing = outgoing
         self._scripts = SavedScripts(workspace)

@@ -14,7 +14,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from paddock.mcp_server.elicitation import Context, Rounds, read_actor
+from paddock.mcp_server.elicitation import Context, ElicitationRounds, read_actor
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.stored_output import UnknownResourceError
 from paddock.mcp_server.toolbox import Caller, Inquire
@@ -30,7 +30,7 @@ _RESOURCE_NOT_FOUND = -32002
 """What 2025-11-25 answers; later versions have INVALID_PARAMS for it (SEP-2164)."""
 
 
-class PromptOffer(Protocol):
+class PromptProvider(Protocol):
     """Prompts, as the protocol asks for them."""
 
     def list_entries(self) -> list[dict[str, Json]]:
@@ -48,7 +48,7 @@ class PromptOffer(Protocol):
         ...
 
 
-class ResourceOffer(Protocol):
+class ResourceProvider(Protocol):
     """Resources, as the protocol asks for them."""
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
@@ -70,14 +70,16 @@ class ResourceOffer(Protocol):
         ...
 
 
-class Offers(NamedTuple):
+class PromptsAndResources(NamedTuple):
     """What is offered besides tools."""
 
-    prompts: PromptOffer
-    resources: ResourceOffer
+    prompts: PromptProvider
+    resources: ResourceProvider
 
 
-def offer_prompts_and_resources(server: "Server[Any]", offers: Offers, rounds: Rounds) -> None:
+def offer_prompts_and_resources(
+    server: "Server[Any]", offers: PromptsAndResources, rounds: ElicitationRounds
+) -> None:
     """Have a server offer prompts and resources and complete their arguments."""
     _offer_prompts(server, offers.prompts, rounds)
     _offer_resources(server, offers.resources)
@@ -94,7 +96,7 @@ def offer_prompts_and_resources(server: "Server[Any]", offers: Offers, rounds: R
     server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
 
 
-def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) -> None:
+def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: ElicitationRounds) -> None:
     async def list_prompts(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return build_page("prompts", prompts.list_entries(), params)
 
@@ -112,7 +114,7 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptOffer, rounds: Rounds) 
     server.add_request_handler("prompts/get", GetPromptRequestParams, get_prompt)
 
 
-def _offer_resources(server: "Server[Any]", resources: ResourceOffer) -> None:
+def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None:
     async def list_resources(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         try:
             entries, following = await resources.list_page(params.cursor)

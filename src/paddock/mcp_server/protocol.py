@@ -12,12 +12,17 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock._version import __version__
-from paddock.mcp_server.elicitation import Context, Rounds, read_actor
-from paddock.mcp_server.list_changes import Announcer, AnnouncingServer
+from paddock.mcp_server.elicitation import Context, ElicitationRounds, read_actor
+from paddock.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
 from paddock.mcp_server.log import Logs
 from paddock.mcp_server.progress import create_progress_sink, stream_console
-from paddock.mcp_server.prompts_resources import COMPLETE, Offers, build_page, offer_prompts_and_resources
-from paddock.mcp_server.toolbox import Answer, Toolbox
+from paddock.mcp_server.prompts_resources import (
+    COMPLETE,
+    PromptsAndResources,
+    build_page,
+    offer_prompts_and_resources,
+)
+from paddock.mcp_server.toolbox import ToolAnswer, Toolbox
 from paddock.model.base import Json
 
 if TYPE_CHECKING:
@@ -38,7 +43,10 @@ _MINUTE_MS = 60_000
 
 
 def build_protocol_server(
-    toolbox: Toolbox, offers: Offers, rounds: Rounds, announcer: Announcer | None = None
+    toolbox: Toolbox,
+    offers: PromptsAndResources,
+    rounds: ElicitationRounds,
+    announcer: ChangeNotifier | None = None,
 ) -> "Server[Any]":
     """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
 
@@ -60,7 +68,7 @@ def build_protocol_server(
                 answer = await rounds.call_tool(context, params, read_actor(context), work, listen)
         else:
             answer = await rounds.call_tool(context, params, read_actor(context), work, None)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, ToolAnswer):
             return answer
         if announcer is not None and any(block["type"] == "resource_link" for block in answer.content):
             await announcer.announce_resources()
@@ -121,7 +129,7 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
     server.middleware.append(seal_state)
 
 
-def _build_result(answer: Answer, version: str) -> dict[str, Json]:
+def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:
     """Return an answer as the result of a call.
 
     Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from paddock.mcp_server.media import lift_media, may_hold_media
-from paddock.mcp_server.toolbox import Answer, text_block
+from paddock.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
 from paddock.rendering import render
@@ -20,7 +20,7 @@ from paddock.rendering.terminal import make_encodable
 _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
-def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
+def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAnswer:
     """Return the answer to a program; value, console and error have at most `cap` characters together.
 
     `single` is for what is one call itself, of a server's tool or of a script tool.
@@ -62,7 +62,7 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> Answer:
         data["console"] = lines
         if lines != whole:
             data["truncated"] = True
-    return Answer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
+    return ToolAnswer([text_block("\n".join(parts)), *blocks], data, is_error=not outcome.ok)
 
 
 def _collect_facts(outcome: Outcome) -> dict[str, Json]:

@@ -27,7 +27,7 @@ _QUIET_S = 1.0
 _LIBC = ctypes.CDLL(None)
 
 
-class Requests:
+class InFlightRequests:
     """What is in flight, by session and id of the request; one entry covers its handler and its HTTP exchange."""
 
     def __init__(self) -> None:

@@ -13,17 +13,17 @@ from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.session import Session, open_session
 from paddock.mcp_server.compat.programs import build_compat_program_tools
 from paddock.mcp_server.compat.tools import build_compat_tools
-from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import build_application, http_service
 from paddock.mcp_server.http.endpoint import Endpoint
-from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
 from paddock.mcp_server.prompts import Prompts
-from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.repositories import Repositories
-from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.requests import InFlightRequests
 from paddock.mcp_server.resources import Resources
 from paddock.mcp_server.stdio import standard_streams
 from paddock.mcp_server.toolbox import Toolbox
@@ -88,14 +88,18 @@ class Service:
             )
         resources = Resources(session, workspace, cap)
         self._saved = resources.scripts
-        self._offers = Offers(Prompts(session.servers, session.outgoing, workspace, cap), resources)
-        self._announcer = Announcer()
+        self._offers = PromptsAndResources(
+            Prompts(session.servers, session.outgoing, workspace, cap), resources
+        )
+        self._announcer = ChangeNotifier()
         self._metrics = session.metrics.render_page if session.metrics else None
         self._changes = names == "native"
-        self._requests = Requests()
+        self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._inbox = PendingApprovals(settings.approvals.directory)
-        self._rounds = Rounds(settings.approvals.wait_ms, PendingCalls(self._inbox, FETCHING[names]))
+        self._rounds = ElicitationRounds(
+            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCHING[names])
+        )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
         """Serve one client over the standard streams until it closes its end, or `stop` is set."""

@@ -17,7 +17,7 @@ from paddock.model.errors import ArtifactError
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
-    from paddock.output.artifacts import Found
+    from paddock.output.artifacts import StoredArtifact
 
 PAGE_ENTRIES = 100
 """Artifacts of one page; each has up to two streams."""
@@ -79,14 +79,14 @@ class StoredOutput:
         return self._session.output.artifacts().newest_handles(self._workspace)
 
     def _read_range(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
-        from paddock.output.query import Reading, read_bytes
+        from paddock.output.query import OpenArtifact, read_bytes
 
         stream, start = asked["stream"], _parse_number(asked, "start", 0)
         if stream not in STREAMS:
             raise UnknownResourceError(f"there is no stream {stream[:20]!r}; there are stdout and stderr")
         length = min(_parse_number(asked, "length", MAX_RANGE_BYTES), MAX_RANGE_BYTES)
         try:
-            reading = Reading(self._session.output.artifacts(), asked["handle"], self._workspace)
+            reading = OpenArtifact(self._session.output.artifacts(), asked["handle"], self._workspace)
             data = read_bytes(reading, stream, start, length + 1)
         except ArtifactError as error:
             raise UnknownResourceError(str(error)) from None
@@ -121,7 +121,7 @@ def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
     }
 
 
-def _build_entries(found: "Found") -> Iterator[dict[str, Json]]:
+def _build_entries(found: "StoredArtifact") -> Iterator[dict[str, Json]]:
     """Yield the streams of an artifact; those that are surely empty are not worth a line."""
     manifest = found.manifest
     sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}

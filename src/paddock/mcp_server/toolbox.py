@@ -24,7 +24,7 @@ from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.model.outcome import Status
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
@@ -90,7 +90,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """The result of a tool: content blocks, the same as data where the tool declares it, and whether it failed."""
 
     content: list[dict[str, Json]]
@@ -117,10 +117,10 @@ def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[st
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def build_refusal(status: Status, name: str, text: str) -> Answer:
+def build_refusal(status: Status, name: str, text: str) -> ToolAnswer:
     """Return the answer to a call of which nothing ran: status, then what to do."""
     error = {"name": name, "message": text}
-    return Answer(
+    return ToolAnswer(
         [text_block(f"{status.value}\n{text}")], {"status": status.value, "error": error}, is_error=True
     )
 
@@ -133,7 +133,7 @@ _NOT_TAKEN = build_refusal(
 )
 
 
-def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> Answer:
+def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
     """Return the answer to arguments that break the schema of a tool."""
     return build_refusal(
         Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
@@ -149,12 +149,12 @@ class Tool:
     description: str
     input_schema: dict[str, Json]
     """Names of arguments are in snake case, and none that a client library keeps for itself."""
-    run: Callable[[Arguments, Caller], Coroutine[Any, Any, Answer]]
+    run: Callable[[Arguments, Caller], Coroutine[Any, Any, ToolAnswer]]
     """Answers a call with valid arguments."""
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
     """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
-    explain: Callable[["Tool", Json, tuple[str, ...]], Answer] = reject_invalid_arguments
+    explain: Callable[["Tool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
     """Whether arguments are held against the schema here; else what runs the tool does it."""
@@ -208,16 +208,16 @@ class Toolbox:
         suggests: bool = True,
         further: Callable[[], Awaitable[Iterable[Tool]]] | None = None,
         shows_further: bool = True,
-        outgoing: Outgoing | None = None,
+        outgoing: OutgoingRedaction | None = None,
     ) -> None:
         """Remove from answers what `outgoing` removes; None removes what the default settings do."""
-        self._outgoing = outgoing or Outgoing(RedactionSettings(), KnownSecrets())
+        self._outgoing = outgoing or OutgoingRedaction(RedactionSettings(), KnownSecrets())
         self._suggests = suggests
         self._listed = tuple(listed)
         self._known = {tool.name: tool for tool in (*understood, *self._listed)}
         self._further = further
         self._shows_further = shows_further
-        self._running: dict[asyncio.Task[Answer], asyncio.Event] = {}
+        self._running: dict[asyncio.Task[ToolAnswer], asyncio.Event] = {}
         self._stopped = False
 
     async def list_tools(self) -> tuple[Tool, ...]:
@@ -229,7 +229,7 @@ class Toolbox:
         """Return the schema of a tool's arguments; None for a tool that nobody knows, or that comes and goes."""
         return self._known[name].input_schema if name in self._known else None
 
-    async def call_tool(self, name: str, arguments: Json, caller: Caller) -> Answer:
+    async def call_tool(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
         """Return what a tool answers. Cancelling the task ends the work before this returns.
 
         Raises MCPError for what the tool wants to be answered with an error of the protocol.
@@ -246,13 +246,13 @@ class Toolbox:
         for task in [*self._running]:
             task.cancel()
 
-    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> Answer:
+    async def _answer_call(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
         known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
             near = get_close_matches(name[:200], known, n=1) if self._suggests else []
             hint = f"; did you mean {near[0]}?" if near else ""
-            return Answer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
+            return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
         given = unmark_numbers(given) if MARK in json.dumps(given) else given
         if tool.checks and not tool.exact:
@@ -275,7 +275,7 @@ class Toolbox:
             _log.exception("tool %s failed", tool.name)
             return build_refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
 
-    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> Answer:
+    async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> ToolAnswer:
         """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
 
         The protocol library cancels again at every await, which would cut short what ends a program's processes.
@@ -311,7 +311,7 @@ def _is_finite(given: Json) -> bool:
     return True
 
 
-async def _make_sendable(answer: Answer, outgoing: Outgoing) -> Answer:
+async def _make_sendable(answer: ToolAnswer, outgoing: OutgoingRedaction) -> ToolAnswer:
     """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
@@ -323,4 +323,4 @@ async def _make_sendable(answer: Answer, outgoing: Outgoing) -> Answer:
         parts = await run_in_slices(outgoing.json_in_slices(parts, numbers=False))
     if _SURROGATE_ESCAPE in text:
         parts = json.loads(make_encodable(json.dumps(parts, ensure_ascii=False)))
-    return Answer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])
+    return ToolAnswer(parts[0], parts[1], is_error=answer.is_error, meta=parts[2])

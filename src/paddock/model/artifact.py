@@ -61,13 +61,13 @@ def safe_name(repo: str) -> str:
     return _UNSAFE.sub("_", repo)[:128] or "_"
 
 
-class Wire(Value):
+class CamelCaseModel(Value):
     """A value whose JSON has camel case names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Excerpt(Wire):
+class Excerpt(CamelCaseModel):
     """Some lines of a stream. Line numbers count from 1, both ends included."""
 
     line_start: int
@@ -80,7 +80,7 @@ class Excerpt(Wire):
     """Which stream they are of."""
 
 
-class RunFacts(Wire):
+class RunFacts(CamelCaseModel):
     """What the manifest of an artifact says of the execution; never a payload."""
 
     workspace: str
@@ -142,7 +142,7 @@ def expiry(handle: Handle, ttl_hours: int) -> datetime:
     return handle.created + timedelta(hours=ttl_hours)
 
 
-class Cursor(Wire):
+class Cursor(CamelCaseModel):
     """Where a query goes on."""
 
     stream: Stream
@@ -153,7 +153,7 @@ class Cursor(Wire):
     """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
 
 
-class LineRange(Wire):
+class LineRange(CamelCaseModel):
     """Lines to read, counted from 1, both ends included."""
 
     stream: Stream
@@ -170,7 +170,7 @@ class LineRange(Wire):
         return self
 
 
-class OutputQuery(Wire):
+class OutputQuery(CamelCaseModel):
     """A question about stored output: terms to look for, lines to read, or where to go on."""
 
     artifact_handle: str
@@ -204,7 +204,7 @@ class OutputQuery(Wire):
         return self
 
 
-class OutputFound(Wire):
+class OutputFound(CamelCaseModel):
     """The answer to a query. Totals are of the streams that were searched; an empty one is not."""
 
     artifact_handle: str

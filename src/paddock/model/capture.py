@@ -2,10 +2,10 @@
 
 from collections import deque
 
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 
 
-class Ends:
+class HeadAndTail:
     """Takes a stream in pieces and keeps `kept` bytes of it: one half from its start, one half from its end."""
 
     def __init__(self, kept: int) -> None:
@@ -33,7 +33,7 @@ class Ends:
             while self._tail_bytes - len(self._tail[0]) >= self._tail_room:
                 self._tail_bytes -= len(self._tail.popleft())
 
-    def make_captured(self, written: int | None = None) -> Captured:
+    def make_captured(self, written: int | None = None) -> CapturedStream:
         """Return what was kept as text; no character is cut (UTF-8, RFC 3629).
 
         `written` is the size to tell, by default that of what was taken.
@@ -42,9 +42,9 @@ class Ends:
         head = b"".join(self._head)
         tail = b"".join(self._tail)[-self._tail_room :] if self._tail_room else b""
         if self.total == len(head) + len(tail):
-            return Captured(head=(head + tail).decode("utf-8", "replace"), total_bytes=total)
+            return CapturedStream(head=(head + tail).decode("utf-8", "replace"), total_bytes=total)
         head, tail = head[: _whole_characters(head)], tail[_first_character(tail) :]
-        return Captured(
+        return CapturedStream(
             head=head.decode("utf-8", "replace"),
             tail=tail.decode("utf-8", "replace"),
             total_bytes=total,

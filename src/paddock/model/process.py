@@ -8,7 +8,7 @@ from pydantic import Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import SandboxFacts, Status
-from paddock.model.program import Access, Captured, Network
+from paddock.model.program import Access, CapturedStream, Network
 
 GIB = 1024 * MIB
 
@@ -90,8 +90,8 @@ class ProcessResult(Value):
     """Why it is not ok, when the exit code does not say it."""
     exit_code: int | None = None
     signal: int | None = None
-    stdout: Captured = Field(default_factory=Captured)
-    stderr: Captured = Field(default_factory=Captured)
+    stdout: CapturedStream = Field(default_factory=CapturedStream)
+    stderr: CapturedStream = Field(default_factory=CapturedStream)
     usage: ProcessUsage = Field(default_factory=ProcessUsage)
     kill: Literal["none", "sweep", "namespace"] = "none"
     """How what still lived was ended; `none` when everything had ended by itself."""

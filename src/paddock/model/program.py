@@ -39,7 +39,7 @@ LEAST_MS, MOST_MS = 100, 600_000
 """Bounds of a wall time that a request may ask for."""
 
 
-class OutputWishes(Value):
+class OutputOptions(Value):
     """What of the output the answer shows, and whether the rest is kept."""
 
     mode: OutputMode = "minimal"
@@ -92,7 +92,7 @@ class ProgramTerms(Value):
     """What it may reach."""
 
 
-class Captured(Value):
+class CapturedStream(Value):
     """What is left of one output stream: its start and its end."""
 
     head: str = ""
@@ -119,8 +119,8 @@ class Captured(Value):
 
 
 @cache
-def _nothing_captured() -> Captured:
-    return Captured()
+def _nothing_captured() -> CapturedStream:
+    return CapturedStream()
 
 
 class ProgramEnd(Value):
@@ -138,9 +138,9 @@ class ProgramEnd(Value):
     """Number of the signal that ended it; None when none did."""
     limit: str | None = None
     """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
-    stdout: Captured = Field(default_factory=_nothing_captured)
+    stdout: CapturedStream = Field(default_factory=_nothing_captured)
     """Standard output."""
-    stderr: Captured = Field(default_factory=_nothing_captured)
+    stderr: CapturedStream = Field(default_factory=_nothing_captured)
     """Standard error."""
     combined: bool = False
     """Whether `stdout` is both streams in the order of writing, and `stderr` empty. The order between two separate

@@ -22,7 +22,7 @@ from paddock.model.program import (
     STDIN_BYTES,
     Access,
     Network,
-    OutputWishes,
+    OutputOptions,
     Runtime,
 )
 
@@ -103,8 +103,8 @@ class ServerCall(Value):
 
 
 @cache
-def _usual_wishes() -> OutputWishes:
-    return OutputWishes()
+def _usual_wishes() -> OutputOptions:
+    return OutputOptions()
 
 
 SHELL_NEEDS_CODE = (
@@ -133,7 +133,7 @@ class RuntimeRun(Value):
     access: Access = "read-only"
     """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
     network: Network = "none"
-    output: OutputWishes = Field(default_factory=_usual_wishes)
+    output: OutputOptions = Field(default_factory=_usual_wishes)
 
     @property
     def sha256(self) -> str:

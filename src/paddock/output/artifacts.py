@@ -19,8 +19,8 @@ from paddock._version import __version__
 from paddock.model.artifact import STREAMS, Handle, Manifest, RunFacts, Stream, expiry, safe_name
 from paddock.model.errors import ArtifactError, UnknownArtifact
 from paddock.model.limits import KIB
-from paddock.output.backends import Bucket, Folder, Objects
-from paddock.output.recorder import OnOutput, Recording, Track
+from paddock.output.backends import ArtifactBackend, LocalBackend, ObjectStoreBackend
+from paddock.output.recorder import OnOutput, RecordedStream, Recording
 from paddock.own_files import NotOursError
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings
@@ -41,7 +41,7 @@ def _current_time() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredArtifact:
     """An artifact that may be read. `manifest` is None when it is there and not understood."""
 
     handle: Handle
@@ -49,7 +49,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepReport:
     """What a sweep did: artifacts deleted, and artifacts that it could not judge or delete."""
 
     deleted: int
@@ -67,8 +67,10 @@ class Artifacts:
         self._clock = clock
         self._last_sweep = datetime.min.replace(tzinfo=UTC)
         """The last one that is known of; somebody else may have swept since."""
-        self._objects: Objects = (
-            Folder(settings.directory) if settings.url is None else Bucket(settings.url, clock())
+        self._objects: ArtifactBackend = (
+            LocalBackend(settings.directory)
+            if settings.url is None
+            else ObjectStoreBackend(settings.url, clock())
         )
 
     def record(
@@ -115,7 +117,7 @@ class Artifacts:
         """Tell whether output of that size is written in less time than another thread takes to begin."""
         return self._objects.is_near and size <= _SMALL_BYTES
 
-    def put(self, handle: Handle, tracks: Mapping[Stream, Track]) -> None:
+    def put(self, handle: Handle, tracks: Mapping[Stream, RecordedStream]) -> None:
         """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
         try:
             for stream in STREAMS:
@@ -123,7 +125,7 @@ class Artifacts:
         except BaseException as error:
             raise self._drop_unwritten(handle, error) from error
 
-    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> None:
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> None:
         """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
         try:
             text = self._manifest_of(handle, facts, tracks)
@@ -141,7 +143,7 @@ class Artifacts:
         """Leave nothing of an artifact that was begun and not published."""
         self._objects.drop(str(handle))
 
-    def find(self, handle: str, workspace: Path | None) -> Found:
+    def find(self, handle: str, workspace: Path | None) -> StoredArtifact:
         """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
 
         Raises InvalidHandle, or UnknownArtifact, whether it never was, has expired, or belongs to others.
@@ -163,7 +165,7 @@ class Artifacts:
                     f"Artifact not found in this workspace: {parsed}; ask from its own workspace, "
                     "or set artifacts.cross_workspace = true"
                 )
-        return Found(parsed, manifest)
+        return StoredArtifact(parsed, manifest)
 
     def read_packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
         """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
@@ -191,7 +193,9 @@ class Artifacts:
         handles = (handle for handle in self.list() if own in (None, handle.repo))
         return sorted(handles, key=lambda handle: (handle.epoch_ms, handle.token), reverse=True)
 
-    def readable(self, workspace: Path | None, handles: Iterable[Handle] | None = None) -> Iterator[Found]:
+    def readable(
+        self, workspace: Path | None, handles: Iterable[Handle] | None = None
+    ) -> Iterator[StoredArtifact]:
         """Yield what may be read for a workspace (None: for any), the newest first. Raises ArtifactError.
 
         Each is read when it is asked for. `handles` are looked at instead of all of `newest_handles`.
@@ -207,7 +211,7 @@ class Artifacts:
         except Exception as error:
             raise _store_error("measure the artifacts", error) from error
 
-    def sweep(self, *, thorough: bool = True) -> Swept:
+    def sweep(self, *, thorough: bool = True) -> SweepReport:
         """Delete what has expired; what is younger than the time to live is looked at only when `thorough`.
 
         What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
@@ -228,7 +232,7 @@ class Artifacts:
                     errors += 1
             except ArtifactError:
                 errors += 1
-        return Swept(deleted, errors)
+        return SweepReport(deleted, errors)
 
     def sweep_when_due(self) -> None:
         """Sweep when that was not done for a while; what goes wrong is left to the next time."""
@@ -238,7 +242,7 @@ class Artifacts:
                 self._objects.swept(now)
                 self.sweep(thorough=False)
 
-    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, Track]) -> bytes:
+    def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> bytes:
         """Return what `Manifest` reads. Each program waits for it, and a model would take three times as long."""
         now, names = self._clock(), Manifest.names()
         fields: dict[str, object] = {

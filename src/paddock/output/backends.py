@@ -33,7 +33,7 @@ _STAGED = ".new"
 """What is to be whole is called so until it is."""
 
 
-class Objects(Protocol):
+class ArtifactBackend(Protocol):
     """A place of objects. Nothing is created, and nothing is imported, before something is stored or read."""
 
     @property
@@ -79,7 +79,7 @@ class Objects(Protocol):
         ...
 
 
-class Folder:
+class LocalBackend:
     """Objects in a directory, whose groups are directories. No thread is needed for it, and none is waited for."""
 
     is_near = True
@@ -166,7 +166,7 @@ class Folder:
         os.utime(marker, (at.timestamp(), at.timestamp()))
 
 
-class Bucket:
+class ObjectStoreBackend:
     """Objects behind a URL: S3 and its like, or memory. Each process sweeps it for itself."""
 
     is_near = False

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
-from paddock.output.artifacts import Artifacts, Found
+from paddock.output.artifacts import Artifacts, StoredArtifact
 from paddock.output.redraw import last_frames
 from paddock.output.text import (
     CUT,
     LINE_CHARS,
-    Lines,
-    Windows,
+    ExcerptCollector,
+    LineSplitter,
     blocks,
     excerpt,
     holding,
@@ -35,11 +35,11 @@ _GZIP = 16 + zlib.MAX_WBITS
 _PIECE = 256 * 1024
 
 
-class Reading:
+class OpenArtifact:
     """One artifact, opened for reading."""
 
     def __init__(self, artifacts: Artifacts, handle: str, workspace: Path | None) -> None:
-        self.found: Found = artifacts.find(handle, workspace)
+        self.found: StoredArtifact = artifacts.find(handle, workspace)
         self._artifacts = artifacts
         self._left = artifacts.settings.max_read_bytes
 
@@ -75,7 +75,7 @@ class Reading:
         return ArtifactError(f"The {stream} of the artifact {self.found.handle} is damaged: {why}")
 
 
-def read_bytes(reading: Reading, stream: Stream, start: int, length: int) -> bytes:
+def read_bytes(reading: OpenArtifact, stream: Stream, start: int, length: int) -> bytes:
     """Return up to `length` bytes of a stream from byte `start` on; fewer at its end. Raises ArtifactError."""
     kept = bytearray()
     position = 0
@@ -92,11 +92,11 @@ def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> O
 
     Raises InvalidHandle, UnknownArtifact, or ArtifactError when the artifact cannot be read.
     """
-    return _Search(Reading(artifacts, asked.artifact_handle, workspace), asked).answer()
+    return _Search(OpenArtifact(artifacts, asked.artifact_handle, workspace), asked).answer()
 
 
 class _Search:
-    def __init__(self, reading: Reading, asked: OutputQuery) -> None:
+    def __init__(self, reading: OpenArtifact, asked: OutputQuery) -> None:
         self._reading = reading
         self._asked = asked
         self._total_lines = 0
@@ -124,10 +124,12 @@ class _Search:
         matches, more = 0, False
         for stream in self._list_streams():
             after = asked.cursor.after_line if asked.cursor and asked.cursor.stream == stream else 0
-            windows = Windows(stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts))
+            windows = ExcerptCollector(
+                stream, context=asked.context_lines, limit=asked.max_excerpts - len(excerpts)
+            )
             start: list[str] = []
             number = 0
-            pass_over = _Passing(windows, start, after, asked)
+            pass_over = _LineSkipper(windows, start, after, asked)
             for number, line, hit in self._read_lines(stream, pass_over):
                 if number > after:
                     windows.feed(number, line, hit=hit)
@@ -203,7 +205,7 @@ class _Search:
         It gets these lines, and how many are before and among them.
         """
         terms = self._asked.query_terms
-        lines = Lines(terms)
+        lines = LineSplitter(terms)
         number = 0
         for text, whole in blocks(last_frames(self._read_texts(stream), terms)):
             count = text.count("\n") if whole else 0
@@ -247,10 +249,10 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passing:
+class _LineSkipper:
     """Takes whole lines at once where a search shows none of them."""
 
-    windows: Windows
+    windows: ExcerptCollector
     start: Sequence[str]
     """The first lines, shown where nothing matches."""
     after: int

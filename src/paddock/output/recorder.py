@@ -19,9 +19,9 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Protocol
 
 from paddock.model.artifact import STREAMS, Handle, RunFacts, Stream
-from paddock.model.capture import Ends
+from paddock.model.capture import HeadAndTail
 from paddock.model.errors import ArtifactError
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import StreamRedactor
 
@@ -37,7 +37,7 @@ _IN_MEMORY = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
 
-class Shelf(Protocol):
+class ArtifactWriter(Protocol):
     """What a recording needs of the place that keeps artifacts."""
 
     def begin(self, workspace: Path) -> Handle:
@@ -48,11 +48,11 @@ class Shelf(Protocol):
         """Tell whether putting so many bytes is done before another thread would have begun."""
         ...
 
-    def put(self, handle: Handle, tracks: Mapping[Stream, "Track"]) -> None:
+    def put(self, handle: Handle, tracks: Mapping[Stream, "RecordedStream"]) -> None:
         """Put the streams that were recorded. Raises ArtifactError, and leaves nothing then."""
         ...
 
-    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "Track"]) -> None:
+    def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "RecordedStream"]) -> None:
         """Have what was put be read. Raises ArtifactError, and leaves nothing then."""
         ...
 
@@ -82,7 +82,7 @@ class Recording:
         *,
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
-        shelf: Shelf | None,
+        shelf: ArtifactWriter | None,
         setting: str = "artifacts.max_bytes",
         on_output: OnOutput | None = None,
     ) -> None:
@@ -100,9 +100,9 @@ class Recording:
         self._kept_bytes = kept_bytes
 
     @cached_property
-    def _tracks(self) -> "dict[Stream, Track]":
+    def _tracks(self) -> "dict[Stream, RecordedStream]":
         """The streams: made when the program has been started, which does not wait for them then."""
-        return {stream: Track(self._scanner, self._kept_bytes[stream]) for stream in STREAMS}
+        return {stream: RecordedStream(self._scanner, self._kept_bytes[stream]) for stream in STREAMS}
 
     def prepare(self, workspace: Path) -> None:
         """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
@@ -166,7 +166,7 @@ class Recording:
             track.drop()
 
     def _publish_artifact(
-        self, shelf: Shelf, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
+        self, shelf: ArtifactWriter, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
     ) -> str:
         handle = handle or shelf.begin(Path(facts.workspace))
         if not self._put:
@@ -176,7 +176,7 @@ class Recording:
             shelf.sweep_when_due()
         return str(handle)
 
-    def make_captured(self, stream: Stream) -> Captured:
+    def make_captured(self, stream: Stream) -> CapturedStream:
         """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
         track = self._tracks[stream]
         return track.ends.make_captured(track.written)
@@ -186,7 +186,7 @@ class Recording:
         """How many secrets were removed so far."""
         return sum(track.redactions for track in self._tracks.values())
 
-    def _is_quick(self, shelf: Shelf) -> bool:
+    def _is_quick(self, shelf: ArtifactWriter) -> bool:
         return not self.refusal and shelf.is_quick(self._max_bytes - self._room)
 
     def _take_bytes(self, stream: Stream, data: bytes) -> None:
@@ -217,11 +217,11 @@ def _not_kept(why: object) -> str:
     return f"output could not be kept: {str(why).partition(chr(10))[0]}"
 
 
-class Track:
+class RecordedStream:
     """One stream of a recording."""
 
     def __init__(self, scanner: Scanner, kept_bytes: int) -> None:
-        self.ends = Ends(kept_bytes)
+        self.ends = HeadAndTail(kept_bytes)
         self.ended = False
         """Whether nothing comes any more."""
         self.written = 0

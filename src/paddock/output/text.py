@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paddock.model.artifact import Excerpt, Stream
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.output.redraw import last_frames, later_frames
 
 LINE_CHARS = 500
@@ -59,7 +59,7 @@ def blocks(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
                 begun = not piece.endswith("\n")
 
 
-class Lines:
+class LineSplitter:
     """Splits a text that comes in pieces into lines, each clipped, and says which hold a term.
 
     A term is looked for in the whole line, in either case, however long the line is. Where the first 500 characters do
@@ -154,7 +154,7 @@ class _Window:
         return CUT * (self.start > 0) + self.text + CUT * goes_on
 
 
-class Windows:
+class ExcerptCollector:
     """Collects excerpts around the matching lines of one stream.
 
     A window is a match with `context` lines before and after it. The next one begins with the first match after its
@@ -217,7 +217,7 @@ def excerpt(source: Stream, start: int, lines: Sequence[str]) -> Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class Gist:
+class StreamSummary:
     """What is told of one stream: some lines from its start, some from its end, and excerpts.
 
     Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
@@ -252,14 +252,14 @@ class Gist:
 
 
 def gist(
-    captured: Captured,
+    captured: CapturedStream,
     source: Stream,
     *,
     keep: int,
     terms: Sequence[str] = (),
     context: int = 0,
     limit: int = 0,
-) -> Gist:
+) -> StreamSummary:
     """Return the gist of a stream, with `keep` lines from either end and up to `limit` excerpts around terms."""
     cut = captured.truncated
     head, tail = (captured.head, captured.tail) if cut else (captured.head + captured.tail, "")
@@ -297,7 +297,7 @@ def gist(
         number = total - len(lines_of(rest))
         del first[number:]
         last = read(rest, number)
-    return Gist(tuple(first), tuple(last), total, tuple(excerpts))
+    return StreamSummary(tuple(first), tuple(last), total, tuple(excerpts))
 
 
 def _redraw_text(text: str, terms: Sequence[str]) -> str:
@@ -305,8 +305,8 @@ def _redraw_text(text: str, terms: Sequence[str]) -> str:
 
 
 def _around(line: str, terms: Sequence[str]) -> str:
-    """Return a line as `Lines` shows it."""
+    """Return a line as `LineSplitter` shows it."""
     if len(line) <= LINE_CHARS:
         return line
-    [(shown, _)] = Lines(terms).feed(f"{line}\n")
+    [(shown, _)] = LineSplitter(terms).feed(f"{line}\n")
     return shown

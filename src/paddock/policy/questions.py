@@ -16,7 +16,7 @@ from paddock.model.ids import new_id
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 
 _MAX_NAME_CHARS = 200
 _MAX_TEXT_CHARS = 400
@@ -28,7 +28,7 @@ _MARKS = frozenset({"Mn", "Me", "Mc"})
 
 
 def make_question(
-    request: ExecutionRequest, decision: Decision, outgoing: Outgoing, *, wait_ms: int
+    request: ExecutionRequest, decision: Decision, outgoing: OutgoingRedaction, *, wait_ms: int
 ) -> Question:
     """Return what to ask about a request whose decision asks."""
     what, arguments = describe_request(request)
@@ -55,7 +55,7 @@ def make_act_question(
     what: str,
     arguments: Mapping[str, Json],
     reason: str,
-    outgoing: Outgoing,
+    outgoing: OutgoingRedaction,
     *,
     wait_ms: int,
 ) -> Question:
@@ -96,7 +96,7 @@ def repeatable_name(request: ExecutionRequest) -> tuple[str, ...] | None:
             return None
 
 
-def format_details(arguments: Mapping[str, Json], outgoing: Outgoing) -> str:
+def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -> str:
     """Return arguments as one line of JSON that may be shown: each text shortened, and the whole."""
     try:
         text = dumps(_shorten_texts(outgoing.json(dict(arguments))), ensure_ascii=False)

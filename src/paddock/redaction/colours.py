@@ -17,7 +17,7 @@ def drop_colours(data: bytes) -> bytes:
     return _COLOUR.sub(b"", data) if ESCAPE in data or WRITTEN_SIGN in data else data
 
 
-class Uncoloured:
+class ColourlessText:
     """A text without its colours, and where its bytes stood."""
 
     def __init__(self, data: bytes) -> None:

@@ -21,7 +21,7 @@ _NAMES = ("name", "executable", "cwd", "file", "prompt", "actor")
 """Facts for the record whose text somebody else chose."""
 
 
-class Outgoing:
+class OutgoingRedaction:
     """What a session removes from everything that leaves it."""
 
     def __init__(

@@ -63,7 +63,7 @@ def _keywords() -> _Keywords:
     return found
 
 
-class _LookedAt:
+class _CheckedName:
     size = 0
     """Bytes that were looked at without RE2."""
     rules: "Rules | None" = None
@@ -71,10 +71,10 @@ class _LookedAt:
 
 def may_match(data: bytes) -> bool:
     """Tell whether a rule may match a text; False is sure."""
-    if _LookedAt.rules is not None:
-        return _LookedAt.rules.has_keyword(data)
-    _LookedAt.size += len(data)
-    if _LookedAt.size > _LOAD_AFTER_BYTES:
+    if _CheckedName.rules is not None:
+        return _CheckedName.rules.has_keyword(data)
+    _CheckedName.size += len(data)
+    if _CheckedName.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
     lowered, keywords = drop_colours(data).lower(), _keywords()
     beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
@@ -264,8 +264,8 @@ class Rules:
 @cache
 def load_rules() -> Rules:
     """Return the rules; the first call loads RE2."""
-    _LookedAt.rules = Rules()
-    return _LookedAt.rules
+    _CheckedName.rules = Rules()
+    return _CheckedName.rules
 
 
 def _compile_re2() -> Untyped:

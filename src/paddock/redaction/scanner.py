@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, Uncoloured
+from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, ColourlessText
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.rules import (
@@ -242,7 +242,7 @@ class Scanner:
                 _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
             ]
         if ESCAPE in seen or WRITTEN_SIGN in seen:
-            plain = Uncoloured(seen)
+            plain = ColourlessText(seen)
             if plain.has_colours:
                 hidden = yield from _find_in(plain.data, rules, refused)
                 found += [

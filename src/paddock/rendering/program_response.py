@@ -6,7 +6,7 @@ added; every other field is exact in the compat profile.
 
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import Captured, ProgramEnd, signal_name
+from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
 from paddock.output.digest.digest import digest
 from paddock.output.digest.faults import faults
@@ -122,7 +122,7 @@ def _exit_code(outcome: Outcome) -> int | None:
 
 
 def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:
-    stdout, stderr = (program.stdout, program.stderr) if program else (Captured(), Captured())
+    stdout, stderr = (program.stdout, program.stderr) if program else (CapturedStream(), CapturedStream())
     return {
         "stdoutTruncated": stdout.truncated,
         "stderrTruncated": stderr.truncated,
@@ -131,7 +131,7 @@ def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:
     }
 
 
-def _count_compat_lines(captured: Captured) -> int:
+def _count_compat_lines(captured: CapturedStream) -> int:
     """Return the lines of a stream as a response counts them: one more than line ends, none when empty."""
     line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
     return line_ends + 1 if captured.total_bytes else 0

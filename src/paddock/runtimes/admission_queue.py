@@ -21,7 +21,7 @@ class QueueFullError(Exception):
         self.hint = hint
 
 
-class Turns:
+class AdmissionQueue:
     """Gives places to callers, at most `most` at a time; `waiting` more may wait, each for `wait_ms`."""
 
     def __init__(self, most: int, *, waiting: int, wait_ms: int) -> None:

@@ -24,12 +24,12 @@ from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
 from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import standing
-from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
-from paddock.runtimes.path_rewrite import Naming
+from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.runtimes.path_rewrite import PathRewriter
 from paddock.runtimes.recipe import executables
-from paddock.runtimes.steps import NoProgramError, Step, StepPaths, Steps, steps
+from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
 from paddock.runtimes.task import ProgramTask, Sinks
-from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox import spec as plan
 from paddock.sandbox.sandbox import Sandbox, Streams
@@ -73,7 +73,7 @@ class _Task:
     job: ProgramTask
     sandbox: Sandbox
     toolchain: Toolchain
-    plan: Steps
+    plan: StepRunner
     standing: Path | None
     """The program's own file, when it is run where it stands."""
     sinks: Sinks
@@ -95,10 +95,10 @@ class _Task:
             memory_bytes=self.job.terms.limits.memory_bytes,
         )
 
-    def describe_start(self, phase: Phase, compiled: Compiled) -> Begun:
+    def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
         """Return what is known of it before it has ended."""
         stdin = self.job.work.stdin
-        return Begun(
+        return StepStart(
             runtime=self.job.work.runtime,
             executable=self.toolchain.executable.name,
             phase=phase,
@@ -113,9 +113,9 @@ class _Task:
         """Return its streams; what it says of its file in scratch is said of `name`."""
         stdout, stderr = self.sinks
         if self.combined:
-            stdout = Naming(stdout, scratch, name).take
+            stdout = PathRewriter(stdout, scratch, name).take
         else:
-            stderr = Naming(stderr, scratch, name).take
+            stderr = PathRewriter(stderr, scratch, name).take
         return Streams(self.job.work.stdin or b"", stdout, stderr, combined=self.combined)
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
@@ -183,7 +183,7 @@ class RuntimeEngine:
         """
         sandbox = await self._sandbox()
         found = await self._toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
-        if isinstance(found, Missing):
+        if isinstance(found, MissingToolchain):
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
             return RawResult(status=Status.UNAVAILABLE, error=error)
@@ -341,7 +341,7 @@ def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     )
 
 
-async def _put_files(planned: Steps, scratch: Path) -> None:
+async def _put_files(planned: StepRunner, scratch: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
     if len(planned.source) <= _SMALL:
         _write_files(planned, scratch)
@@ -349,7 +349,7 @@ async def _put_files(planned: Steps, scratch: Path) -> None:
         await asyncio.to_thread(_write_files, planned, scratch)
 
 
-def _write_files(planned: Steps, scratch: Path) -> None:
+def _write_files(planned: StepRunner, scratch: Path) -> None:
     """Put the program's files into scratch, readable by the job's user alone."""
     owner = scratch.stat().st_uid
     for name, text in planned.written.items():

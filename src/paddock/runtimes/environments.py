@@ -24,7 +24,7 @@ from paddock.model.sandbox import Tier
 from paddock.runtimes.recipe import Recipe
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import (
-    Missing,
+    MissingToolchain,
     Search,
     Toolchain,
     UnusableError,
@@ -75,7 +75,7 @@ class Environment(NamedTuple):
     """Why it cannot be used for a program, though the settings name it."""
 
 
-class PassedOver(NamedTuple):
+class RejectedInterpreter(NamedTuple):
     """An interpreter that a person would expect to run a program, and that does not."""
 
     told: str
@@ -101,7 +101,7 @@ def choose_environment(
 
 def find_passed_over(
     settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
-) -> PassedOver | None:
+) -> RejectedInterpreter | None:
     """Return the environment of the workspace that a program does not use; None when there is none."""
     if job.work.runtime != "python" or settings.python.environment is not None:
         return None
@@ -115,12 +115,16 @@ def find_passed_over(
     if refusal := _refuse_environment(job, tier):
         reasons.append(refusal)
         remedies.append(_READ_ONLY)
-    return PassedOver(f"{folder} was passed over: {'; '.join(reasons)}", tuple(remedies)) if reasons else None
+    return (
+        RejectedInterpreter(f"{folder} was passed over: {'; '.join(reasons)}", tuple(remedies))
+        if reasons
+        else None
+    )
 
 
 def unreachable(
     recipe: Recipe, job: ProgramTask, environ: Mapping[str, str], user: int | None, usual: int | None
-) -> PassedOver | None:
+) -> RejectedInterpreter | None:
     """Return the program of a runtime that comes first on PATH, where the user of a program cannot reach it.
 
     `user` is the one that the program runs as, `usual` the one if it could read the workspace; None is this process's.
@@ -132,12 +136,12 @@ def unreachable(
         return None
     told = f"{first} was passed over: user {user}, whom the program runs as, cannot get at it"
     helps = job.terms.grants.access == "none" and reachable(Path(first), usual)
-    return PassedOver(told, (_READ_ONLY,) if helps else ())
+    return RejectedInterpreter(told, (_READ_ONLY,) if helps else ())
 
 
 def toolchain(
     recipe: Recipe, environment: Environment, search: Search, names: tuple[str, ...] | None
-) -> Toolchain | Missing:
+) -> Toolchain | MissingToolchain:
     """Return the toolchain of an environment, or why it cannot be used."""
     folder = environment.folder
     wanted = recipe.candidates if names is None else names
@@ -153,11 +157,11 @@ def toolchain(
             return use_it(recipe, folder, search, wanted)
         except (UnusableError, OSError) as error:
             why = error
-    return Missing(recipe, f"{folder} cannot be used: {why}", remedy)
+    return MissingToolchain(recipe, f"{folder} cannot be used: {why}", remedy)
 
 
 def missing_module(
-    said: str, job: ProgramTask, toolchain: Toolchain, passed_over: Callable[[], list[PassedOver]]
+    said: str, job: ProgramTask, toolchain: Toolchain, passed_over: Callable[[], list[RejectedInterpreter]]
 ) -> str:
     """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
     found = list(_MISSING.finditer(said))

@@ -7,13 +7,13 @@ import os
 import stat
 from pathlib import Path
 
-from paddock.runtimes.steps import Steps
+from paddock.runtimes.steps import StepRunner
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import Toolchain, identity_of, reachable_to_read
 from paddock.sandbox.child import permissions
 
 
-def standing(job: ProgramTask, planned: Steps, toolchain: Toolchain, user: int | None) -> Path | None:
+def standing(job: ProgramTask, planned: StepRunner, toolchain: Toolchain, user: int | None) -> Path | None:
     """Return the program's own file, without links; None where a copy is to be run.
 
     It is interpreted, as it is; the workspace is granted, and `user`, None being this process's, may read it there;

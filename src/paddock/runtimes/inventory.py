@@ -10,7 +10,7 @@ from paddock.model.outcome import Status
 from paddock.model.process import ProcessLimits
 from paddock.runtimes.steps import Step, StepPaths
 from paddock.runtimes.task import ProgramTask
-from paddock.runtimes.toolchain import Missing, Toolchain
+from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox.sandbox import Sandbox
 
@@ -18,7 +18,7 @@ _LIMITS = ProcessLimits(timeout_ms=60_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledToolchain:
     """A toolchain and what it says of itself."""
 
     toolchain: Toolchain
@@ -28,17 +28,21 @@ class Found:
 
 async def survey(
     sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramTask]
-) -> list[Found | Missing]:
+) -> list[InstalledToolchain | MissingToolchain]:
     """Return what runs each of some programs, in their order.
 
     Toolchains are asked for their version where programs run: in the sandbox, a few at a time.
     """
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def look(job: ProgramTask) -> Found | Missing:
+    async def look(job: ProgramTask) -> InstalledToolchain | MissingToolchain:
         async with turns:
             found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
-            return found if isinstance(found, Missing) else Found(found, await version(sandbox, job, found))
+            return (
+                found
+                if isinstance(found, MissingToolchain)
+                else InstalledToolchain(found, await version(sandbox, job, found))
+            )
 
     return list(await asyncio.gather(*map(look, jobs)))
 

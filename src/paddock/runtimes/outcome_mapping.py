@@ -109,7 +109,7 @@ _ALONE = (
 """What runtimes say, in lower case, that lack what was not granted, and what is told of it."""
 
 
-class Begun(NamedTuple):
+class StepStart(NamedTuple):
     """A step of a program, as it is known before it has ended; its fields are those of `ProgramEnd`."""
 
     runtime: Runtime
@@ -122,7 +122,7 @@ class Begun(NamedTuple):
     combined: bool = False
 
 
-def result_of(ended: ProcessResult, begun: Begun, error: ErrorInfo | None = None) -> RawResult:
+def result_of(ended: ProcessResult, begun: StepStart, error: ErrorInfo | None = None) -> RawResult:
     """Return the result of a step that has ended; `error` says why it is not ok."""
     program = ProgramEnd(
         **begun._asdict(),

@@ -9,7 +9,7 @@ _URL = b"file://"
 """How Node.js speaks of ES modules."""
 
 
-class Naming:
+class PathRewriter:
     """Passes a stream on, and in it a file's name instead of its place, also where that comes in pieces."""
 
     def __init__(self, sink: Sink, folder: Path, name: str) -> None:

@@ -73,7 +73,7 @@ class Shim(Value):
     """The program, where `{printed}` is what the command printed."""
 
 
-class Warm(Value):
+class WarmCache(Value):
     """What can be made once, so that every later start is faster: a directory, which jobs read as `{warm}`."""
 
     program: str = Field(min_length=1)
@@ -93,7 +93,7 @@ class OutOfMemory(Value):
     """Regular expression for the last lines of standard error, from the beginning of a line to the end."""
 
 
-class Way(Value):
+class RecipeVariant(Value):
     """One way to run a language: an executable and what goes with it."""
 
     executables: Names
@@ -124,7 +124,7 @@ class Way(Value):
     """A program that prints GREETING, where that of the recipe asks too much of this way."""
     out_of_memory: tuple[OutOfMemory, ...] = ()
     version: Version
-    warm: Warm | None = None
+    warm: WarmCache | None = None
     shim: Shim | None = None
     note: str = ""
     """What this way cannot do, for who chooses."""
@@ -173,7 +173,7 @@ class Recipe(Value):
     """What to install, the best first."""
     elsewhere: str = ""
     """Where it is to be had, when no package manager has it."""
-    ways: Annotated[tuple[Way, ...], Field(alias="way", min_length=1)]
+    ways: Annotated[tuple[RecipeVariant, ...], Field(alias="way", min_length=1)]
 
     @property
     def compiles(self) -> bool:
@@ -211,7 +211,7 @@ class Recipe(Value):
         return self
 
 
-def _of_way(way: Way) -> frozenset[str]:
+def _of_way(way: RecipeVariant) -> frozenset[str]:
     names = [*way.requires]
     for tool in way.tools:
         names += [tool, *(f"{tool}.{part}" for part in ("bin", "prefix", "home"))]

@@ -34,7 +34,7 @@ class TreeError(ValueError):
     """A tree holds what is not copied; the text says what."""
 
 
-class Copied(NamedTuple):
+class CopyReport(NamedTuple):
     """What was copied."""
 
     size: int
@@ -50,7 +50,7 @@ _Finish = Callable[[int, int], None]
 """Gives a copied file, open, the owner and the mode that it is to have; the second number is the mode it has."""
 
 
-def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> Copied:
+def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyReport:
     """Copy a file or a directory that a job made to `target`, which is not there yet.
 
     Files can be read, run (where they could before) and written by `owner` alone, by default this process's user.
@@ -60,7 +60,7 @@ def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> Copie
     return _walk_tree(os.fspath(source), os.fspath(target), owner, partial(_copy_one, finish=finish))
 
 
-def keep(source: StrPath, target: StrPath) -> Copied:
+def keep(source: StrPath, target: StrPath) -> CopyReport:
     """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
     is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER)
     return _walk_tree(
@@ -68,7 +68,7 @@ def keep(source: StrPath, target: StrPath) -> Copied:
     )
 
 
-def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool = True) -> Copied:
+def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool = True) -> CopyReport:
     """Give `owner` what `keep` has made: each file by a second name where `owner` cannot change it, else as a copy.
 
     The checksum of contents takes longer than copying them. Raises TreeError and OSError as `copy` does.
@@ -78,7 +78,7 @@ def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool =
     )
 
 
-def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copied:
+def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> CopyReport:
     # Paths are texts here: there may be thousands, and programs wait for it.
     total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
@@ -102,7 +102,7 @@ def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copi
             checksum = take(path, made, facts, zlib.crc32(os.fsencode(f"{name}\0"), checksum))
         else:
             raise _no_plain_file(path)
-    return Copied(total, f"{checksum:08x}")
+    return CopyReport(total, f"{checksum:08x}")
 
 
 def _no_plain_file(path: str) -> TreeError:

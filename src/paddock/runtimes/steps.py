@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from paddock.model.limits import MIB
-from paddock.runtimes.recipe import PLACE, Way
+from paddock.runtimes.recipe import PLACE, RecipeVariant
 from paddock.runtimes.styles import prepare_program
 from paddock.runtimes.toolchain import Toolchain, fill_places
 
@@ -69,7 +69,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepRunner:
     """What the engine does: write the files, compile, run."""
 
     run: Step
@@ -93,7 +93,9 @@ class NoProgramError(ValueError):
     """The runtime has no args mode: it needs a program."""
 
 
-def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = "") -> Steps:
+def steps(
+    toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = ""
+) -> StepRunner:
     """Return the steps of a program (`code`), or of the toolchain with arguments alone when `code` is None.
 
     `file` is where the program comes from, and what messages call it by.
@@ -109,10 +111,12 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
         alone = _make_step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
         alone = replace(alone, variables={**alone.variables, **way.arguments_environment})
         named = " ".join(alone.variables.values())
-        return Steps(run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named})
+        return StepRunner(
+            run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named}
+        )
     program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(way, file))
     places = {"main": program.main}
-    return Steps(
+    return StepRunner(
         file_name=program.file_name,
         source=program.source,
         files=way.files,
@@ -122,7 +126,7 @@ def steps(toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (),
     )
 
 
-def _choose_stem(way: Way, file: str) -> str:
+def _choose_stem(way: RecipeVariant, file: str) -> str:
     """Return what to call a program's file: as its own one, where no tool reads anything into that."""
     if not file:
         return "code"

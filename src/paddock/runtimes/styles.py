@@ -14,7 +14,7 @@ from paddock.runtimes.recipe import Style
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedProgram:
     """A program as it is written to its file."""
 
     file_name: str
@@ -23,7 +23,7 @@ class Prepared:
     """What the run command names as its entry point."""
 
 
-def prepare_program(style: Style, code: str, extension: str, stem: str = "code") -> Prepared:
+def prepare_program(style: Style, code: str, extension: str, stem: str = "code") -> PreparedProgram:
     """Return a program as the commands of its recipe want it, without the byte order mark of some editors.
 
     `stem` is what its file is called by, where nothing depends on that.
@@ -31,8 +31,8 @@ def prepare_program(style: Style, code: str, extension: str, stem: str = "code")
     return _STYLES[style](code.removeprefix("\ufeff"), f"{stem}{extension}")
 
 
-def _prepare_plain(code: str, name: str) -> Prepared:
-    return Prepared(name, code)
+def _prepare_plain(code: str, name: str) -> PreparedProgram:
+    return PreparedProgram(name, code)
 
 
 # Texts and comments. What is not closed ends with its line or the file: to look for its end again from every later
@@ -43,14 +43,14 @@ _PHP_OPEN = re.compile(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
 _PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
-def _prepare_php(code: str, name: str) -> Prepared:
+def _prepare_php(code: str, name: str) -> PreparedProgram:
     """Open PHP where the program does not; what its texts and comments say of it does not count, unlike in a page."""
     text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
-    return Prepared(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
+    return PreparedProgram(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
 
 
-def _prepare_csharp(code: str, name: str) -> Prepared:
-    return Prepared(name, _without_interpreter(code))
+def _prepare_csharp(code: str, name: str) -> PreparedProgram:
+    return PreparedProgram(name, _without_interpreter(code))
 
 
 def _without_interpreter(code: str) -> str:
@@ -70,7 +70,7 @@ _MAX_NAME_CHARS = 240
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
-def _prepare_java(code: str, name: str) -> Prepared:
+def _prepare_java(code: str, name: str) -> PreparedProgram:
     """Name the file after the public type, and run the first type that has `main`, best one that takes texts.
 
     A file without types around `main` is a class of the file's name (JEP 512).
@@ -92,7 +92,7 @@ def _prepare_java(code: str, name: str) -> Prepared:
     file = public or owner or "Main"
     if len(file.encode("utf-8", "surrogatepass")) > _MAX_NAME_CHARS:
         file = "Main"  # no file can have such a name, and the compiler says so
-    return Prepared(
+    return PreparedProgram(
         f"{file}{PurePath(name).suffix}", code, _find_prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
     )
 
@@ -113,7 +113,7 @@ _KOTLIN_TOKEN = re.compile(
 )
 
 
-def _prepare_kotlin(code: str, name: str) -> Prepared:
+def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
     """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
     text = _KOTLIN_SILENT.sub("", code)
     package = _find_prefix(_KOTLIN_PACKAGE.search(text))
@@ -121,10 +121,10 @@ def _prepare_kotlin(code: str, name: str) -> Prepared:
     if _KOTLIN_MAIN.search(text) or _KOTLIN_TOP_MAIN.search(top):
         if not _KOTLIN_CALL.search(top):
             own = _KOTLIN_NAME.search(code)
-            return Prepared("code.kt", code, package + (own[1] if own else "CodeKt"))
+            return PreparedProgram("code.kt", code, package + (own[1] if own else "CodeKt"))
     elif owner := _kotlin_owner(text):
-        return Prepared("code.kt", code, package + owner)
-    return Prepared(f"code{PurePath(name).suffix}", code, "Launch")
+        return PreparedProgram("code.kt", code, package + owner)
+    return PreparedProgram(f"code{PurePath(name).suffix}", code, "Launch")
 
 
 def _outside_braces(text: str) -> str:
@@ -159,7 +159,7 @@ def _find_prefix(package: re.Match[str] | None) -> str:
     return f"{package[1]}." if package else ""
 
 
-_STYLES: Mapping[Style, Callable[[str, str], Prepared]] = MappingProxyType(
+_STYLES: Mapping[Style, Callable[[str, str], PreparedProgram]] = MappingProxyType(
     {
         "plain": _prepare_plain,
         "csharp": _prepare_csharp,

@@ -17,7 +17,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Self
 
 from paddock.runtimes import directories
-from paddock.runtimes.recipe import PLACE, Recipe, Way
+from paddock.runtimes.recipe import PLACE, Recipe, RecipeVariant
 from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import list_links
 
@@ -33,7 +33,7 @@ _NARROWER = "choose a workspace that does not hold the system itself (--workspac
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingToolchain:
     """Why a recipe cannot be run here."""
 
     recipe: Recipe
@@ -46,7 +46,7 @@ class Toolchain:
     """A recipe's way on this machine."""
 
     recipe: Recipe
-    way: Way
+    way: RecipeVariant
     executable: Path
     places: Mapping[str, str]
     """What the words of the way mean here; those of a job come later (`paddock.runtimes.steps`)."""
@@ -137,7 +137,7 @@ def normalise_name(executable: str) -> str:
     return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
 
 
-def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | Missing:
+def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | MissingToolchain:
     """Return the best way of a recipe that this machine has, or why there is none.
 
     `executable` chooses among the ways by name. What is found must be reachable for the user of jobs.
@@ -156,8 +156,8 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
         known = ", ".join(recipe.candidates)
         told.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
     if any(_SYSTEM[0].is_relative_to(place.resolve()) for place in search.untrusted):
-        return Missing(recipe, "; ".join(dict.fromkeys(told)), _NARROWER)
-    return Missing(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
+        return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), _NARROWER)
+    return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
 
 
 def remedy(recipe: Recipe) -> str:
@@ -185,7 +185,7 @@ def identity_of(user: int | None) -> tuple[int, set[int]]:
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
-def use(recipe: Recipe, way: Way, found: Path, search: Search) -> Toolchain:
+def use(recipe: Recipe, way: RecipeVariant, found: Path, search: Search) -> Toolchain:
     """Return the toolchain of a program that was found. Raises UnusableError when it cannot be used."""
     executable = _resolve_shim(way, found, search)
     places = _list_places("", executable)
@@ -230,7 +230,7 @@ def _list_places(place: str, program: Path) -> dict[str, str]:
     }
 
 
-def _resolve_shim(way: Way, found: Path, search: Search) -> Path:
+def _resolve_shim(way: RecipeVariant, found: Path, search: Search) -> Path:
     """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
     if way.shim is None or not _is_stand_in(found):
         return found
@@ -282,7 +282,7 @@ def _find_newest(patterns: Sequence[str], executable: Path) -> str:
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
-def _list_grants(way: Way, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
+def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
     """Return what to grant, without what every job can read anyway. Raises UnusableError on more than a toolchain."""
     found: dict[Path, None] = {}
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
@@ -320,7 +320,9 @@ def is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
 
 
-def _make_environment(way: Way, places: Mapping[str, str], programs: Sequence[Path]) -> dict[str, str]:
+def _make_environment(
+    way: RecipeVariant, places: Mapping[str, str], programs: Sequence[Path]
+) -> dict[str, str]:
     folders = dict.fromkeys(
         [str(Path(places["executable"]).parent), *(str(tool.parent) for tool in programs)]
     )
@@ -330,7 +332,7 @@ def _make_environment(way: Way, places: Mapping[str, str], programs: Sequence[Pa
     return {**values, **own}
 
 
-def _hash_identity(recipe: Recipe, way: Way, files: Sequence[Path]) -> str:
+def _hash_identity(recipe: Recipe, way: RecipeVariant, files: Sequence[Path]) -> str:
     digest = hashlib.sha256(way.model_dump_json().encode() + recipe.style.encode())
     for path in files:
         facts = path.stat()

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from paddock.model.sandbox import Tier
 from paddock.runtimes import directories, environments
-from paddock.runtimes.environments import Environment, PassedOver
+from paddock.runtimes.environments import Environment, RejectedInterpreter
 from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.task import ProgramTask
-from paddock.runtimes.toolchain import INSTALLED, Missing, Search, Toolchain, find
+from paddock.runtimes.toolchain import INSTALLED, MissingToolchain, Search, Toolchain, find
 from paddock.sandbox import spec
 from paddock.settings.schema import RuntimeSettings
 
@@ -52,7 +52,9 @@ class Toolchains:
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
-    async def for_job(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> Toolchain | Missing:
+    async def for_job(
+        self, job: ProgramTask, *, job_user: int | None, tier: Tier
+    ) -> Toolchain | MissingToolchain:
         """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
         return await self.find(
             recipes()[job.work.runtime],
@@ -62,7 +64,9 @@ class Toolchains:
             environment=environments.choose_environment(self._settings, job, self._environ, tier),
         )
 
-    def find_passed_over(self, job: ProgramTask, *, job_user: int | None, tier: Tier) -> list[PassedOver]:
+    def find_passed_over(
+        self, job: ProgramTask, *, job_user: int | None, tier: Tier
+    ) -> list[RejectedInterpreter]:
         """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
         if environments.choose_environment(self._settings, job, self._environ, tier) is not None:
             return []
@@ -84,7 +88,7 @@ class Toolchains:
         untrusted: tuple[Path, ...],
         names: tuple[str, ...] | None = None,
         environment: Environment | None = None,
-    ) -> Toolchain | Missing:
+    ) -> Toolchain | MissingToolchain:
         """Return the first toolchain that `user` can reach and that is not in `untrusted`, or why there is none.
 
         `names` are the executables that may be taken, the best first; None stands for all of the recipe. An
@@ -116,12 +120,14 @@ class Toolchains:
 
 def _find_first(
     recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
-) -> Toolchain | Missing:
+) -> Toolchain | MissingToolchain:
     if environment is not None:
         return environments.toolchain(recipe, environment, search, names)
     if names is None or names == recipe.candidates:
         return find(recipe, search)
-    found: Toolchain | Missing = Missing(recipe, "nothing that policy allows can run it", "")
+    found: Toolchain | MissingToolchain = MissingToolchain(
+        recipe, "nothing that policy allows can run it", ""
+    )
     for name in names:
         found = find(recipe, search, executable=name)
         if isinstance(found, Toolchain):

@@ -12,8 +12,8 @@ import os
 import time
 from collections.abc import Callable
 
-from paddock.model.capture import Ends
-from paddock.model.program import Captured
+from paddock.model.capture import HeadAndTail
+from paddock.model.program import CapturedStream
 
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
@@ -26,14 +26,14 @@ _CHUNKS_AFTER_END = 64
 """Reads after the process is gone: more than any pipe holds, so that nobody who got hold of one keeps us here."""
 
 
-class Reader:
+class OutputReader:
     """One output stream, read until its end or until `finish`."""
 
     def __init__(
         self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
     ) -> None:
         self._file = file
-        self._kept = Ends(kept)
+        self._kept = HeadAndTail(kept)
         self._ceiling = ceiling
         self._exceeded = exceeded
         self._sink = sink
@@ -41,7 +41,7 @@ class Reader:
         os.set_blocking(file, False)
         self._loop.add_reader(file, self._readable)
 
-    def finish(self) -> Captured:
+    def finish(self) -> CapturedStream:
         """Take what is in the pipe, close it, and return what was kept. Only after the process has ended."""
         for _ in range(_CHUNKS_AFTER_END):
             if self._file < 0 or not self._read_ready():
@@ -85,7 +85,7 @@ class Reader:
             self._sink(data)
 
 
-class Writer:
+class InputWriter:
     """Standard input, written as fast as the process takes it; one that never reads is nobody's fault."""
 
     def __init__(self, file: int, data: bytes) -> None:

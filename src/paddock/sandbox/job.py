@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.sandbox.child.messages import STREAMS, JobReport, JobSpec
 from paddock.sandbox.fork_server import Slot
-from paddock.sandbox.io import Reader, Sink, Writer
+from paddock.sandbox.io import InputWriter, OutputReader, Sink
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
@@ -70,7 +70,7 @@ class RunningProcess:
         self._jailed = jailed
         self._kept = kept
         self._late: asyncio.TimerHandle | None = None
-        self._pipes: tuple[Writer, Reader, Reader] | None = None
+        self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
 
     def start(self, order: JobSpec, *shared: int) -> None:
         """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen.
@@ -90,7 +90,7 @@ class RunningProcess:
             raise
         # Beside the job's start: whatever comes meanwhile waits in its pipe.
         self._pipes = (
-            Writer(our_stdin, streams.stdin),
+            InputWriter(our_stdin, streams.stdin),
             self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
             self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
         )
@@ -104,8 +104,8 @@ class RunningProcess:
         with contextlib.suppress(OSError):
             self._warden.send(f"stop:{reason}".encode())
 
-    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> Reader:
-        return Reader(
+    def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
+        return OutputReader(
             file, kept=self._limits.kept_bytes, ceiling=ceiling, exceeded=lambda: self.cancel(name), sink=sink
         )
 
@@ -153,7 +153,7 @@ class RunningProcess:
         else:
             self._place.end(kept=self._kept)
 
-    def _result(self, report: JobReport, out: Captured, err: Captured) -> ProcessResult:
+    def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
         """Return what became of it. Raises ValueError and TypeError for a report that no warden makes."""
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):

@@ -29,7 +29,7 @@ from paddock.sandbox.child.cgroup import Group
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
 from paddock.sandbox.job import GRACE_S, RunningProcess, Streams
-from paddock.sandbox.state_paths import File
+from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
 _IDLE = 16
@@ -67,7 +67,7 @@ class Sandbox:
     """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
     installed: tuple[str, ...] = ()
     """Where Paddock and what it imports are, which no program changes, whatever it may write to above them."""
-    files: tuple[File, ...] = ()
+    files: tuple[StateFile, ...] = ()
     """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""

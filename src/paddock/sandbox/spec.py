@@ -183,7 +183,7 @@ def foreign(grants: ProcessGrants, job_user: int | None, tier: Tier) -> str:
 
 
 def check_private(
-    grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.File] = ()
+    grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.StateFile] = ()
 ) -> None:
     """Raise GrantError when a job cannot be kept from Paddock's `files`, or `own` directories that it writes above."""
     written = _list_writable(grants)
@@ -203,7 +203,7 @@ def check_private(
         )
 
 
-def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[state_paths.File]) -> None:
+def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[state_paths.StateFile]) -> None:
     """Raise GrantError when a job gets at one of Paddock's files that a setting has put into what is granted."""
     given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
     whole = grants.access == "workspace-write" and bool(files)
@@ -272,7 +272,7 @@ def room(
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
     jailed = tier == "namespaces"
-    pieces = state_paths.Pieces(granted=tuple(given)) if jailed else state_paths.pieces(given, hidden)
+    pieces = state_paths.PartialGrant(granted=tuple(given)) if jailed else state_paths.pieces(given, hidden)
     readable += pieces.granted
     jail = ""
     if jailed:

@@ -11,8 +11,8 @@ there grants itself what it likes.
 Where Paddock is installed, as in the virtual environment of a project, whoever writes becomes the user. So that stays
 as it is, and can be read.
 
-A single file that a setting places in a workspace (`File`) is replaced by Paddock itself now and then, and no mount
-over a file outlives that: a program that would get at one does not start.
+Paddock replaces a single file that a setting places in a workspace (`StateFile`) now and then, and no mount over a file
+outlives that: a program that would get at one does not start.
 """
 
 import functools
@@ -25,7 +25,7 @@ from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import list_links
 
 
-class Pieces(NamedTuple):
+class PartialGrant(NamedTuple):
     """What stands for directories of which something is left out."""
 
     granted: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Pieces(NamedTuple):
     """Directories that hold what is left out."""
 
 
-class File(NamedTuple):
+class StateFile(NamedTuple):
     """A file that Paddock goes by, where a setting places it."""
 
     key: str
@@ -88,7 +88,7 @@ def find_link(own: tuple[str, ...], folder: str) -> str:
     return next((link for link in _links(own) if is_below(link, folder)), "")
 
 
-def is_exposed(file: File, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
+def is_exposed(file: StateFile, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
     """Tell whether a file, or a link by which it is found, is in one of some real `folders`, and not `covered`."""
     places = (os.path.realpath(file.path), *list_links(os.path.abspath(file.path)))
     found = (place for place in places if any(is_below(place, folder) for folder in folders))
@@ -129,7 +129,7 @@ def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) 
     return [path for path in there if not permissions.find_barrier(os.path.dirname(path), user)]
 
 
-def pieces(folders: Sequence[str], hidden: Sequence[str]) -> Pieces:
+def pieces(folders: Sequence[str], hidden: Sequence[str]) -> PartialGrant:
     """Return what stands for `folders` of which some may hold something `hidden`. Raises OSError."""
     granted: list[str] = []
     found: list[str] = []
@@ -145,4 +145,4 @@ def pieces(folders: Sequence[str], hidden: Sequence[str]) -> Pieces:
                     continue
                 above = any(is_below(path, entry.path) for path in hidden)
                 (listed if above else found).append(entry.path)
-    return Pieces(tuple(granted), tuple(sorted(found)), tuple(listed))
+    return PartialGrant(tuple(granted), tuple(sorted(found)), tuple(listed))

@@ -20,7 +20,7 @@ from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
 from paddock.sandbox.sandbox import Sandbox
-from paddock.sandbox.state_paths import File
+from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
 _SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
@@ -107,7 +107,7 @@ async def choose(
     protected_paths: Protection = "restore",
     own: tuple[str, ...] = (),
     installed: tuple[str, ...] = (),
-    files: tuple[File, ...] = (),
+    files: tuple[StateFile, ...] = (),
 ) -> Sandbox:
     """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
 

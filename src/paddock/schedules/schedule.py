@@ -31,7 +31,7 @@ _AHEAD = timedelta(minutes=5)
 """A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
 
 
-class Temporal(Value):
+class Schedule(Value):
     """When a sequence runs, and with which variables."""
 
     sequence: str
@@ -101,7 +101,7 @@ class SystemClock:
 Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
 
 
-class Temporals:
+class Scheduler:
     """The schedules of one session."""
 
     def __init__(self, execute: Execute, state: Path, clock: Clock | None = None) -> None:
@@ -115,7 +115,7 @@ class Temporals:
         With `due` (a moment in ISO format) nothing runs when it has run since: `{name, ok, skipped}`. Raises SdkError
         for a name or file that makes no sense, and when it is running.
         """
-        temporal = read(find(name, request.workspace, "temporals"), Temporal)
+        temporal = read(find(name, request.workspace, "temporals"), Schedule)
         runs = LastRuns(self._state, request.workspace)
         with runs.turn(name) as mine:
             if not mine:
@@ -159,7 +159,7 @@ class Temporals:
 
         Raises SdkError when there is nothing to serve, and for a file with mistakes.
         """
-        found = {name: read(path, Temporal) for name, path in list_files(workspace, "temporals")}
+        found = {name: read(path, Schedule) for name, path in list_files(workspace, "temporals")}
         enabled = {name: temporal for name, temporal in found.items() if temporal.enabled}
         if not enabled:
             raise SdkError(f"there is no temporal to serve in {workspace / '.paddock' / 'temporals'}")
@@ -175,7 +175,7 @@ class Temporals:
     async def _serve_turns(
         self,
         name: str,
-        temporal: Temporal,
+        temporal: Schedule,
         runs: LastRuns,
         fire: Callable[[str, datetime], Awaitable[None]],
     ) -> None:
@@ -216,7 +216,7 @@ def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]
 
 def _describe_schedule(name: str, path: Path, runs: LastRuns, now: datetime) -> dict[str, Any]:
     try:
-        temporal = read(path, Temporal)
+        temporal = read(path, Schedule)
         last = runs.last(name)
     except SdkError as problem:
         return {"name": name, "problem": str(problem)}

@@ -139,7 +139,7 @@ class Schema:
         # `is_valid` stops at the first error, before what the library cannot take.
         yield from self._validator.iter_errors(_make_readable(value) if readable is None else readable)
 
-    def _count_work(self, value: Json, measured: "_Measured") -> int:
+    def _count_work(self, value: Json, measured: "_ValueSize") -> int:
         """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
         if self._cost.depth is not None and measured.depth >= self._cost.depth:
             raise CostlyValueError(
@@ -170,7 +170,7 @@ class Schema:
         count, odd, wide = list_numbers(value)
         return self._cost.odd * count + self._cost.compared * odd + self._cost.unique * wide * wide // 6
 
-    def _can_report_all(self, work: int, measured: "_Measured") -> bool:
+    def _can_report_all(self, work: int, measured: "_ValueSize") -> bool:
         """Tell whether all errors of a value, of which there are `work` at most, can be collected."""
         looks = self._cost.looks
         of_object = self._cost.asked + (looks * measured.members if self._cost.names else 0)
@@ -238,7 +238,7 @@ class Schema:
         return node if isinstance(node, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
-class _Measured(NamedTuple):
+class _ValueSize(NamedTuple):
     """The size of a JSON value."""
 
     parts: int
@@ -254,7 +254,7 @@ class _Measured(NamedTuple):
     """Members of the largest object."""
 
 
-def _measure_value(value: Json) -> _Measured:
+def _measure_value(value: Json) -> _ValueSize:
     parts, depth, characters, copied, objects, members, above = 0, -1, 0, 0, 0, 0, 0
     level = [value]
     while level:
@@ -279,7 +279,7 @@ def _measure_value(value: Json) -> _Measured:
                     pass
         parts, copied, objects = parts + here, copied + here * (depth + 1), objects + here * in_objects
         level, above = below, in_objects
-    return _Measured(parts, max(depth, 0), characters, copied, objects, members)
+    return _ValueSize(parts, max(depth, 0), characters, copied, objects, members)
 
 
 def _count_matched_characters(value: Json, matched: AbstractSet[str]) -> int:

@@ -66,7 +66,7 @@ class CostlySchemaError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class SchemaCost:
     """What a schema costs at most."""
 
     looks: int
@@ -91,10 +91,10 @@ class Cost:
     """Characters of the schema's texts and numbers; what is told of an error may hold many of them."""
 
 
-def compute_cost(document: Json) -> Cost:
+def compute_cost(document: Json) -> SchemaCost:
     """Return what validating with a schema costs at most. Raises CostlySchemaError."""
     if not isinstance(document, dict):
-        return Cost(1, None)
+        return SchemaCost(1, None)
     graph = _Graph(cast("Schema", document))
     level = graph.close_level(Counter({0: 1}))
     most = graph.sum_looks(level)
@@ -103,7 +103,7 @@ def compute_cost(document: Json) -> Cost:
     return graph.make_cost(*_follow_levels(graph, level, most))
 
 
-def _follow_levels(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple["_Most", int | None]:
+def _follow_levels(graph: "_Graph", level: Counter[int], most: "_MaxCost") -> tuple["_MaxCost", int | None]:
     """Return what one value costs at most at any depth, and the depth below which that is not known."""
     seen: set[frozenset[tuple[int, int]]] = set()
     for depth in range(1, _LEVELS):
@@ -118,7 +118,7 @@ def _follow_levels(graph: "_Graph", level: Counter[int], most: "_Most") -> tuple
     return most, _LEVELS
 
 
-class _Most(NamedTuple):
+class _MaxCost(NamedTuple):
     """What one value costs at most."""
 
     looks: int
@@ -127,8 +127,8 @@ class _Most(NamedTuple):
     odd: int
     unique: int
 
-    def or_more(self, other: "_Most") -> "_Most":
-        return _Most(*map(max, self, other))
+    def or_more(self, other: "_MaxCost") -> "_MaxCost":
+        return _MaxCost(*map(max, self, other))
 
 
 class _Graph:
@@ -139,7 +139,7 @@ class _Graph:
         self.characters = 0
         self.steps = 0
         self._nodes: list[Schema] = []
-        self._costs: list[_Most] = []
+        self._costs: list[_MaxCost] = []
         self._closures: dict[int, Counter[int]] = {}
         self._edges: list[list[Edge]] = []
         self._numbers: dict[int, int] = {}
@@ -149,9 +149,9 @@ class _Graph:
         self._collect_schemas(document)
         self._edges = [list(self._edges_of(number)) for number in range(len(self._nodes))]
 
-    def make_cost(self, most: _Most, depth: int | None) -> Cost:
+    def make_cost(self, most: _MaxCost, depth: int | None) -> SchemaCost:
         """Return the cost of the schema, of which `most` is known down to `depth`."""
-        return Cost(
+        return SchemaCost(
             most.looks,
             depth,
             self.patterns,
@@ -164,11 +164,11 @@ class _Graph:
             characters=self.characters,
         )
 
-    def sum_looks(self, level: Counter[int]) -> _Most:
+    def sum_looks(self, level: Counter[int]) -> _MaxCost:
         """Return what a value costs that is looked at as `level` says."""
         costs = [(count, self._costs[node]) for node, count in level.items()]
-        return _Most(
-            *(sum(count * each[field] for count, each in costs) for field in range(len(_Most._fields)))
+        return _MaxCost(
+            *(sum(count * each[field] for count, each in costs) for field in range(len(_MaxCost._fields)))
         )
 
     def close_level(self, start: Counter[int]) -> Counter[int]:
@@ -180,7 +180,7 @@ class _Graph:
                 found[other] += count * times
         return found
 
-    def find_next_level(self, level: Counter[int]) -> tuple[Counter[int], _Most]:
+    def find_next_level(self, level: Counter[int]) -> tuple[Counter[int], _MaxCost]:
         """Return the most looks of every schema at one member of a value, and what one member costs at most."""
         by_name: dict[str, Counter[int]] = {}
         for node, count in level.items():
@@ -282,7 +282,7 @@ class _Graph:
         found = list_numbers([schema.get("enum"), schema.get("const")])
         unique = int(schema.get("uniqueItems") is True)
         self._costs.append(
-            _Most(_weigh_schema(schema), _count_required(schema), found.total, found.odd, unique)
+            _MaxCost(_weigh_schema(schema), _count_required(schema), found.total, found.odd, unique)
         )
         return base
 

@@ -59,7 +59,7 @@ echo "{\\"words\\": $words}"
 }
 
 
-class Finding(NamedTuple):
+class ToolFinding(NamedTuple):
     """What there is to say about a tool."""
 
     severity: Literal["error", "warning"]
@@ -97,26 +97,26 @@ def create(folder: Path, name: str, runtime: str) -> Path:
     return directory
 
 
-def findings(directory: Path, runtimes: Collection[str]) -> list[Finding]:
+def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
     """Return what is wrong with a tool's directory, which may name one of `runtimes`; nothing is run."""
     try:
         tool = load(directory)
     except ToolError as problem:
-        return [Finding("error", str(problem))]
+        return [ToolFinding("error", str(problem))]
     manifest = tool.manifest
     found = [
-        Finding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
+        ToolFinding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
     ]
     if manifest.runtime != "auto" and manifest.runtime not in runtimes:
         told = f"{MANIFEST}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
-        found.append(Finding("error", told))
+        found.append(ToolFinding("error", told))
     unknown = manifests.unknown_fields(read_inside(directory, MANIFEST))
-    found += [Finding("warning", f"{MANIFEST}: unknown field `{name}`") for name in unknown]
+    found += [ToolFinding("warning", f"{MANIFEST}: unknown field `{name}`") for name in unknown]
     if manifest.id.lower() != directory.name.lower():
-        found.append(Finding("warning", f"{MANIFEST}: id {manifest.id} is not the name of the directory"))
+        found.append(ToolFinding("warning", f"{MANIFEST}: id {manifest.id} is not the name of the directory"))
     if manifest.id.lower() in OWN:
         told = f"{MANIFEST}: {manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
-        found.append(Finding("warning", told))
+        found.append(ToolFinding("warning", told))
     return found
 
 

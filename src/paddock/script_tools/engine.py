@@ -23,7 +23,7 @@ from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import dumps, loads_finite
 from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import REFUSED, SIGNALLED, ToolEnd, ToolTerms
 from paddock.sandbox.sandbox import Sandbox, Streams
@@ -323,7 +323,7 @@ def parse_output(stdout: str) -> Json:
     return {"output": text}
 
 
-def _decode_text(stream: Captured) -> str:
+def _decode_text(stream: CapturedStream) -> str:
     gap = f"\n[...{count(stream.omitted_bytes, 'byte')} left out...]\n" if stream.truncated else ""
     return stream.head + gap + stream.tail
 

@@ -23,14 +23,14 @@ Inputs = dict[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedInputs:
     """What became of inputs: errors, or what the script is to get."""
 
     errors: tuple[str, ...]
     inputs: Inputs
 
 
-def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = False) -> Checked:
+def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = False) -> CheckedInputs:
     """Return the inputs in the form the script gets, or what is wrong with them.
 
     A null stands for any type unless `strict_nulls`: existing tools rely on it.
@@ -42,7 +42,7 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
         errors = _list_messages(schema, value, normalised)
     except CostlyValueError as problem:
         errors = (str(problem),)
-    return Checked(errors, normalised)
+    return CheckedInputs(errors, normalised)
 
 
 def json_type(value: Json) -> str:

@@ -73,7 +73,7 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenTool:
     """A tool directory that cannot be used, and why."""
 
     id: str
@@ -99,7 +99,7 @@ class ToolLibrary:
 
     workspace: Path
     owned: Sequence[Path] = ()
-    _read: dict[Path, tuple[Signature, Tool | Broken]] = field(default_factory=dict)
+    _read: dict[Path, tuple[Signature, Tool | BrokenTool]] = field(default_factory=dict)
 
     @property
     def folders(self) -> list[Path]:
@@ -107,12 +107,12 @@ class ToolLibrary:
         own = [self.workspace / place for place in (".paddock/tools", "", "prompts", "resources/prompts")]
         return [*own, self.workspace / "resources/scripts", *self.owned]
 
-    def all(self) -> list[Tool | Broken]:
+    def all(self) -> list[Tool | BrokenTool]:
         """Return every tool directory as it is now, hidden ones included; what has not changed is not read again.
 
         Those of prompts come last: of two with one id the first is the one that runs, is listed and is shown.
         """
-        now: dict[Path, tuple[Signature, Tool | Broken]] = {}
+        now: dict[Path, tuple[Signature, Tool | BrokenTool]] = {}
         for place in (each for folder in self.folders for each in self._search_folder(folder)):
             directory = place.directory
             before = self._read.get(directory)
@@ -131,7 +131,7 @@ class ToolLibrary:
                 found.setdefault(tool.id, tool)
         return found
 
-    def find(self, name: str, *, prompt: str = "") -> Tool | Broken | None:
+    def find(self, name: str, *, prompt: str = "") -> Tool | BrokenTool | None:
         """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others.
 
         Where no tool has the id, it is the name of a directory, as prompts list their tools.
@@ -239,11 +239,11 @@ def inside(directory: Path, name: str) -> Path:
     return path
 
 
-def _load_tool(found: _Found) -> Tool | Broken:
+def _load_tool(found: _Found) -> Tool | BrokenTool:
     try:
         return load(found.directory, prompt=found.prompt)
     except ToolError as problem:
-        return Broken(found.directory.name.lower(), found.directory, str(problem), found.prompt)
+        return BrokenTool(found.directory.name.lower(), found.directory, str(problem), found.prompt)
 
 
 def _read_schema(directory: Path, name: str) -> dict[str, Json]:
@@ -294,7 +294,7 @@ def _list_directories(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, key=lambda name: (name.lower(), name))[:_MAX_DIRECTORIES]]
 
 
-def _file_signature(directory: Path, known: Tool | Broken | None) -> Signature:
+def _file_signature(directory: Path, known: Tool | BrokenTool | None) -> Signature:
     """Return what changes when a file of a tool does that is kept; the script is read at each run."""
     manifest = known.manifest if isinstance(known, Tool) else None
     names = (MANIFEST, manifest.schema_file, manifest.description_file) if manifest else _KEPT

@@ -65,7 +65,7 @@ class NewSignal(Value):
     tags: tuple[str, ...] = Field((), max_length=TAGS)
 
 
-class Wanted(Value):
+class NoteFilter(Value):
     """Which signals a script asks for: the newest first, or by `search` the best match first."""
 
     type: str | None = None
@@ -103,14 +103,14 @@ class Signals:
 
     def query_signals(self, options: Mapping[str, Json]) -> list[dict[str, Json]]:
         """Return signals, the newest first. Raises SdkError for conditions that make no sense."""
-        where, values, limit = _make_conditions(_read_options(Wanted, options))
+        where, values, limit = _make_conditions(_read_options(NoteFilter, options))
         with self._open_database() as database:
             rows = database.execute(f"{_ALL} WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit))
             return [_make_signal(row) for row in rows]
 
     def search_signals(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
         """Return signals that hold every word of `text`, the best match first. Raises SdkError."""
-        where, values, limit = _make_conditions(_read_options(Wanted, options))
+        where, values, limit = _make_conditions(_read_options(NoteFilter, options))
         words = " ".join(f'"{word}"' for word in _WORD.findall(text)[:TAGS])
         if not words:
             raise SdkError("there is no word to search for; use query() to list signals")
@@ -164,7 +164,7 @@ def _read_options(model: type[Model], options: Mapping[str, Json]) -> Model:
         raise SdkError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
 
-def _make_conditions(wanted: Wanted) -> tuple[str, tuple[Json, ...], int]:
+def _make_conditions(wanted: NoteFilter) -> tuple[str, tuple[Json, ...], int]:
     """Return an SQL condition, its values, and the limit."""
     found = {"type = ?": wanted.type, "domain = ?": wanted.domain}
     if wanted.since is not None:

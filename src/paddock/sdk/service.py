@@ -46,7 +46,7 @@ AsyncMethod = Callable[..., Awaitable[Json]]
 """Answers with the request of a call and its arguments."""
 
 
-class Flows(Protocol):
+class SequenceRunner(Protocol):
     """What runs sequences."""
 
     async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
@@ -58,7 +58,7 @@ class Flows(Protocol):
         ...
 
 
-class Temporals(Protocol):
+class ScheduleRunner(Protocol):
     """What fires schedules."""
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
@@ -70,7 +70,7 @@ class Temporals(Protocol):
         ...
 
 
-class Facts(NamedTuple):
+class SessionFacts(NamedTuple):
     """What the rest of the session tells; each is asked when a program asks."""
 
     artifacts: "Callable[[], Artifacts]"
@@ -79,9 +79,9 @@ class Facts(NamedTuple):
     """Names of the configured servers, and what is wrong with their file. Raises ConfigurationError."""
     tier: Callable[[], Awaitable[str]]
     """The proved confinement of programs. Raises EngineError and ConfigurationError."""
-    flows: Callable[[], Flows]
+    flows: Callable[[], SequenceRunner]
     """Sequences."""
-    temporals: Callable[[], Temporals]
+    temporals: Callable[[], ScheduleRunner]
     """Schedules."""
     commands: "Callable[[Callable[[str], str | None]], Commands]"
     """Commands of the settings, with secrets from here."""
@@ -92,7 +92,7 @@ class Facts(NamedTuple):
 class Services:
     """What answers `SdkCall`s in one session."""
 
-    def __init__(self, settings: Settings, secrets: KnownSecrets, facts: Facts) -> None:
+    def __init__(self, settings: Settings, secrets: KnownSecrets, facts: SessionFacts) -> None:
         self._settings = settings
         self._secrets = secrets
         self._facts = facts

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from paddock.files import Kept
+from paddock.files import JsonFile
 from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
 from paddock.model.ids import new_id
@@ -48,7 +48,7 @@ class Webhooks:
         secrets: KnownSecrets,
         hide: Callable[[Json], Json],
     ) -> None:
-        self._kept = Kept(file)
+        self._kept = JsonFile(file)
         self._networks = networks
         self._vault = vault
         self._secrets = secrets

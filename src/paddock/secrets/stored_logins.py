@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.files import Kept, hold_lock
+from paddock.files import JsonFile, hold_lock
 from paddock.hub.auth.tokens import Login, parse_login
 from paddock.hub.config import HttpServer
 from paddock.hub.pins import memory_of
@@ -31,7 +31,7 @@ class KeptLogins:
     def __init__(self, settings: Settings, file: Path, learn: Callable[[str], None] | None = None) -> None:
         self._settings = settings
         self.directory = memory_of(settings.servers.state, file)
-        self.index = Kept(self.directory / "logins.json")
+        self.index = JsonFile(self.directory / "logins.json")
         self.learn = learn or _ignore_secret
 
     @cached_property

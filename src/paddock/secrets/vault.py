@@ -77,7 +77,7 @@ class FileVault:
     """Secrets in one encrypted file below a directory."""
 
     def __init__(self, directory: Path) -> None:
-        self._box = _Box(directory, "secrets")
+        self._box = _EncryptedFile(directory, "secrets")
 
     def get(self, scope: str, name: str) -> str | None:
         _check_names(scope, name)
@@ -121,7 +121,7 @@ class KeyringVault:
     def __init__(self, backend: Backend, directory: Path, service: str = _SERVICE) -> None:
         self._backend = backend
         self._service = service
-        self._index = _Box(directory, "names")
+        self._index = _EncryptedFile(directory, "names")
 
     def get(self, scope: str, name: str) -> str | None:
         _check_names(scope, name)
@@ -149,7 +149,7 @@ class KeyringVault:
         return sorted(self._index.read_secrets().get(scope, {}))
 
 
-class _Box:
+class _EncryptedFile:
     """One encrypted file, and the key beside it."""
 
     def __init__(self, directory: Path, name: str) -> None:

@@ -18,10 +18,10 @@ from paddock.model.outcome import Outcome, Status
 from paddock.model.places import without_places
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.output.large_results import Results
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.sdk.requests import FindTool, render_ended, script_run
-from paddock.sequences.references import Filling, Missing, condition, look_up
-from paddock.sequences.sequence import Rescue, Sequence, Step, find, list_files, read
+from paddock.sequences.references import MissingReference, ReferenceFiller, condition, look_up
+from paddock.sequences.sequence import FailureSequence, Sequence, Step, find, list_files, read
 
 VALUE_BYTES = 1024 * 1024
 """Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
@@ -35,7 +35,7 @@ StepRecord = dict[str, Json]
 OnStep = Callable[[StepRecord], None]
 
 
-class Execute(Protocol):
+class RequestRunner(Protocol):
     """What is needed of the gate."""
 
     async def __call__(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
@@ -43,13 +43,15 @@ class Execute(Protocol):
         ...
 
 
-class Flows:
+class SequenceEngine:
     """Runs the sequences of one session.
 
     `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
     """
 
-    def __init__(self, execute: Execute, find_tool: FindTool, outgoing: Outgoing, results: Results) -> None:
+    def __init__(
+        self, execute: RequestRunner, find_tool: FindTool, outgoing: OutgoingRedaction, results: Results
+    ) -> None:
         self.results = results
         self._execute = execute
         self._find_tool = find_tool
@@ -72,7 +74,7 @@ class Flows:
             if await run.step(step) or step.on_failure == "continue":
                 continue
             ok = False
-            if isinstance(step.on_failure, Rescue):
+            if isinstance(step.on_failure, FailureSequence):
                 rescue = step.on_failure.run
                 await run.step(next(each for each in sequence.step if each.name == rescue))
             break
@@ -96,7 +98,9 @@ class Flows:
                 listener(line)
         return outcome
 
-    def work(self, step: Step, filling: Filling, workspace: Path, profile: Profile = "script") -> Work:
+    def work(
+        self, step: Step, filling: ReferenceFiller, workspace: Path, profile: Profile = "script"
+    ) -> Work:
         """Return what a step asks for; a script runs with the powers of a profile.
 
         Raises SdkError, ScriptNotFound, ToolNotFound, ConfigurationError and ValidationError.
@@ -145,7 +149,11 @@ class _Run:
     """One run of one sequence."""
 
     def __init__(
-        self, flows: Flows, request: ExecutionRequest, sequence: Sequence, variables: Mapping[str, str]
+        self,
+        flows: SequenceEngine,
+        request: ExecutionRequest,
+        sequence: Sequence,
+        variables: Mapping[str, str],
     ) -> None:
         self._flows = flows
         self._request = request
@@ -178,7 +186,7 @@ class _Run:
         profile = parent.caller.profile if parent.caller else "script"
         method = _METHODS.get(step.kind) if parent.caller else None
         try:
-            work = self._flows.work(step, Filling(self._find_value), parent.workspace, profile)
+            work = self._flows.work(step, ReferenceFiller(self._find_value), parent.workspace, profile)
             request = ExecutionRequest(
                 parent=parent.id,
                 root=parent.root or parent.id,
@@ -227,14 +235,14 @@ class _Run:
     def _find_value(self, path: str) -> Json:
         try:
             return look_up(self._scope, path)
-        except Missing:
+        except MissingReference:
             name = path.split(".")[1] if path.startswith("steps.") else ""
             if "omitted_bytes" in (record := self._results.get(name, {})) and path.split(".")[2:3] == [
                 "value"
             ]:
                 raise SdkError(_too_large(path, record)) from None
             if name in self._kinds and name not in self._results:
-                raise Missing(f"${{{path}}}: step {name} has not run") from None
+                raise MissingReference(f"${{{path}}}: step {name} has not run") from None
             raise
 
     def _keep_record(self, record: StepRecord) -> None:

@@ -24,12 +24,12 @@ _CONDITION = re.compile(
 )
 
 
-class Missing(SdkError):
+class MissingReference(SdkError):
     """A reference leads nowhere."""
 
 
 Find = Callable[[str], Json]
-"""Returns what a path stands for. Raises Missing."""
+"""Returns what a path stands for. Raises MissingReference."""
 
 
 class Condition(NamedTuple):
@@ -44,7 +44,7 @@ class Condition(NamedTuple):
         """Tell whether it holds. Without a literal: there is a value, and it is not null, false or empty."""
         try:
             value = find(self.path)
-        except Missing:
+        except MissingReference:
             value = None
         met = are_equal(value, self.literal) if self.compares else _is_present(value)
         return met is not self.negated
@@ -87,7 +87,7 @@ def references(value: Json) -> Iterator[str]:
 
 
 def look_up(scope: Mapping[str, Json], path: str) -> Json:
-    """Return the value at a path; numbers count the elements of lists from 0. Raises Missing."""
+    """Return the value at a path; numbers count the elements of lists from 0. Raises MissingReference."""
     value: Json = scope
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
@@ -97,11 +97,11 @@ def look_up(scope: Mapping[str, Json], path: str) -> Json:
         ):
             value = cast("list[Json]", value)[int(part)]
         else:
-            raise Missing(f"${{{path}}}: there is no {part!r}")
+            raise MissingReference(f"${{{path}}}: there is no {part!r}")
     return value
 
 
-class Filling:
+class ReferenceFiller:
     """Fills the values of one step, up to `FILLED` characters in all."""
 
     def __init__(self, find: Find) -> None:
@@ -111,7 +111,7 @@ class Filling:
     def value(self, value: Json) -> Json:
         """Return a value with its references filled in: a text that is one reference becomes what it stands for.
 
-        Raises Missing, and SdkError for too much.
+        Raises MissingReference, and SdkError for too much.
         """
         match value:
             case str():

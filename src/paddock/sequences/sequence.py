@@ -36,7 +36,7 @@ _FIELDS: dict[Kind, frozenset[str]] = {
 _COMMON = frozenset({"name", "when", "on_failure", "timeout_ms"})
 
 
-class Rescue(Value):
+class FailureSequence(Value):
     """`on_failure = {run = "NAME"}`."""
 
     run: Name
@@ -48,7 +48,7 @@ class Step(Value):
     name: Name
     when: str | tuple[str, ...] = ()
     """Conditions that must all hold; else the step is skipped."""
-    on_failure: Literal["stop", "continue"] | Rescue = "stop"
+    on_failure: Literal["stop", "continue"] | FailureSequence = "stop"
     """What follows when the step fails: nothing, the next step, or one step that is run for this alone."""
     timeout_ms: PositiveInt | None = None
 
@@ -129,7 +129,9 @@ class Sequence(Value):
     @property
     def rescues(self) -> frozenset[str]:
         """The steps that run only when another one fails."""
-        return frozenset(step.on_failure.run for step in self.step if isinstance(step.on_failure, Rescue))
+        return frozenset(
+            step.on_failure.run for step in self.step if isinstance(step.on_failure, FailureSequence)
+        )
 
     @model_validator(mode="after")
     def _refers_to_what_is_there(self) -> Self:
@@ -145,7 +147,7 @@ class Sequence(Value):
         done: set[str] = set()
         ordinary = {*names} - rescues
         for step in self.step:
-            if step.name in rescues and isinstance(step.on_failure, Rescue):
+            if step.name in rescues and isinstance(step.on_failure, FailureSequence):
                 raise ValueError(f"step {step.name} runs when another one fails, and can run no other itself")
             known = ordinary if step.name in rescues else done
             for path in _list_paths(step):

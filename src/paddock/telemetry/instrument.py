@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from paddock.audit.sink import AuditSink
 from paddock.model.errors import ConfigurationError
 from paddock.settings.schema import Settings
-from paddock.telemetry.observed_sink import Observer, Sources, Watched
+from paddock.telemetry.observed_sink import ObservedSink, Observer, Sources
 
 if TYPE_CHECKING:
-    from paddock.telemetry.metrics import Counting, Metrics
+    from paddock.telemetry.metrics import Metrics, RequestMetrics
     from paddock.telemetry.traces import Traces
 
 
-class Watch:
+class Instrumentation:
     """Telemetry of a session."""
 
     def __init__(self, settings: Settings, sources: Sources, metrics: "Metrics | None" = None) -> None:
@@ -22,12 +22,12 @@ class Watch:
         """What counts requests, where that is wanted."""
         self._observers: list[Observer] = []
         self._traces: Traces | None = None
-        self._counting: Counting | None = None
+        self._counting: RequestMetrics | None = None
         self._sources = sources
         if logging.getLogger("paddock.requests").isEnabledFor(logging.INFO):
-            from paddock.telemetry.logs import Lines
+            from paddock.telemetry.logs import RequestLog
 
-            self._observers.append(Lines())
+            self._observers.append(RequestLog())
         try:
             self._load_observers(settings)
         except ModuleNotFoundError as missing:
@@ -38,7 +38,7 @@ class Watch:
 
     def wrap_sink(self, sink: AuditSink) -> AuditSink:
         """Return a sink, watched where there is somebody to watch it."""
-        return Watched(sink, self._observers) if self._observers else sink
+        return ObservedSink(sink, self._observers) if self._observers else sink
 
     async def close(self) -> None:
         """Send what has not been sent, within a bound; metrics tell no more how it is."""

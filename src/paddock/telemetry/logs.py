@@ -17,7 +17,7 @@ _FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
 _OWN = ("paddock", "uvicorn")
 
 
-class Lines:
+class RequestLog:
     """Logs how requests end: names and numbers of Paddock's own."""
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:

@@ -63,16 +63,16 @@ class Metrics:
             registry=self.registry,
         )
         self._servers: set[str] = set()
-        self._sessions: list[Counting] = []
+        self._sessions: list[RequestMetrics] = []
         self._sizes: dict[str, tuple[float, int]] = {}
 
-    def count_session(self, sources: Sources) -> "Counting":
+    def count_session(self, sources: Sources) -> "RequestMetrics":
         """Count a session too, until `leave`."""
-        counting = Counting(self, sources)
+        counting = RequestMetrics(self, sources)
         self._sessions.append(counting)
         return counting
 
-    def end_session(self, counting: "Counting") -> None:
+    def end_session(self, counting: "RequestMetrics") -> None:
         """Look at a session no more; what it counted stays."""
         self._sessions.remove(counting)
 
@@ -115,7 +115,7 @@ class Metrics:
         return self._sizes[name][1]
 
 
-class Counting:
+class RequestMetrics:
     """Counts the requests of one session."""
 
     def __init__(self, metrics: Metrics, sources: Sources) -> None:

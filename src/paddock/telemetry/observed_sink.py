@@ -51,7 +51,7 @@ class Observer(Protocol):
         ...
 
 
-class Watched:
+class ObservedSink:
     """An `AuditSink` whose observers hear what it was given to write. None of them can fail a request."""
 
     def __init__(self, sink: AuditSink, observers: Sequence[Observer]) -> None:

@@ -68,7 +68,7 @@ class Traces:
     def __init__(self, exporter: SpanExporter, told: Told) -> None:
         resource = Resource.create({"service.name": "paddock", "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        processor = BatchSpanProcessor(_Telling(exporter), schedule_delay_millis=_DELAY_MS)
+        processor = BatchSpanProcessor(_LossWarning(exporter), schedule_delay_millis=_DELAY_MS)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("paddock", __version__)
         self._told = told
@@ -138,7 +138,7 @@ class Traces:
         return {_NAMED[kind]: facts["name"]}
 
 
-class _Telling(SpanExporter):
+class _LossWarning(SpanExporter):
     """Says once that spans are lost; the exporter's own words are many."""
 
     def __init__(self, exporter: SpanExporter) -> None:

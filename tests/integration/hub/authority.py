@@ -32,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from paddock.hub.auth.code_flow import Visit
+from paddock.hub.auth.code_flow import AuthorizationPrompt
 from paddock.hub.config import HttpServer
 from paddock.secrets.stored_logins import KeptLogins
 from paddock.settings.schema import Settings
@@ -176,7 +176,7 @@ def kept(home: Path, file: str = ".mcp.json") -> KeptLogins:
     return KeptLogins(settings, home / file)
 
 
-async def agree(visit: Visit) -> None:
+async def agree(visit: AuthorizationPrompt) -> None:
     """Open the address, as a browser of a person who says yes."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
         await browser.get(visit.url)

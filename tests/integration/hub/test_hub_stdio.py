@@ -16,7 +16,7 @@ from paddock.hub.process import ServerProcess, start_process
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.hub.session import Session
 from paddock.hub.stdio import PipeWriter
-from paddock.hub.stdio_rpc import Lane
+from paddock.hub.stdio_rpc import StdioRpc
 from paddock.model.errors import (
     ServerRejected,
     ServerTimeout,
@@ -385,7 +385,7 @@ def test_requests_to_a_server_that_does_not_read_do_not_pile_up():
     async def main():
         process = await start_process(StdioServer("deaf", sys.executable, ("-c", DEAF)), os.environ)
         try:
-            lane, writer = Lane(process.stdin), PipeWriter(process.stdin)
+            lane, writer = StdioRpc(process.stdin), PipeWriter(process.stdin)
             notification = JSONRPCNotification(
                 jsonrpc="2.0", method="notifications/x", params={"text": "x" * 1_000_000}
             )

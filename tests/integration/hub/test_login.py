@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 from tests.integration.mcp.npm import Modules
 
-from paddock.hub.auth.code_flow import Visit, log_in, log_out
+from paddock.hub.auth.code_flow import AuthorizationPrompt, log_in, log_out
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.config import HttpServer
 from paddock.hub.pool import Hub
@@ -274,7 +274,7 @@ def test_a_person_may_take_longer_than_a_server_of_the_newer_era_is_asked(
             return JSONResponse({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}}, 400)
         return None
 
-    async def slowly(visit: Visit) -> None:
+    async def slowly(visit: AuthorizationPrompt) -> None:
         await asyncio.to_thread(given_up.wait)
         await agree(visit)
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from paddock.hub.auth import guarded_http
 from paddock.hub.auth.client_config import OAuth
-from paddock.hub.auth.code_flow import Visit, log_in
+from paddock.hub.auth.code_flow import AuthorizationPrompt, log_in
 from paddock.hub.auth.sdk_flow import refresh_login
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.pool import Hub
@@ -133,9 +133,9 @@ def test_what_an_authorization_server_says_of_itself_is_checked(
     world: World, logins: KeptLogins, changes: dict[str, object], why: str
 ) -> None:
     saying(world, **changes)
-    visits: list[Visit] = []
+    visits: list[AuthorizationPrompt] = []
 
-    async def never(visit: Visit) -> None:
+    async def never(visit: AuthorizationPrompt) -> None:
         visits.append(visit)
 
     assert refused(world, logins, never) == why.replace("{inner}", world.url.removesuffix("mcp"))
@@ -152,7 +152,7 @@ def test_a_document_of_another_resource_is_refused(world: World, logins: KeptLog
 
 
 def test_an_answer_of_another_issuer_is_refused(world: World, logins: KeptLogins) -> None:
-    async def mixed_up(visit: Visit) -> None:
+    async def mixed_up(visit: AuthorizationPrompt) -> None:
         await answer(visit, code="stolen", iss="https://bank.example/")
 
     assert refused(world, logins, mixed_up) == "Authorization response iss mismatch"
@@ -182,13 +182,13 @@ def test_an_authorization_server_that_never_answers(
 
 
 def test_nobody_logs_in(world: World, logins: KeptLogins) -> None:
-    async def nobody(_: Visit) -> None:
+    async def nobody(_: AuthorizationPrompt) -> None:
         pass
 
     assert refused(world, logins, nobody, wait_ms=2000) == "nobody logged in within 2 seconds"
 
 
-async def answer(visit: Visit, host: str = "", **fields: str) -> int:
+async def answer(visit: AuthorizationPrompt, host: str = "", **fields: str) -> int:
     """Send an answer to the listener of a login as a passer-by would, with its state unless told another."""
     asked = parse_qs(urlsplit(visit.url).query)
     fields = {"state": asked["state"][0], **fields}
@@ -201,7 +201,7 @@ async def answer(visit: Visit, host: str = "", **fields: str) -> int:
 def test_passers_by_neither_slip_in_a_code_nor_end_a_login(world: World, logins: KeptLogins) -> None:
     statuses: list[int] = []
 
-    async def besieged(visit: Visit) -> None:
+    async def besieged(visit: AuthorizationPrompt) -> None:
         statuses.append(await answer(visit, code="theirs", state="theirs"))
         statuses.append(await answer(visit, error="access_denied", state=""))
         statuses.append(await answer(visit, code="theirs", host="evil.example"))
@@ -221,7 +221,7 @@ def test_passers_by_neither_slip_in_a_code_nor_end_a_login(world: World, logins:
 
 
 def test_a_refusal_is_told_without_words_of_strangers(world: World, logins: KeptLogins) -> None:
-    async def refuse(visit: Visit) -> None:
+    async def refuse(visit: AuthorizationPrompt) -> None:
         await answer(visit, error="access_denied", error_description="call 555-0100 and read out your code")
 
     assert refused(world, logins, refuse) == "the authorization server answered access_denied"
@@ -256,9 +256,9 @@ def test_a_server_that_swaps_its_authorization_server_gets_no_token_of_the_old_o
                 await hub.call_tool("guarded", "whisper", {})
             assert world.authority.refreshes >= 1
             assert elsewhere.outer.seen == []
-            visits: list[Visit] = []
+            visits: list[AuthorizationPrompt] = []
 
-            async def look(visit: Visit) -> None:
+            async def look(visit: AuthorizationPrompt) -> None:
                 visits.append(visit)
                 await agree(visit)
 
@@ -387,7 +387,7 @@ def test_the_query_of_an_authorization_endpoint_is_kept(world: World, logins: Ke
     saying(world, authorization_endpoint=f"{world.issuer}authorize?p=x%20y")
     visits: list[str] = []
 
-    async def visit(shown: Visit) -> None:
+    async def visit(shown: AuthorizationPrompt) -> None:
         visits.append(shown.url)
         await agree(shown)
 
@@ -423,7 +423,7 @@ def test_an_idle_connection_to_the_redirect_address_ends_with_the_login(
 ) -> None:
     idle: list[socket.socket] = []
 
-    async def visit(shown: Visit) -> None:
+    async def visit(shown: AuthorizationPrompt) -> None:
         target = urlsplit(parse_qs(urlsplit(shown.url).query)["redirect_uri"][0])
         idle.append(socket.create_connection((target.hostname, target.port)))
         idle[0].send(b"GET / HTTP/1.1\r\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.limits import LimitOverrides
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.runtimes import engine
 from paddock.sandbox.sandbox import Sandbox
 
@@ -47,8 +47,8 @@ def test_s18_the_executable_itself(programs):
 def test_s19_the_exit_code_is_the_programs(programs):
     outcome = programs.run("shell", "echo out; echo err >&2; exit 42")
     assert (outcome.status, outcome.program.exit_code, outcome.program.signal) == ("failed", 42, None)
-    assert outcome.program.stdout == Captured(head="out\n", total_bytes=4)
-    assert outcome.program.stderr == Captured(head="err\n", total_bytes=4)
+    assert outcome.program.stdout == CapturedStream(head="out\n", total_bytes=4)
+    assert outcome.program.stderr == CapturedStream(head="err\n", total_bytes=4)
     assert outcome.error.message == "The program exited with code 42"
 
 

@@ -10,7 +10,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.sandbox import spec
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.messages import StartError
-from paddock.sandbox.child.namespaces import Root, Roots
+from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.sandbox import Sandbox
 
 REFUSED = {
@@ -81,10 +81,10 @@ def test_what_was_swapped_while_a_jail_was_built_is_found(tool, open_path):
     bound = f"--ro-bind\0{tool}\0{tool}"
     assert bound in room.jail
     other = room.jail.replace(bound, f"--ro-bind\0{open_path / 'secret'}\0{tool}")
-    Root(room, None).close()
+    MountRoot(room, None).close()
     told = f"namespaces: [Errno 116] it was replaced while the jail was built: '{tool}'"
     with pytest.raises(StartError) as refused:
-        Root(room._replace(jail=other), None)
+        MountRoot(room._replace(jail=other), None)
     assert str(refused.value) == told
 
 
@@ -100,7 +100,7 @@ def test_a_root_of_paths_that_nobody_verified_serves_no_job_that_wants_them_veri
         job_user=None,
         group="",
     )
-    roots = Roots(None)
+    roots = MountRootCache(None)
     try:
         plain = roots.get_root(fixed._replace(fixed=()))
         verified = roots.get_root(fixed)

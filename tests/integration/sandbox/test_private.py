@@ -51,7 +51,7 @@ def run(
     *,
     own: tuple[str, ...] | None = None,
     installed: tuple[str, ...] = (),
-    files: tuple[state_paths.File, ...] = (),
+    files: tuple[state_paths.StateFile, ...] = (),
     **grants: object,
 ):
     async def main():
@@ -185,11 +185,11 @@ def test_a_file_that_says_whom_paddock_trusts_is_read_and_not_changed(tier: Tier
     project = home / "project"
     for name in ("file", "link", "not/there/yet"):
         path = str(project / name)
-        files = (state_paths.File("servers.trust", path, readable=True),)
+        files = (state_paths.StateFile("servers.trust", path, readable=True),)
         done = run(tier, home, "true", files=files, workspace=project, access="workspace-write")
         assert (done.status, done.reason) == ("invalid", told.format(path=path))
         assert run(tier, home, "cat file", files=files, workspace=project).stdout.head == "project/file\n"
-    beside = (state_paths.File("servers.trust", str(home / "top"), readable=True),)
+    beside = (state_paths.StateFile("servers.trust", str(home / "top"), readable=True),)
     assert run(tier, home, "true", files=beside, workspace=project, access="workspace-write").status == "ok"
 
 
@@ -200,10 +200,10 @@ def test_a_file_that_is_protected_in_a_workspace_is_protected_for_paddock(tier: 
     (project / ".vscode/mcp.json").write_text("{}")
     (project / "link").symlink_to(".vscode/mcp.json")
     write = "echo x > .vscode/mcp.json; true"
-    by_name = (state_paths.File("servers.config", f"{project}/.vscode/mcp.json", readable=True),)
+    by_name = (state_paths.StateFile("servers.config", f"{project}/.vscode/mcp.json", readable=True),)
     done = run(tier, home, write, files=by_name, workspace=project, access="workspace-write")
     assert (done.status, (project / ".vscode/mcp.json").read_text()) == ("ok", "{}")
-    by_link = (state_paths.File("servers.config", f"{project}/link", readable=True),)
+    by_link = (state_paths.StateFile("servers.config", f"{project}/link", readable=True),)
     assert (
         run(tier, home, write, files=by_link, workspace=project, access="workspace-write").status == "invalid"
     )
@@ -212,7 +212,7 @@ def test_a_file_that_is_protected_in_a_workspace_is_protected_for_paddock(tier: 
 @pytest.mark.parametrize("access", ["read-only", "workspace-write"])
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_file_of_paddocks_state_is_not_even_read(tier: Tier, access: str, home: Path):
-    files = (state_paths.File("sdk.webhooks", f"{home}/project/file"),)
+    files = (state_paths.StateFile("sdk.webhooks", f"{home}/project/file"),)
     told = (
         f"a program that is granted what is there can get at {home}/project/file, which is Paddock's own (sdk.webhooks); "
         "move it out of what programs are granted"
@@ -241,14 +241,14 @@ def test_files_that_settings_place_elsewhere_are_paddocks_own(tmp_path: Path):
         }
     )
     assert own_files(settings) == (
-        state_paths.File("sdk.webhooks", str(tmp_path / "hooks")),
-        state_paths.File("servers.trust", str(tmp_path / "state/trust"), readable=True),
-        state_paths.File("servers.config", str(tmp_path / "servers"), readable=True),
-        state_paths.File("servers.registry_source", f"{tmp_path}/offers", readable=True),
+        state_paths.StateFile("sdk.webhooks", str(tmp_path / "hooks")),
+        state_paths.StateFile("servers.trust", str(tmp_path / "state/trust"), readable=True),
+        state_paths.StateFile("servers.config", str(tmp_path / "servers"), readable=True),
+        state_paths.StateFile("servers.registry_source", f"{tmp_path}/offers", readable=True),
     )
     at_home = Settings.model_validate({"servers": {"registry_source": "~/offers"}})
     assert own_files(at_home) == (
-        state_paths.File("servers.registry_source", os.path.expanduser("~/offers"), readable=True),  # noqa: PTH111
+        state_paths.StateFile("servers.registry_source", os.path.expanduser("~/offers"), readable=True),  # noqa: PTH111
     )
     elsewhere = Settings.model_validate(
         {"servers": {"registry_source": "https://registry.example/v0/servers"}}

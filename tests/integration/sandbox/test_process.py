@@ -18,8 +18,8 @@ from tests.processes import descendants
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.program import Captured
-from paddock.sandbox.io import Reader, Writer, decode_stream
+from paddock.model.program import CapturedStream
+from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import Sandbox, Streams
 
@@ -43,8 +43,8 @@ def test_s18_a_program_runs_and_its_output_is_there(tier):
     result = run(tier, ["sh", "-c", "echo hello; echo oops >&2; exit 3"])
     assert (result.status, result.limit, result.reason) == ("failed", None, "")
     assert (result.exit_code, result.signal) == (3, None)
-    assert result.stdout == Captured(head="hello\n", total_bytes=6)
-    assert result.stderr == Captured(head="oops\n", total_bytes=5)
+    assert result.stdout == CapturedStream(head="hello\n", total_bytes=6)
+    assert result.stderr == CapturedStream(head="oops\n", total_bytes=5)
     assert (result.kill, result.survivors, result.violations) == ("none", 0, ())
     assert result.usage.wall_ms > 0
     assert result.usage.processes_peak == 1
@@ -65,7 +65,9 @@ def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
                 gc.enable()
 
     def kept():
-        return [each for each in gc.get_objects() if isinstance(each, RunningProcess | Reader | Writer)]
+        return [
+            each for each in gc.get_objects() if isinstance(each, RunningProcess | OutputReader | InputWriter)
+        ]
 
     assert patiently(go()) == []
 
@@ -201,7 +203,7 @@ def test_s24_s25_output_is_kept_at_both_ends_and_complete_in_the_sink(tier):
     streams = Streams(stdout=seen.update)
     result = run(tier, ["seq", "1", "100000"], limits=ProcessLimits(kept_bytes=100), streams=streams)
     whole = "".join(f"{number}\n" for number in range(1, 100_001))
-    assert result.stdout == Captured(
+    assert result.stdout == CapturedStream(
         head=whole[:50],
         tail=whole[-50:],
         total_bytes=len(whole),
@@ -210,7 +212,7 @@ def test_s24_s25_output_is_kept_at_both_ends_and_complete_in_the_sink(tier):
     )
     assert seen.hexdigest() == hashlib.sha256(whole.encode()).hexdigest()
     exact = run(tier, ["printf", "%0100d", "0"], limits=ProcessLimits(kept_bytes=100))
-    assert exact.stdout == Captured(head="0" * 100, total_bytes=100)
+    assert exact.stdout == CapturedStream(head="0" * 100, total_bytes=100)
     assert not exact.stdout.truncated
 
 

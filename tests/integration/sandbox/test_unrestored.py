@@ -5,7 +5,7 @@ import socket
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.program import Captured
+from paddock.model.program import CapturedStream
 from paddock.sandbox.sandbox import Sandbox
 
 from .conftest import ROOT
@@ -31,7 +31,7 @@ def test_what_could_not_be_put_back_is_in_the_result_with_all_else(tmp_path):
         "paths of the workspace could not be put back: .claude (devices and sockets cannot be made again)"
     )
     assert (result.violations, result.survivors) == ((".claude", ".envrc"), 0)
-    assert result.stdout == Captured(head="out\n", total_bytes=4)
+    assert result.stdout == CapturedStream(head="out\n", total_bytes=4)
     assert [path.name for path in tmp_path.rglob("*")] == [".claude", "settings.json"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.model.outcome import Status
 from paddock.model.request import ExecutionRequest, SdkCall
-from paddock.output.query import Reading, read_bytes
+from paddock.output.query import OpenArtifact, read_bytes
 from paddock.settings.rules import Rule
 from paddock.settings.schema import LimitSettings
 
@@ -292,7 +292,7 @@ def test_a_step_that_names_nothing_tells_a_program_no_directory_of_the_machine(d
 
 
 def stored(desk, handle):
-    reading = Reading(desk.session.output.artifacts(), handle, desk.workspace)
+    reading = OpenArtifact(desk.session.output.artifacts(), handle, desk.workspace)
     return read_bytes(reading, "stdout", 0, 1 << 30).decode()
 
 

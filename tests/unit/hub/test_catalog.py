@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from paddock.catalog.catalog import Catalog, Listing, Unknown
+from paddock.catalog.catalog import Catalog, Listing, UnmatchedName
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
 from paddock.hub.typescript import Described
@@ -108,7 +108,7 @@ def test_unknown_names_get_the_nearest():
     up = Upstream()
     (described, unknown), _ = asyncio.run(up.catalog.describe_tools(["a/read_file", "a.reed_file"]))
     assert described.name == "a.read_file"
-    assert unknown == Unknown("a.reed_file", ("a.read_file", "a.write_file"))
+    assert unknown == UnmatchedName("a.reed_file", ("a.read_file", "a.write_file"))
 
 
 def test_the_name_of_a_server_may_hold_slashes():
@@ -119,7 +119,7 @@ def test_the_name_of_a_server_may_hold_slashes():
 
     catalog = Catalog(["a/b"], ask, version=lambda _: 0)
     found, _ = asyncio.run(catalog.describe_tools(["a/b/c", "a/b.c", "a.b/c"]))
-    assert [type(each) for each in found] == [Described, Described, Unknown]
+    assert [type(each) for each in found] == [Described, Described, UnmatchedName]
 
 
 def test_only_servers_that_are_meant_are_asked_for_what_they_have():
@@ -136,8 +136,8 @@ def test_only_servers_that_are_meant_are_asked_for_what_they_have():
     assert asyncio.run(main()) == [
         {"b": 1},
         ({"a": 1, "b": 1}, Described, {}),
-        ({"a": 1, "b": 1}, Unknown, {}),
-        ({"a": 1, "b": 1, "c": 1}, Unknown, {"c": "it is broken"}),
+        ({"a": 1, "b": 1}, UnmatchedName, {}),
+        ({"a": 1, "b": 1, "c": 1}, UnmatchedName, {"c": "it is broken"}),
     ]
 
 

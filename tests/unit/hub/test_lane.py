@@ -11,7 +11,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from paddock.hub.call_errors import TRACE, Trace
 from paddock.hub.stdio import parse_message
-from paddock.hub.stdio_rpc import Lane, render_line
+from paddock.hub.stdio_rpc import StdioRpc, render_line
 
 FIRST = 1 << 30
 
@@ -42,12 +42,12 @@ class Pipe:
         return self.closing
 
 
-def on_lane(use: Callable[[Lane, Pipe], Coroutine[Any, Any, None]], pipe: Pipe | None = None) -> None:
+def on_lane(use: Callable[[StdioRpc, Pipe], Coroutine[Any, Any, None]], pipe: Pipe | None = None) -> None:
     there = pipe or Pipe()
-    asyncio.run(use(Lane(there), there))  # pyright: ignore[reportArgumentType]
+    asyncio.run(use(StdioRpc(there), there))  # pyright: ignore[reportArgumentType]
 
 
-async def asked(lane: Lane, *, tell: bool = True) -> asyncio.Task[object]:
+async def asked(lane: StdioRpc, *, tell: bool = True) -> asyncio.Task[object]:
     """Return a request that was sent."""
     task = asyncio.create_task(lane.send_request("tools/call", {"name": "t"}, tell=tell))
     await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def line(**fields: object) -> bytes:
 
 
 def test_answers_come_in_any_order() -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         first, second = await asked(lane), await asked(lane)
         assert lane.take_answer(line(id=FIRST + 1, result={"b": 2**70}))
         assert lane.take_answer(line(id=FIRST, result={"a": 1}))
@@ -91,7 +91,7 @@ def test_answers_come_in_any_order() -> None:
     ],
 )
 def test_what_is_no_answer_of_ours_is_left(other: bytes) -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         assert not lane.take_answer(other)
         assert lane.take_answer(line(id=FIRST, result=None))
@@ -104,7 +104,7 @@ def test_an_answer_with_nothing_in_it_is_an_error_and_no_wait() -> None:
     """As a handler in JavaScript gives it that returns undefined."""
     text = "the answer has neither a result nor an error"
 
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         assert lane.take_answer(line(id=FIRST))
         with pytest.raises(MCPError) as raised:
@@ -120,7 +120,7 @@ def test_an_answer_with_nothing_in_it_is_an_error_and_no_wait() -> None:
 
 
 def test_a_number_may_come_back_as_a_text() -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         assert lane.take_answer(line(id=str(FIRST), result={"a": 1}))
         assert await request == {"a": 1}
@@ -135,7 +135,7 @@ def test_a_number_may_come_back_as_a_text() -> None:
 def test_a_text_that_is_not_quite_json_is_still_the_answer(written: bytes, read: str) -> None:
     answer = b'{"jsonrpc":"2.0","id":%d,"result":{"text":"' % FIRST + written + b'"}}'
 
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         assert lane.take_answer(answer)
         assert await request == {"text": read}
@@ -157,7 +157,7 @@ def test_a_text_that_is_not_quite_json_is_still_the_answer(written: bytes, read:
     ],
 )
 def test_an_error_is_raised_as_the_library_does(error: object, code: int, message: str) -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         assert lane.take_answer(line(id=FIRST, error=error))
         with pytest.raises(MCPError) as raised:
@@ -170,7 +170,7 @@ def test_an_error_is_raised_as_the_library_does(error: object, code: int, messag
 @pytest.mark.parametrize("depth", [501, 800])
 @pytest.mark.parametrize("member", ["result", "error"])
 def test_an_answer_nested_deeper_than_it_could_be_written_again_is_an_error(depth: int, member: str) -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         nested = b'{"a":' * depth + b"1" + b"}" * depth
         answer = b'{"jsonrpc":"2.0","id":%d,"%s":%s}' % (FIRST, member.encode(), nested)
@@ -195,7 +195,7 @@ def test_an_answer_nested_deeper_than_it_could_be_written_again_is_an_error(dept
     ],
 )
 def test_an_answer_too_deep_for_any_reader_is_an_error_too(form: bytes) -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         nested = b"[" * 200_000 + b"]" * 200_000
         assert lane.take_answer(form % {b"id": FIRST, b"deep": nested})
@@ -208,7 +208,7 @@ def test_an_answer_too_deep_for_any_reader_is_an_error_too(form: bytes) -> None:
 
 
 def test_an_answer_may_be_nested_deeper_than_quick_readers_take() -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         deep: object = 1
         for _each in range(499):
@@ -221,7 +221,7 @@ def test_an_answer_may_be_nested_deeper_than_quick_readers_take() -> None:
 
 @pytest.mark.parametrize("tell", [True, False])
 def test_a_server_hears_that_nobody_waits(*, tell: bool) -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         request = await asked(lane, tell=tell)
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
@@ -234,7 +234,7 @@ def test_a_server_hears_that_nobody_waits(*, tell: bool) -> None:
 
 
 def test_the_end_ends_every_wait_and_refuses_more() -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         request = await asked(lane)
         lane.end_waits()
         for ended in (request, asyncio.create_task(lane.send_request("ping", {}, tell=True))):
@@ -246,7 +246,7 @@ def test_the_end_ends_every_wait_and_refuses_more() -> None:
 
 
 def test_a_pipe_that_breaks_is_a_closed_connection_that_may_have_sent() -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         trace = Trace()
         TRACE.set(trace)
         with pytest.raises(MCPError, match="Connection closed"):
@@ -257,7 +257,7 @@ def test_a_pipe_that_breaks_is_a_closed_connection_that_may_have_sent() -> None:
 
 
 def test_a_lone_surrogate_goes_as_an_escape() -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         request = asyncio.create_task(lane.send_request("m", {"a": "\ud800"}, tell=True))
         await asyncio.sleep(0)
         assert pipe.lines[0]["params"] == {"a": "\ud800"}
@@ -270,7 +270,7 @@ def test_a_lone_surrogate_goes_as_an_escape() -> None:
 @pytest.mark.parametrize("digits", [b"1" * 4001, b"0." + b"1" * 1_000_000, b"-" + b"1" * 1_000_000])
 @pytest.mark.parametrize("form", [b'{"jsonrpc":"2.0","id":%d,"result":{"a":%b}}', b'{"result":[%b],"id":%d}'])
 def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form: bytes) -> None:
-    async def use(lane: Lane, _: Pipe) -> None:
+    async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         answer = form % ((FIRST, digits) if form.startswith(b'{"jsonrpc"') else (digits, FIRST))
         told = f"the answer holds a number of {len(digits)} characters, where at most 4000 are read"
@@ -287,7 +287,7 @@ def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form
 
 
 def test_numbers_keep_their_digits_in_both_directions() -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         request = await asked(lane)
         digits = '{"a":0.1000000000000000055511151231257827,"b":[123456789012345678901234567890,1e400]}'
         assert lane.take_answer(f'{{"jsonrpc":"2.0","id":{FIRST},"result":{digits}}}\n'.encode())
@@ -302,7 +302,7 @@ def test_numbers_keep_their_digits_in_both_directions() -> None:
 
 
 def test_a_request_to_a_server_that_went_before_it_read_is_not_sent() -> None:
-    async def use(lane: Lane, pipe: Pipe) -> None:
+    async def use(lane: StdioRpc, pipe: Pipe) -> None:
         pipe.unread, trace = 1, Trace()
         token = TRACE.set(trace)
         with pytest.raises(MCPError) as closed:

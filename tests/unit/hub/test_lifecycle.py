@@ -21,6 +21,7 @@ from paddock.hub.lifecycle import (
     ConnectionLost,
     Dispatch,
     Gone,
+    IdleRules,
     Pool,
     Refusal,
     Refuse,
@@ -29,13 +30,12 @@ from paddock.hub.lifecycle import (
     State,
     Stop,
     Swept,
-    Terms,
     WaitExpired,
 )
 
 
 def pool(*servers, **options):
-    return Pool(dict.fromkeys(servers, Terms()), **options)
+    return Pool(dict.fromkeys(servers, IdleRules()), **options)
 
 
 def connected(machine, call, server, child, now=0):
@@ -142,7 +142,7 @@ def test_x30_neutral_failures_never_open_the_breaker():
 
 
 def test_idle_servers_are_swept_by_their_terms():
-    terms = {"a": Terms(300_000), "kept": Terms(None), "own": Terms(10)}
+    terms = {"a": IdleRules(300_000), "kept": IdleRules(None), "own": IdleRules(10)}
     machine = Pool(terms)
     for number, server in enumerate(terms, start=1):
         connected(machine, number, server, number)
@@ -151,7 +151,7 @@ def test_idle_servers_are_swept_by_their_terms():
 
 
 def test_ephemeral_server_ends_with_its_last_call():
-    machine = Pool({"a": Terms(ephemeral=True)})
+    machine = Pool({"a": IdleRules(ephemeral=True)})
     machine.handle_event(CallRequested(1, "a"), 0)
     machine.handle_event(CallRequested(2, "a"), 0)
     machine.handle_event(Connected(1), 0)
@@ -179,7 +179,7 @@ class Shell(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        terms = {name: Terms(1_000, ephemeral=name == EPHEMERAL) for name in SERVERS}
+        terms = {name: IdleRules(1_000, ephemeral=name == EPHEMERAL) for name in SERVERS}
         self.machine = Pool(terms, bound=BOUND, breaker=Breaker(threshold=2, cooldown_ms=500))
         self.now = 0.0
         self.calls = 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from paddock.catalog.inferred_types import LESSONS, Observed, merge_types, type_of
+from paddock.catalog.inferred_types import LESSONS, InferredTypes, merge_types, type_of
 from paddock.hub.config import StdioServer
 from paddock.hub.result import ToolInfo, ToolResult
 
@@ -93,18 +93,18 @@ def test_no_value_is_in_a_type(value):
 
 def test_a_type_outlives_the_session_and_two_sessions_add_up(tmp_path):
     file = tmp_path / ".mcp.json"
-    one, two = Observed(tmp_path, file), Observed(tmp_path, file)
+    one, two = InferredTypes(tmp_path, file), InferredTypes(tmp_path, file)
     assert one.type_of("git", "log") is None
     assert two.type_of("git", "log") is None
     one.learn_from_result(SERVER, TOOL, said({"a": 1}))
     two.learn_from_result(SERVER, TOOL, said({"a": "x"}))
-    kept = Observed(tmp_path, file).type_of("git", "log")
+    kept = InferredTypes(tmp_path, file).type_of("git", "log")
     assert kept == {"type": "object", "properties": {"a": {"type": ["number", "string"]}}, "required": ["a"]}
-    assert Observed(tmp_path, tmp_path / "other.json").type_of("git", "log") is None
+    assert InferredTypes(tmp_path, tmp_path / "other.json").type_of("git", "log") is None
 
 
 def test_what_teaches_nothing(tmp_path):
-    observed = Observed(tmp_path, tmp_path / ".mcp.json")
+    observed = InferredTypes(tmp_path, tmp_path / ".mcp.json")
     observed.learn_from_result(SERVER, TOOL, said({"a": 1}, isError=True))
     observed.learn_from_result(SERVER, TOOL, said("x" * 70_000))
     observed.learn_from_result(SERVER, ToolInfo("log", "", {}, {"type": "object"}, {}), said({"a": 1}))
@@ -113,7 +113,7 @@ def test_what_teaches_nothing(tmp_path):
 
 
 def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
-    observed = Observed(tmp_path, tmp_path / ".mcp.json")
+    observed = InferredTypes(tmp_path, tmp_path / ".mcp.json")
     for n in range(LESSONS + 5):
         letters = "".join(chr(97 + int(digit)) for digit in str(n))
         observed.learn_from_result(
@@ -127,11 +127,11 @@ def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
 @pytest.mark.parametrize("name", ["observed.json", "observed.lock"])
 @pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir])
 def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, name, plant):
-    Observed(tmp_path, tmp_path / ".mcp.json").learn_from_result(SERVER, TOOL, said(1))
+    InferredTypes(tmp_path, tmp_path / ".mcp.json").learn_from_result(SERVER, TOOL, said(1))
     [place] = tmp_path.rglob(name)
     place.unlink()
     plant(place)
-    observed = Observed(tmp_path, tmp_path / ".mcp.json")
+    observed = InferredTypes(tmp_path, tmp_path / ".mcp.json")
     for value in (1, "a", [2]):
         observed.learn_from_result(SERVER, TOOL, said(value))
     assert observed.type_of("git", "log") is not None
@@ -145,10 +145,10 @@ def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, n
 
 
 def test_a_broken_file_is_no_obstacle(tmp_path):
-    observed = Observed(tmp_path, tmp_path / ".mcp.json")
+    observed = InferredTypes(tmp_path, tmp_path / ".mcp.json")
     observed.learn_from_result(SERVER, TOOL, said(1))
     [kept] = tmp_path.rglob("observed.json")
     kept.write_text("{")
-    again = Observed(tmp_path, tmp_path / ".mcp.json")
+    again = InferredTypes(tmp_path, tmp_path / ".mcp.json")
     again.learn_from_result(SERVER, TOOL, said(1))
     assert again.type_of("git", "log") == NUMBER

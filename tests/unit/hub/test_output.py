@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from paddock.hub.output import ServerOutput
-from paddock.hub.stdio_rpc import Lane
+from paddock.hub.stdio_rpc import StdioRpc
 
 FIRST = 1 << 30
 
@@ -145,7 +145,7 @@ def test_a_line_that_swells_is_dropped_as_it_comes_and_the_next_one_is_read(
 @pytest.mark.parametrize(("start", "end"), [(b'{"jsonrpc":"2.0","id":%d,', b"]}"), (b"{", b'],"id":%d}')])
 def test_a_dropped_answer_fails_its_own_request_and_no_other(start: bytes, end: bytes) -> None:
     async def use() -> None:
-        lane = Lane(Input())  # pyright: ignore[reportArgumentType]
+        lane = StdioRpc(Input())  # pyright: ignore[reportArgumentType]
         output, _ = made(lane, most_values=20_000)
         asked = [asyncio.create_task(lane.send_request("tools/call", {}, tell=False)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -172,7 +172,7 @@ def test_a_dropped_answer_fails_its_own_request_and_no_other(start: bytes, end: 
 
 def test_a_dropped_line_that_answers_nothing_ends_the_output() -> None:
     async def use() -> None:
-        output, _ = made(Lane(Input()))  # pyright: ignore[reportArgumentType]
+        output, _ = made(StdioRpc(Input()))  # pyright: ignore[reportArgumentType]
         output.data_received(b'{"id":7,"result":[' + b"1," * 20_000 + b"1]}\n")
         assert await output.next_line() is None
         assert output.fault == (
@@ -185,7 +185,7 @@ def test_a_dropped_line_that_answers_nothing_ends_the_output() -> None:
 
 def test_a_large_answer_is_decoded_in_slices_before_what_comes_behind_it() -> None:
     async def use() -> None:
-        lane = Lane(Input())  # pyright: ignore[reportArgumentType]
+        lane = StdioRpc(Input())  # pyright: ignore[reportArgumentType]
         output, pipe = made(lane, most_values=200_000)
         asked = asyncio.create_task(lane.send_request("tools/call", {}, tell=False))
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import httpx2
 import pytest
 
-from paddock.hub.auth.guarded_http import Outside, _is_as_local
+from paddock.hub.auth.guarded_http import AuthorizationHttp, _is_as_local
 from paddock.hub.auth.tokens import LoginFailed
 
 
@@ -47,11 +47,11 @@ def test_no_further_within_than_the_server(address, own):
 def test_an_address_that_is_none_is_not_asked(url):
     shown = url.replace("u@", "").replace(":0", "")
     with pytest.raises(LoginFailed) as refused:
-        Outside("https://b.example/mcp").check_url(httpx2.URL(url))
+        AuthorizationHttp("https://b.example/mcp").check_url(httpx2.URL(url))
     assert str(refused.value) == f"the address {shown} for the login is none that can be asked"
 
 
 def test_an_address_of_a_server_that_is_none_gets_no_login():
     with pytest.raises(LoginFailed) as refused:
-        Outside("https://\u2764\U0001f600/mcp")
+        AuthorizationHttp("https://\u2764\U0001f600/mcp")
     assert str(refused.value) == "the `url` of the server is no address; correct it"

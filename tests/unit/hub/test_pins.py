@@ -8,7 +8,7 @@ import pytest
 
 from paddock.hub.admission import Admission
 from paddock.hub.config import HttpServer, StdioServer
-from paddock.hub.pins import MAX_DEFINITION_CHARS, Change, Pins, Standing
+from paddock.hub.pins import MAX_DEFINITION_CHARS, Change, PinCheck, Pins
 from paddock.hub.result import ToolInfo
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 
@@ -44,13 +44,13 @@ def again(pins, tmp_path):
     ],
 )
 def test_a_changed_tool_is_shown_as_it_was_and_marked(pins, tmp_path, turned):
-    assert pins.review_listing(SERVER, [LOG, STATUS]) == {"log": Standing(LOG), "status": Standing(STATUS)}
+    assert pins.review_listing(SERVER, [LOG, STATUS]) == {"log": PinCheck(LOG), "status": PinCheck(STATUS)}
     for view in (pins, again(pins, tmp_path)):
         assert view.review_listing(SERVER, [turned, STATUS]) == {
-            "log": Standing(LOG, changed=True),
-            "status": Standing(STATUS),
+            "log": PinCheck(LOG, changed=True),
+            "status": PinCheck(STATUS),
         }
-    assert pins.review_listing(SERVER, [LOG, STATUS])["log"] == Standing(LOG)
+    assert pins.review_listing(SERVER, [LOG, STATUS])["log"] == PinCheck(LOG)
     assert pins.list_changes() == ()
 
 
@@ -64,24 +64,24 @@ def test_the_change_that_was_refused_is_what_gets_approved(pins, tmp_path):
         TURNED.description,
     )
     assert again(pins, tmp_path).approve_changes("git") == (change,)
-    assert pins.review_listing(SERVER, [TURNED]) == {"log": Standing(TURNED)}
-    assert pins.review_listing(SERVER, [worse]) == {"log": Standing(TURNED, changed=True)}
+    assert pins.review_listing(SERVER, [TURNED]) == {"log": PinCheck(TURNED)}
+    assert pins.review_listing(SERVER, [worse]) == {"log": PinCheck(TURNED, changed=True)}
 
 
 def test_a_tool_that_vanishes_is_not_called_blindly(pins):
     pins.review_listing(SERVER, [LOG, STATUS])
-    assert pins.review_listing(SERVER, [STATUS])["log"] == Standing(LOG, changed=True)
+    assert pins.review_listing(SERVER, [STATUS])["log"] == PinCheck(LOG, changed=True)
     assert [(change.tool, change.after) for change in pins.list_changes()] == [("log", None)]
     assert pins.approve_changes("git", ["log"])[0].tool == "log"
-    assert pins.review_listing(SERVER, [STATUS]) == {"status": Standing(STATUS)}
+    assert pins.review_listing(SERVER, [STATUS]) == {"status": PinCheck(STATUS)}
 
 
 def test_new_tools_are_pinned_and_other_servers_are_others(pins):
     pins.review_listing(SERVER, [LOG])
-    assert pins.review_listing(SERVER, [LOG, STATUS])["status"] == Standing(STATUS)
+    assert pins.review_listing(SERVER, [LOG, STATUS])["status"] == PinCheck(STATUS)
     other = replace(SERVER, args=("--other",))
-    assert pins.review_listing(other, [TURNED]) == {"log": Standing(TURNED)}
-    assert pins.review_listing(HttpServer("git", "https://git.example/mcp"), [LOG]) == {"log": Standing(LOG)}
+    assert pins.review_listing(other, [TURNED]) == {"log": PinCheck(TURNED)}
+    assert pins.review_listing(HttpServer("git", "https://git.example/mcp"), [LOG]) == {"log": PinCheck(LOG)}
 
 
 def test_some_tools_can_be_approved_alone(pins):
@@ -120,11 +120,11 @@ def test_the_diff_of_a_tool_that_nobody_accepted_does_not_call_it_pinned(pins):
 def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
     long = LOG._replace(description="x" * (MAX_DEFINITION_CHARS + 1))
     pins.review_listing(SERVER, [long])
-    assert pins.review_listing(SERVER, [long]) == {"log": Standing(long)}
+    assert pins.review_listing(SERVER, [long]) == {"log": PinCheck(long)}
     changed = pins.review_listing(SERVER, [long._replace(description="y" * (MAX_DEFINITION_CHARS + 1))])[
         "log"
     ]
-    assert changed == Standing(ToolInfo("log", "", {"type": "object"}, None, {}), changed=True)
+    assert changed == PinCheck(ToolInfo("log", "", {"type": "object"}, None, {}), changed=True)
     [kept] = [path for path in pins._kept.path.parent.iterdir() if path.suffix == ".json"]
     assert kept.stat().st_size < 2_000
 
@@ -226,21 +226,21 @@ SPELLED = LOG._replace(description=r"Show.\u{200b}\u{e0041}")
 
 def test_a_definition_with_invisible_characters_is_not_pinned_as_it_is(pins, tmp_path):
     for view in (pins, again(pins, tmp_path)):
-        assert view.review_listing(SERVER, [HIDING]) == {"log": Standing(SPELLED, changed=True, hides=True)}
+        assert view.review_listing(SERVER, [HIDING]) == {"log": PinCheck(SPELLED, changed=True, hides=True)}
     [change] = pins.list_changes()
     assert (change.before["description"], change.after["description"]) == (
         SPELLED.description,
         HIDING.description,
     )
     pins.approve_changes("git")
-    assert pins.review_listing(SERVER, [HIDING]) == {"log": Standing(HIDING)}
+    assert pins.review_listing(SERVER, [HIDING]) == {"log": PinCheck(HIDING)}
     assert pins.list_names(SERVER) == ("log",)
     assert pins.list_names(replace(SERVER, command="other")) == ()
 
 
 def test_a_pinned_tool_that_turns_to_invisible_characters_has_changed(pins):
     pins.review_listing(SERVER, [LOG])
-    assert pins.review_listing(SERVER, [HIDING]) == {"log": Standing(LOG, changed=True)}
+    assert pins.review_listing(SERVER, [HIDING]) == {"log": PinCheck(LOG, changed=True)}
 
 
 def test_a_call_of_a_tool_that_hides_characters_is_refused(admission):

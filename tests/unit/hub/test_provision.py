@@ -11,9 +11,9 @@ from paddock.app.servers import Servers
 from paddock.catalog.provisioning import (
     Change,
     Match,
-    Offer,
     Provision,
     Provisioning,
+    RegistryServer,
     answer_intent,
     is_trusted,
     load_registry,
@@ -28,7 +28,7 @@ from paddock.hub.result import ToolInfo
 from paddock.model.errors import ConfigurationError
 from paddock.settings.schema import ServerSettings, Settings
 
-OFFER = Offer(
+OFFER = RegistryServer(
     "npm", "@good/git", "1.2.0", "Git repositories", {"command": "npx", "args": ["-y", "@good/git@1.2.0"]}
 )
 TRUST = ("@good/*", "exact")
@@ -176,7 +176,7 @@ def test_local_tools_come_first_and_weak_ones_only_alone():
 
 
 def test_matches_are_ordered_and_only_the_intent_counts():
-    other = Offer("npm", "weather", "1.0.0", "Forecasts", {})
+    other = RegistryServer("npm", "weather", "1.0.0", "Forecasts", {})
     assert [each.offer.name for each in match_offers("weather", [OFFER, other], ())] == ["weather"]
     assert answer_intent("nothing", [], [other], (), context="weather") == Provision("none")
 
@@ -191,10 +191,10 @@ def test_the_official_format_is_read(tmp_path):
     }
     assert registry(tmp_path, entry(), python, remote) == (
         OFFER,
-        Offer("pypi", "good-time", "1.2.0", "Git repositories", {
+        RegistryServer("pypi", "good-time", "1.2.0", "Git repositories", {
             "command": "uvx", "args": ["good-time==1.2.0"], "env": {"TZ_KEY": "${TZ_KEY}"},
         }),
-        Offer("remote", "io.good/web", "", "", {"url": "https://good.example/mcp"}),
+        RegistryServer("remote", "io.good/web", "", "", {"url": "https://good.example/mcp"}),
     )  # fmt: skip
     assert load_registry(tmp_path / "missing.json") == ()
 

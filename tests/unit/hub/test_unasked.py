@@ -10,7 +10,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from paddock.hub import unsolicited
-from paddock.hub.unsolicited import Allowance, CountedReader, CountedWriter, Unasked
+from paddock.hub.unsolicited import CountedReader, CountedWriter, RateAllowance, UnsolicitedBudget
 
 FLOOD = "it sent more than 10 messages, or KiB of them, that answer no call, faster than 2 a second; correct the server"
 
@@ -62,7 +62,7 @@ def between(ends: Callable[[], Ends], use: Use) -> list[str]:
     told: list[str] = []
 
     async def main() -> None:
-        streams, account = ends(), Unasked(told.append, Clock())
+        streams, account = ends(), UnsolicitedBudget(told.append, Clock())
         await use(CountedReader(streams, account), CountedWriter(streams, account), told)  # pyright: ignore[reportArgumentType]
 
     asyncio.run(main())
@@ -79,7 +79,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_allowance_is_granted_anew_up_to_its_most() -> None:
     clock = Clock()
-    allowance = Allowance(10, 2, clock)
+    allowance = RateAllowance(10, 2, clock)
     assert [allowance.spend_amount(5) for _ in range(3)] == [True, True, False]
     clock.now = 4.0
     assert [allowance.spend_amount(3), allowance.spend_amount(1)] == [True, False]
@@ -122,7 +122,7 @@ def test_large_messages_count_for_their_size() -> None:
         assert not account.count_unasked()
 
     told: list[str] = []
-    account = Unasked(told.append, Clock())
+    account = UnsolicitedBudget(told.append, Clock())
     asyncio.run(use())
     assert told == [FLOOD]
 

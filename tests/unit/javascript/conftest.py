@@ -11,7 +11,7 @@ from py_mini_racer import MiniRacer
 from paddock.javascript import parse
 from paddock.javascript.child import parse_worker
 from paddock.javascript.parse import Program, ProgramError
-from paddock.javascript.source_map import Place, find_place
+from paddock.javascript.source_map import SourcePosition, find_place
 from paddock.model.outcome import ErrorInfo
 
 SCRIPTS = Path(parse.__file__).parent / "js"
@@ -86,7 +86,7 @@ class Host:
         assert isinstance(answer, ErrorInfo), answer
         return answer
 
-    def thrown_at(self, source: str, argument: object = None, language: str = "auto") -> Place:
+    def thrown_at(self, source: str, argument: object = None, language: str = "auto") -> SourcePosition:
         """Return where in the source the innermost frame of the thrown error stands."""
         program = self.read(source, language)
         assert isinstance(program, Program), program

@@ -125,7 +125,7 @@ def test_depth_is_bounded(depth, left, right):
     if nested <= frames.MAX_DEPTH:
         assert isinstance(frames.decode_frame(data), frames.Done)
     else:
-        with pytest.raises(frames.TooDeep, match=r"^a value nested more than 200 levels deep$"):
+        with pytest.raises(frames.TooDeepMessage, match=r"^a value nested more than 200 levels deep$"):
             frames.decode_frame(data)
 
 
@@ -134,8 +134,8 @@ def test_depth_is_bounded(depth, left, right):
     [
         (b'["ready"]', frames.Ready()),
         (b'["cut"]', frames.ConsoleCut()),
-        (b'["stuck",{}]', frames.Stuck()),
-        (b'["broken","why"]', frames.Broken("why")),
+        (b'["stuck",{}]', frames.UnsettledPromise()),
+        (b'["broken","why"]', frames.EngineFailure("why")),
         (b'["done",{"open":[]}]', frames.Done(None, has_value=False, open_calls=())),
         (b'["done",{"open":["a.b"],"value":null}]', frames.Done(None, has_value=True, open_calls=("a.b",))),
         (
@@ -222,7 +222,7 @@ def test_a_call_that_swells_is_refused_before_it_is_kept_and_the_next_message_is
 
 def test_a_message_without_a_number_that_swells_ends_the_program():
     stream = framed(swelling(b'["done",{"open":[],"value":', 10_000) + b"}]")
-    with pytest.raises(frames.TooMany, match=r"^more than 1000 values at once$"):
+    with pytest.raises(frames.TooManyValues, match=r"^more than 1000 values at once$"):
         list(frames.FrameReader(1 << 20, MOST).feed(stream))
 
 
@@ -240,7 +240,7 @@ def test_depth_is_bounded_in_long_messages(depth):
     value = b"[" * depth + b"]" * depth
     stream = framed(b'["done",{"open":[],"value":' + value + b',"x":"' + b"y" * 20_000 + b'"}]')
     if depth > frames.MAX_DEPTH:
-        with pytest.raises(frames.TooDeep):
+        with pytest.raises(frames.TooDeepMessage):
             list(frames.FrameReader(1 << 20, 1_000_000).feed(stream))
     else:
         [done] = frames.FrameReader(1 << 20, 1_000_000).feed(stream)
@@ -258,7 +258,7 @@ def test_depth_is_bounded_in_long_messages(depth):
 def test_a_large_message_that_is_broken_is_a_frame_error(text, fault):
     async def main():
         [large] = frames.FrameReader(1 << 20, 100_000).feed(framed(text + b"[1]," * 30_000))
-        assert isinstance(large, frames.Large)
+        assert isinstance(large, frames.LargeMessage)
         with pytest.raises(frames.FrameError) as caught:
             await large.decode()
         return str(caught.value)

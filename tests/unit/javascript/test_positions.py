@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from paddock.javascript.parse import Program
-from paddock.javascript.source_map import NEWLINE, Place, SourceMap, clamp_place, find_place
+from paddock.javascript.source_map import NEWLINE, SourceMap, SourcePosition, clamp_place, find_place
 from paddock.model.outcome import ErrorInfo
 
 BOOM = "new Error('boom')"
@@ -84,7 +84,7 @@ def test_a_place_in_the_wrapper_is_moved_into_the_text():
     assert find_place(1, 5, positions, "1+1")[:2] == (1, 1)
     assert find_place(1, 37 + 3, positions, "1+1")[:2] == (1, 1)
     assert find_place(1, 37 + 7 + 2, positions, "1+1")[:2] == (1, 3)
-    assert find_place(9, 9, positions, "1+1\n22") == Place(2, 3, "22\n  ^")
+    assert find_place(9, 9, positions, "1+1\n22") == SourcePosition(2, 3, "22\n  ^")
 
 
 def test_places_left_of_an_insertion_stay():

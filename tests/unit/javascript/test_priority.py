@@ -9,7 +9,14 @@ from typing import cast
 import pytest
 
 from paddock.javascript import worker_client
-from paddock.javascript.worker_client import NICENESS, SHORT_S, Cost, Death, Listener, Worker
+from paddock.javascript.worker_client import (
+    NICENESS,
+    SHORT_S,
+    Worker,
+    WorkerExit,
+    WorkerListener,
+    WorkerUsage,
+)
 from paddock.model.limits import GuestLimits
 
 
@@ -25,12 +32,12 @@ def test_a_program_that_has_run_for_long_makes_way(monkeypatch, age, dies, nicer
         worker = Worker(-1)
         worker.on_started(pid, os.pidfd_open(pid))
         if age is not None:
-            worker.serve(cast("Listener", None), GuestLimits())
+            worker.serve(cast("WorkerListener", None), GuestLimits())
             now += age
         if dies:
-            worker.on_exit(Death(0, Cost(0, 0)))
+            worker.on_exit(WorkerExit(0, WorkerUsage(0, 0)))
         worker.make_way()
-        worker.on_exit(Death(0, Cost(0, 0)))
+        worker.on_exit(WorkerExit(0, WorkerUsage(0, 0)))
 
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
         asyncio.run(make_way(process.pid))

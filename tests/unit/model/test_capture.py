@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.capture import Ends
-from paddock.model.program import Captured
+from paddock.model.capture import HeadAndTail
+from paddock.model.program import CapturedStream
 
 
 @given(st.lists(st.binary(max_size=12)), st.integers(1, 40))
 def test_pieces_make_no_difference(pieces: list[bytes], kept: int) -> None:
-    ends, whole = Ends(kept), Ends(kept)
+    ends, whole = HeadAndTail(kept), HeadAndTail(kept)
     for piece in pieces:
         ends.take(piece)
     whole.take(b"".join(pieces))
@@ -18,7 +18,7 @@ def test_pieces_make_no_difference(pieces: list[bytes], kept: int) -> None:
 
 @given(st.text("ab\nü€𝄞"), st.integers(1, 40))
 def test_every_line_end_is_accounted_for_and_no_character_is_cut(text: str, kept: int) -> None:
-    ends = Ends(kept)
+    ends = HeadAndTail(kept)
     ends.take(text.encode())
     found = ends.make_captured()
     assert text.startswith(found.head)
@@ -29,6 +29,6 @@ def test_every_line_end_is_accounted_for_and_no_character_is_cut(text: str, kept
 
 
 def test_a_short_stream_is_whole() -> None:
-    ends = Ends(10)
+    ends = HeadAndTail(10)
     ends.take(b"one\ntwo\n")
-    assert ends.make_captured() == Captured(head="one\ntwo\n", total_bytes=8)
+    assert ends.make_captured() == CapturedStream(head="one\ntwo\n", total_bytes=8)

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.model.capture import Ends
-from paddock.model.program import Captured
-from paddock.output.text import CUT, Gist, gist, lines_of
+from paddock.model.capture import HeadAndTail
+from paddock.model.program import CapturedStream
+from paddock.output.text import CUT, StreamSummary, gist, lines_of
 
 
-def captured(text: str, kept: int = 1_000_000) -> Captured:
-    ends = Ends(kept)
+def captured(text: str, kept: int = 1_000_000) -> CapturedStream:
+    ends = HeadAndTail(kept)
     ends.take(text.encode())
     return ends.make_captured()
 
@@ -64,7 +64,7 @@ def test_s35_long_lines_are_cut_in_summaries() -> None:
 
 def test_a_line_without_end_is_one_line() -> None:
     found = gist(captured("x" * 5000, kept=300), "stdout", keep=10)
-    assert found == Gist(first=("x" * 150 + CUT,), last=(), total=1, excerpts=())
+    assert found == StreamSummary(first=("x" * 150 + CUT,), last=(), total=1, excerpts=())
     assert found.summary(10) == "x" * 150 + CUT
 
 

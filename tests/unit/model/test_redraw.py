@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.output.redraw import SCREEN, find_unfinished_frame, last_frame, last_frames, later_frames
-from paddock.output.text import Lines
+from paddock.output.text import LineSplitter
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
 LAST = f"300/300 {'#' * 30}"
@@ -43,7 +43,7 @@ def test_of_what_is_looked_for_the_last_frame_that_holds_it_is_shown() -> None:
     line = "1 ok\r2 Error: a\r3 error: b\r4 ok"
     assert last_frame(line, ["ERROR"]) == "3 error: b"
     assert last_frame(line, ["absent"]) == "4 ok"
-    assert list(Lines(["error"]).feed("".join(last_frames([f"{line}\n"], ["error"])))) == [
+    assert list(LineSplitter(["error"]).feed("".join(last_frames([f"{line}\n"], ["error"])))) == [
         ("3 error: b", True)
     ]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.schema.check import CostlyValueError, Schema
-from paddock.schema.cost import Cost, CostlySchemaError, compute_cost
+from paddock.schema.cost import CostlySchemaError, SchemaCost, compute_cost
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 
@@ -32,7 +32,7 @@ def test_a_schema_that_doubles_its_looks_is_refused(keyword: str):
         compute_cost(doubling(30, keyword))
     with pytest.raises(ValueError, match=r"^this is no JSON Schema: it looks more than 1000 times"):
         Schema(doubling(30, keyword))
-    assert compute_cost(doubling(5, keyword)) == Cost(looks=62, depth=None)
+    assert compute_cost(doubling(5, keyword)) == SchemaCost(looks=62, depth=None)
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_schemas_without_end_are_refused(schema: dict[str, object], why: str):
 
 def test_recursion_costs_nothing_when_every_member_is_looked_at_once():
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-    assert compute_cost(tree) == Cost(looks=2, depth=None)
-    assert compute_cost({"items": {"$ref": "#"}}) == Cost(looks=2, depth=None)
+    assert compute_cost(tree) == SchemaCost(looks=2, depth=None)
+    assert compute_cost({"items": {"$ref": "#"}}) == SchemaCost(looks=2, depth=None)
 
 
 def test_recursion_that_doubles_bounds_the_depth_of_values():
     twice = {
         "anyOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}, "title": "x"}]
     }
-    assert compute_cost(twice) == Cost(looks=512, depth=8)
+    assert compute_cost(twice) == SchemaCost(looks=512, depth=8)
     assert Schema(twice).list_problems(nested(7)) == ()
     why = "the value is nested 8 deep, and its schema costs too much for that"
     assert Schema(twice).list_problems(nested(8)) == (why,)

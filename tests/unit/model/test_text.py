@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.model.artifact import Excerpt
-from paddock.model.capture import Ends
+from paddock.model.capture import HeadAndTail
 from paddock.output.text import (
     CUT,
-    Lines,
-    Windows,
+    ExcerptCollector,
+    LineSplitter,
     blocks,
     clip_line,
     gist,
@@ -20,13 +20,13 @@ from paddock.output.text import (
 
 
 def split(terms: list[str], pieces: list[str]) -> list[tuple[str, bool]]:
-    lines = Lines(terms)
+    lines = LineSplitter(terms)
     found = [line for piece in pieces for line in lines.feed(piece)]
     return [*found, *lines.end()]
 
 
-def windows(lines: list[str], term: str, *, context: int, limit: int = 10) -> Windows:
-    found = Windows("stdout", context=context, limit=limit)
+def windows(lines: list[str], term: str, *, context: int, limit: int = 10) -> ExcerptCollector:
+    found = ExcerptCollector("stdout", context=context, limit=limit)
     number = 0
     for number, line in enumerate(lines, 1):
         found.feed(number, line, hit=term in line)
@@ -97,7 +97,7 @@ def test_whether_a_line_is_shown_in_part() -> None:
 
 
 def test_a_line_that_never_ends_is_not_kept() -> None:
-    lines = Lines(["needle"])
+    lines = LineSplitter(["needle"])
     for _ in range(1000):
         assert list(lines.feed("." * 4096)) == []
     assert sum(map(len, lines._rest)) + len(lines._shown) < 150_000
@@ -147,7 +147,7 @@ LAST = f"300/300 {'#' * 30}"
 
 @pytest.mark.parametrize("kept", [2**20, 1000])
 def test_the_gist_of_progress_is_its_last_frame_though_the_middle_is_gone(kept: int) -> None:
-    ends = Ends(kept)
+    ends = HeadAndTail(kept)
     ends.take(f"begin\n{PROGRESS}\nend\n".encode())
     captured = ends.make_captured()
     assert captured.truncated == (kept == 1000)
@@ -157,7 +157,7 @@ def test_the_gist_of_progress_is_its_last_frame_though_the_middle_is_gone(kept: 
 
 
 def test_the_gist_of_progress_in_two_lines_whose_ends_are_gone() -> None:
-    ends = Ends(1000)
+    ends = HeadAndTail(1000)
     ends.take(f"begin\n{PROGRESS}\nbetween\n{PROGRESS}\nend\n".encode())
     found = gist(ends.make_captured(), "stdout", keep=100)
     assert (found.total, found.first[0], found.last) == (5, "begin", (LAST, "end"))
@@ -167,7 +167,7 @@ def test_the_gist_of_progress_in_two_lines_whose_ends_are_gone() -> None:
 @pytest.mark.parametrize("kept", [2**20, 1000])
 def test_the_gist_of_frames_of_several_lines_is_the_last_one(kept: int) -> None:
     frames = "".join(f"\x1b[2A\x1b[2Ka {number}\n\x1b[2Kb {number}\n" for number in range(1, 301))
-    ends = Ends(kept)
+    ends = HeadAndTail(kept)
     ends.take(f"begin\n\n\n{frames}end\n".encode())
     captured = ends.make_captured()
     assert captured.truncated == (kept == 1000)

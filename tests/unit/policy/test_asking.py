@@ -20,11 +20,11 @@ from paddock.policy.questions import (
     repeatable_name,
 )
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.schema import RedactionSettings
 
 ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
-NOTHING = Outgoing(RedactionSettings(), KnownSecrets())
+NOTHING = OutgoingRedaction(RedactionSettings(), KnownSecrets())
 
 
 def call(arguments: dict[str, Any], **fields: Any) -> ExecutionRequest:
@@ -80,7 +80,7 @@ def test_secrets_are_not_shown() -> None:
     asked = make_question(
         call({"password": "hunter2", "note": "from-the-vault"}),
         ASKING,
-        Outgoing(RedactionSettings(), secrets),
+        OutgoingRedaction(RedactionSettings(), secrets),
         wait_ms=1,
     )
     assert asked.details == '{"password": "[REDACTED:secret]", "note": "[REDACTED:vault]"}'
@@ -148,7 +148,7 @@ def test_the_reasons_of_a_question_hold_no_secret() -> None:
     asked = make_question(
         ExecutionRequest(workspace=Path("/w"), work=work),
         decision,
-        Outgoing(RedactionSettings(), secrets),
+        OutgoingRedaction(RedactionSettings(), secrets),
         wait_ms=1,
     )
     assert asked.reasons == ("git/[REDACTED:vault] needs a person's approval",)

@@ -10,7 +10,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import (
     RUNTIMES,
-    OutputWishes,
+    OutputOptions,
     ProgramGrants,
     ProgramLimits,
     ProgramTerms,
@@ -317,7 +317,7 @@ def test_s14_the_last_of_everything_that_fits() -> None:
         code="x" * 1_048_576,
         args=("x",) * 100,
         stdin=b"x" * 524_288,
-        output=OutputWishes(query_terms=("x",) * 10, max_lines=1000),
+        output=OutputOptions(query_terms=("x",) * 10, max_lines=1000),
         limits=LimitOverrides(timeout_ms=100),
     )
     assert reasons(fits) == ()

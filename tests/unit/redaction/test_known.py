@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.redaction.known import VAULT_MARK, KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import StreamRedactor
@@ -141,15 +141,15 @@ def _wrapped(text, width):
 def test_a_value_that_rules_know_a_part_of_is_hidden_whole():
     secret = f"ghp_{'a' * 36}-and-the-rest"
     known = knowing(secret)
-    assert Outgoing(RedactionSettings(), known).text(f"it is {secret}.") == f"it is {MARK}."
-    assert Outgoing(RedactionSettings(), known).json({"a": [secret]}) == {"a": [MARK]}
+    assert OutgoingRedaction(RedactionSettings(), known).text(f"it is {secret}.") == f"it is {MARK}."
+    assert OutgoingRedaction(RedactionSettings(), known).json({"a": [secret]}) == {"a": [MARK]}
     assert Removal(Scanner(RedactionSettings(), known)).text(f"it is {secret}.\n") == f"it is {MARK}.\n"
 
 
 def test_facts_for_the_record_hold_no_value_at_any_depth():
     known = knowing("s3cr3t-v4lue")
     facts = {"names": ["s3cr3t-v4lue"], "more": {"s3cr3t-v4lue": "s3cr3t-v4lue"}, "count": 3}
-    assert Outgoing(RedactionSettings(), known).facts(facts) == {
+    assert OutgoingRedaction(RedactionSettings(), known).facts(facts) == {
         "names": [MARK],
         "more": {MARK: MARK},
         "count": 3,

@@ -7,7 +7,7 @@ import pytest
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, PlannedCall, Status
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
-from paddock.redaction.outgoing import Outgoing
+from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.redaction.scanner import finish
 from paddock.settings.schema import RedactionPattern, RedactionSettings
 
@@ -18,7 +18,9 @@ PATTERNS = (
 
 
 def outgoing(*patterns, enabled=True):
-    return Outgoing(RedactionSettings(enabled=enabled, patterns=patterns or PATTERNS), KnownSecrets())
+    return OutgoingRedaction(
+        RedactionSettings(enabled=enabled, patterns=patterns or PATTERNS), KnownSecrets()
+    )
 
 
 def test_texts_values_numbers_and_names_lose_what_a_pattern_matches():
@@ -63,7 +65,7 @@ def test_depth_is_no_obstacle(secret):
         deep.append([])
         deep = deep[0]
     deep.append("acme-x s3cret")
-    found = Outgoing(RedactionSettings(patterns=PATTERNS), known).json(value)
+    found = OutgoingRedaction(RedactionSettings(patterns=PATTERNS), known).json(value)
     for _ in range(50_000):
         found = found[0]
     assert found == ["[REDACTED:acme] " + ("[REDACTED:vault]" if secret else "s3cret")]
@@ -109,7 +111,9 @@ def leaving(secret):
         known.learn(secret)
     pattern = RedactionPattern(pattern="acme-[a-z]+", name="pattern")
     given = holding(secret)
-    outgoing = Outgoing(RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known)
+    outgoing = OutgoingRedaction(
+        RedactionSettings(patterns=(pattern,) if secret == HELD["pattern"] else ()), known
+    )
     return finish(outgoing.result_in_slices(given, json.dumps(given.value).encode()))
 
 
@@ -124,7 +128,7 @@ def test_x36_an_outcome_leaves_without_secrets_wherever_they_were(name):
 def test_x36_a_compatible_session_keeps_its_marks(name, mark):
     known = KnownSecrets()
     known.learn(HELD["vault"])
-    outgoing = Outgoing(RedactionSettings(), known, compatible=True)
+    outgoing = OutgoingRedaction(RedactionSettings(), known, compatible=True)
     text = f"token {HELD[name]}"
     assert (outgoing.text(text), outgoing.json([text])) == (
         f"token [REDACTED:{mark}]",
@@ -139,7 +143,7 @@ def test_what_did_not_run_says_why_without_secrets():
     outcome = Outcome(
         id="x", status=Status.DENIED, decision=decision, error=ErrorInfo(name="PolicyError", message=why)
     )
-    found = Outgoing(RedactionSettings(), KnownSecrets()).refusal(outcome)
+    found = OutgoingRedaction(RedactionSettings(), KnownSecrets()).refusal(outcome)
     told = "git/[REDACTED:aws-access-key] is not granted"
     assert (found.decision.reasons, found.decision.asks, found.error.message) == ((told,), (told,), told)
     assert found.redactions == 3
@@ -154,13 +158,13 @@ def test_an_outcome_without_secrets_leaves_as_it_is():
 def test_facts_for_the_record_lose_what_was_handed_out():
     known = KnownSecrets()
     facts = {"name": "hunter2hunter2", "n": 1}
-    assert Outgoing(RedactionSettings(), known).facts(facts) == facts
+    assert OutgoingRedaction(RedactionSettings(), known).facts(facts) == facts
     known.learn("hunter2hunter2")
-    assert Outgoing(RedactionSettings(), known).facts(facts) == {"name": "[REDACTED:vault]", "n": 1}
+    assert OutgoingRedaction(RedactionSettings(), known).facts(facts) == {"name": "[REDACTED:vault]", "n": 1}
 
 
 def test_each_of_many_records_loses_the_token_in_a_name():
-    leaving = Outgoing(RedactionSettings(), KnownSecrets())
+    leaving = OutgoingRedaction(RedactionSettings(), KnownSecrets())
     token = "ghp_" + "a1" * 18
     facts = [leaving.facts({"name": name, "n": 1}) for name in (f"git/{token}", "git/log") * 2]
     assert [each["name"] for each in facts] == ["git/[REDACTED:github-token]", "git/log"] * 2
@@ -168,7 +172,7 @@ def test_each_of_many_records_loses_the_token_in_a_name():
 
 def test_a_name_that_was_let_through_is_removed_once_it_is_known():
     known = KnownSecrets()
-    leaving = Outgoing(RedactionSettings(), known)
+    leaving = OutgoingRedaction(RedactionSettings(), known)
     assert leaving.facts({"name": "hunter2hunter2"}) == {"name": "hunter2hunter2"}
     known.learn("hunter2hunter2")
     assert leaving.facts({"name": "hunter2hunter2"}) == {"name": "[REDACTED:vault]"}

@@ -91,7 +91,7 @@ def test_contents_are_read_for_damage_once_and_again_when_the_file_has_changed(
     looked: list[bool] = []
     lend = safe_copy.lend
 
-    def watched(*places: Path, owner: int | None, checked: bool) -> safe_copy.Copied:
+    def watched(*places: Path, owner: int | None, checked: bool) -> safe_copy.CopyReport:
         looked.append(checked)
         return lend(*places, owner=owner, checked=checked)
 

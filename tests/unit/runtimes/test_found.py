@@ -9,7 +9,7 @@ import pytest
 
 from paddock.runtimes import toolchain_cache as room
 from paddock.runtimes.recipe import recipes
-from paddock.runtimes.toolchain import Missing
+from paddock.runtimes.toolchain import MissingToolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 
 
@@ -89,7 +89,7 @@ def test_a_change_that_a_search_would_see_is_seen(shop, searches, change):
     elif change == "preceded":
         assert after.executable == first
     else:
-        assert isinstance(after, Missing)
+        assert isinstance(after, MissingToolchain)
 
 
 def test_what_a_search_would_not_come_to_is_not_looked_at(shop, searches):
@@ -128,7 +128,7 @@ def test_what_is_installed_beside_paddock_comes_last_and_is_seen_where_a_search_
 
 def test_what_is_missing_is_looked_for_each_time(shop, searches):
     place = Shop(shop)
-    assert isinstance(place.look(), Missing)
+    assert isinstance(place.look(), MissingToolchain)
     bash = program(shop / "bash")
     assert place.look().executable == bash
 
@@ -139,7 +139,7 @@ def test_what_one_request_may_use_is_not_what_another_gets(shop, searches):
     assert place.look().executable == bash
     assert place.look(("sh",)).executable == sh
     assert place.look(()).reason == "nothing that policy allows can run it"
-    assert isinstance(place.look(untrusted=(shop,)), Missing)
+    assert isinstance(place.look(untrusted=(shop,)), MissingToolchain)
     assert place.look().executable == bash
 
 

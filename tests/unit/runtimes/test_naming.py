@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes.path_rewrite import Naming
+from paddock.runtimes.path_rewrite import PathRewriter
 
 FOLDER = Path("/tmp/paddock-0123456789abcdef/1")
 PLACE = f"{FOLDER}/code.py".encode()
@@ -14,7 +14,7 @@ PLACE = f"{FOLDER}/code.py".encode()
 def told(*pieces: bytes) -> list[bytes]:
     """Return what is passed on of a stream that comes in pieces and ends; its end is passed on once, and comes last."""
     found: list[bytes] = []
-    naming = Naming(found.append, FOLDER, "code.py")
+    naming = PathRewriter(found.append, FOLDER, "code.py")
     for piece in filter(None, pieces):
         naming.take(piece)
     naming.take(b"")

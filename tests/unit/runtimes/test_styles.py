@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.runtimes.styles import Prepared, prepare_program
+from paddock.runtimes.styles import PreparedProgram, prepare_program
 
 STYLES = ("plain", "csharp", "php", "java", "kotlin")
 
@@ -42,7 +42,7 @@ def test_a_byte_order_mark_is_no_part_of_a_program(style):
     ],
 )
 def test_php_is_opened_where_it_is_not(code, source):
-    assert prepare_program("php", code, ".php") == Prepared("code.php", source)
+    assert prepare_program("php", code, ".php") == PreparedProgram("code.php", source)
 
 
 MAIN = "public static void main(String[] a) {}"
@@ -81,7 +81,7 @@ MAIN = "public static void main(String[] a) {}"
     ],
 )
 def test_java_runs_the_class_that_owns_main(code, file_name, main):
-    assert prepare_program("java", code, ".java") == Prepared(file_name, code, main)
+    assert prepare_program("java", code, ".java") == PreparedProgram(file_name, code, main)
 
 
 STATIC = "@JvmStatic fun main(args: Array<String>) {}"
@@ -123,12 +123,12 @@ STATIC = "@JvmStatic fun main(args: Array<String>) {}"
     ],
 )
 def test_kotlin_tells_scripts_from_programs(code, file_name, main):
-    assert prepare_program("kotlin", code, ".kts") == Prepared(file_name, code, main)
+    assert prepare_program("kotlin", code, ".kts") == PreparedProgram(file_name, code, main)
 
 
 def test_java_has_no_line_for_an_interpreter():
     code = f"#!/usr/bin/java --source 17\nclass App {{ {MAIN} }}"
-    assert prepare_program("java", code, ".java") == Prepared("App.java", f"//{code}", "App")
+    assert prepare_program("java", code, ".java") == PreparedProgram("App.java", f"//{code}", "App")
 
 
 def test_c_sharp_has_no_line_for_an_interpreter():

@@ -10,7 +10,7 @@ import pytest
 from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.toolchain import (
-    Missing,
+    MissingToolchain,
     Search,
     Toolchain,
     fill_places,
@@ -66,7 +66,7 @@ def test_the_first_candidate_on_path_is_taken_and_the_next_when_it_is_missing(sh
 
 def test_s26_what_is_missing_comes_with_its_remedy(shop):
     missing = look("shell", shop)
-    assert missing == Missing(
+    assert missing == MissingToolchain(
         recipes()["shell"], "bash is not on PATH; sh is not on PATH", "paddock runtimes install shell"
     )
     other = look("shell", "/bin", executable="/bin/zsh")
@@ -93,7 +93,7 @@ def test_nothing_is_taken_from_where_programs_may_write(shop):
         assert isinstance(look("shell", folder), Toolchain)
     (shop / "bin").mkdir()
     (shop / "bin" / "bash").symlink_to(shop / "workspace" / "bin" / "bash")
-    assert isinstance(look("shell", shop / "bin", untrusted=(shop / "workspace",)), Missing)
+    assert isinstance(look("shell", shop / "bin", untrusted=(shop / "workspace",)), MissingToolchain)
 
 
 def test_a_stand_in_does_not_read_what_is_meant_for_the_program(shop):
@@ -116,7 +116,7 @@ def test_a_stand_in_does_not_read_what_is_meant_for_the_program(shop):
 def test_relative_parts_of_path_are_passed_over(shop, monkeypatch):
     program(shop / "bash")
     monkeypatch.chdir(shop)
-    assert isinstance(look("shell", "", ".", "bin"), Missing)
+    assert isinstance(look("shell", "", ".", "bin"), MissingToolchain)
 
 
 def test_what_the_user_of_jobs_cannot_reach_is_named(shop):

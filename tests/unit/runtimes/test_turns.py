@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.runtimes import admission_queue as module
-from paddock.runtimes.admission_queue import QueueFullError, Turns
+from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
 
 FULL = "Concurrency limit reached (1/1 active jobs): "
 RETRY = ". Nothing started; it is safe to retry."
@@ -17,7 +17,7 @@ RETRY = ". Nothing started; it is safe to retry."
 
 @asynccontextmanager
 async def place(
-    turns: Turns, who: str, stop: asyncio.Event | None = None, *, size: int = 0
+    turns: AdmissionQueue, who: str, stop: asyncio.Event | None = None, *, size: int = 0
 ) -> AsyncGenerator[bool | tuple[str, str]]:
     """Give whether there is a place, or the two texts that say why there is none."""
     try:
@@ -39,7 +39,7 @@ async def settle() -> None:
 
 def test_s16_one_too_many_is_refused_at_once() -> None:
     async def go() -> None:
-        turns = Turns(1, waiting=0, wait_ms=60_000)
+        turns = AdmissionQueue(1, waiting=0, wait_ms=60_000)
         async with place(turns, "a") as first, place(turns, "b") as second:
             assert first is True
             assert second == (
@@ -55,7 +55,7 @@ def test_s16_one_too_many_is_refused_at_once() -> None:
 
 def test_s16_who_has_waited_long_enough_is_refused() -> None:
     async def go() -> None:
-        turns = Turns(1, waiting=1, wait_ms=1)
+        turns = AdmissionQueue(1, waiting=1, wait_ms=1)
         async with place(turns, "a"), place(turns, "b") as refusal:
             assert refusal == (
                 f"{FULL}its turn did not come in time (runtimes.max_wait_ms = 1){RETRY}",
@@ -69,7 +69,7 @@ def test_s16_who_has_waited_long_enough_is_refused() -> None:
 
 def test_s23_who_is_stopped_while_he_waits_waits_no_longer() -> None:
     async def go() -> None:
-        turns, stop = Turns(1, waiting=1, wait_ms=60_000), asyncio.Event()
+        turns, stop = AdmissionQueue(1, waiting=1, wait_ms=60_000), asyncio.Event()
 
         async def job() -> bool | tuple[str, str]:
             async with place(turns, "b", stop) as refusal:
@@ -92,7 +92,7 @@ def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "QUEUE_BYTES", 2 * 2**20)
 
     async def go() -> None:
-        turns = Turns(1, waiting=10, wait_ms=60_000)
+        turns = AdmissionQueue(1, waiting=10, wait_ms=60_000)
 
         async def job(size: int) -> bool | tuple[str, str]:
             async with place(turns, "b", size=size) as got:
@@ -111,7 +111,7 @@ def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_callers_take_turns() -> None:
     async def go() -> list[str]:
-        turns, order = Turns(1, waiting=10, wait_ms=60_000), list[str]()
+        turns, order = AdmissionQueue(1, waiting=10, wait_ms=60_000), list[str]()
 
         async def job(who: str, name: str) -> None:
             async with place(turns, who) as refusal:
@@ -139,7 +139,7 @@ def test_no_turn_is_lost_and_none_is_taken_twice(
     jobs: list[tuple[str, int, bool]], most: int, room: int
 ) -> None:
     async def go() -> None:
-        turns, active, peak = Turns(most, waiting=room, wait_ms=60_000), 0, 0
+        turns, active, peak = AdmissionQueue(most, waiting=room, wait_ms=60_000), 0, 0
 
         async def job(who: str, steps: int) -> None:
             nonlocal active, peak

@@ -7,8 +7,8 @@ import pytest
 
 from paddock.model.outcome import ErrorInfo, SandboxFacts, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
-from paddock.model.program import Captured, Phase, ProgramEnd
-from paddock.runtimes.outcome_mapping import Begun, error_of, is_out_of_memory, result_of, slow, withheld
+from paddock.model.program import CapturedStream, Phase, ProgramEnd
+from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.recipe import recipes
 
 LIMITS = ProcessLimits(timeout_ms=1500, memory_bytes=64 << 20)
@@ -21,7 +21,7 @@ def error(phase: str = "run", message: str = "", hint: str = "", **end: object) 
     ended = ProcessResult.model_validate(end)
     step: Phase = "compile" if phase == "compile" else "run"
     told = None if ended.status is Status.OK else error_of(ended, step, LIMITS, message, hint)
-    result = result_of(ended, Begun("c", phase=step), told)
+    result = result_of(ended, StepStart("c", phase=step), told)
     assert (result.status, result.program) == (
         ended.status,
         ProgramEnd(
@@ -40,7 +40,7 @@ def test_processor_time_of_user_and_system_is_one_number():
     cost = ProcessUsage(wall_ms=21.349, cpu_user_ms=0.1, cpu_system_ms=0.2, peak_bytes=7)
     ended = ProcessResult(status=Status.OK, exit_code=0, usage=cost)
     assert 0.1 + 0.2 != 0.3
-    assert result_of(ended, Begun("c")).usage == Usage(wall_ms=21.349, cpu_ms=0.3, peak_bytes=7)
+    assert result_of(ended, StepStart("c")).usage == Usage(wall_ms=21.349, cpu_ms=0.3, peak_bytes=7)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_limit_is_told_with_its_size(status: str, limit: str | None, why: str,
     ],
 )
 def test_a_runtime_that_finds_no_more_memory_is_told_how_much_there_was(said: str) -> None:
-    stderr = Captured(head="...\n", tail=f"{said}\n  at line 7\n")
+    stderr = CapturedStream(head="...\n", tail=f"{said}\n  at line 7\n")
     told = ErrorInfo(name="Program", message="The program exited with code 1", hint=MEMORY, phase="run")
     assert error(status="failed", exit_code=1, stderr=stderr, hint="something else") == told
 
@@ -87,7 +87,7 @@ def test_a_runtime_that_finds_no_more_memory_is_told_how_much_there_was(said: st
     "said", ["OSError: [Errno 27] File too large", "Error: EFBIG: file too large, write"]
 )
 def test_a_runtime_that_may_write_no_more_to_a_file_is_told_how_large_one_may_be(said: str) -> None:
-    told = error(status="failed", exit_code=1, stderr=Captured(head=said), hint="something else")
+    told = error(status="failed", exit_code=1, stderr=CapturedStream(head=said), hint="something else")
     assert told is not None
     assert told.hint == "a file may have 256 MiB"
 
@@ -152,7 +152,9 @@ def missed(
     said: str, phase: str = "run", *, runs_files: bool = True, has_input: bool = True, **grants: object
 ) -> str:
     """Return what a program that ended with these words may have missed."""
-    ended = ProcessResult(status=Status.FAILED, exit_code=1, stderr=Captured(head="...\n", tail=f"{said}\n"))
+    ended = ProcessResult(
+        status=Status.FAILED, exit_code=1, stderr=CapturedStream(head="...\n", tail=f"{said}\n")
+    )
     given = ProcessGrants.model_validate(grants)
     return withheld(ended, phase, given, runs_files=runs_files, has_input=has_input)
 
@@ -214,7 +216,7 @@ def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:
     ended = ProcessResult(
         status=Status.FAILED,
         exit_code=1,
-        stderr=Captured(head=said),
+        stderr=CapturedStream(head=said),
         sandbox=SandboxFacts(tier="landlock"),
     )
     told = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
@@ -307,7 +309,9 @@ def ends_out_of_memory(
     runtime: str, said: str, *, code: int | None = None, number: int | None = None
 ) -> bool:
     """Return whether a program that failed like this is taken to be out of memory."""
-    ended = ProcessResult(status=Status.FAILED, exit_code=code, signal=number, stderr=Captured(head=said))
+    ended = ProcessResult(
+        status=Status.FAILED, exit_code=code, signal=number, stderr=CapturedStream(head=said)
+    )
     return is_out_of_memory(ended, recipes()[runtime].ways[0].out_of_memory)
 
 
@@ -381,7 +385,7 @@ def test_words_that_a_program_may_have_for_other_reasons_are_no_evidence(
 
 
 def test_only_a_failure_is_taken_to_be_out_of_memory() -> None:
-    said = Captured(head="memory allocation of 1 bytes failed")
+    said = CapturedStream(head="memory allocation of 1 bytes failed")
     for status in (Status.OK, Status.TIMEOUT, Status.CANCELLED):
         ended = ProcessResult(status=status, signal=signal.SIGABRT, stderr=said)
         assert not is_out_of_memory(ended, recipes()["rust"].ways[0].out_of_memory)

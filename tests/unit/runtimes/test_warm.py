@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.errors import EngineError
-from paddock.runtimes.recipe import Warm, recipes
+from paddock.runtimes.recipe import WarmCache, recipes
 from paddock.runtimes.toolchain import Search, find
 from paddock.runtimes.warm import warm
 
@@ -22,7 +22,7 @@ def shell():
     def with_commands(*commands):
         recipe = recipes()["shell"]
         [first, *rest] = recipe.ways
-        way = first.model_copy(update={"warm": Warm(program=SCRIPT, commands=commands)})
+        way = first.model_copy(update={"warm": WarmCache(program=SCRIPT, commands=commands)})
         return recipe.model_copy(update={"ways": (way, *rest)})
 
     return with_commands

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from paddock.sandbox.child import anonymous_memory
-from paddock.sandbox.child.anonymous_memory import Amount, measure_in_slices, read_gauges
+from paddock.sandbox.child.anonymous_memory import AnonymousMemory, measure_in_slices, read_gauges
 
 MIB = 1024 * 1024
 OF_SOCKET = 3 * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 2
 OF_PIPE = 64 * 1024
-FAR = Amount(1000 * MIB, 1000 * MIB)
+FAR = AnonymousMemory(1000 * MIB, 1000 * MIB)
 """The gauges have moved far enough for anything to be believed."""
 HOLDER = """
 import array, ctypes, os, socket
@@ -43,8 +43,8 @@ It stands alone: this process has what other tests left, such as the birth of a 
 """
 
 
-def found(folder, *places, moved=Amount()):  # noqa: B008 - a constant
-    amounts = [*measure_in_slices(places, str(folder), moved=moved, most=Amount(MIB, MIB))]
+def found(folder, *places, moved=AnonymousMemory()):  # noqa: B008 - a constant
+    amounts = [*measure_in_slices(places, str(folder), moved=moved, most=AnonymousMemory(MIB, MIB))]
     assert set(amounts[:-1]) <= {None}
     return amounts[-1]
 
@@ -77,7 +77,7 @@ def do(holder):
 def test_memory_files_count_once_by_what_is_in_them(tmp_path, place, do):
     do("file = memory_file(); again = os.dup(file)")
     do("sparse = os.memfd_create('sparse'); os.ftruncate(sparse, 100 * MIB)")
-    assert found(tmp_path, place, place) == Amount(memory=3 * MIB)
+    assert found(tmp_path, place, place) == AnonymousMemory(memory=3 * MIB)
 
 
 def test_removed_files_of_scratch_count_while_they_are_open(tmp_path, place, do):
@@ -85,9 +85,9 @@ def test_removed_files_of_scratch_count_while_they_are_open(tmp_path, place, do)
     scratch.mkdir()
     do(f"file, elsewhere = removed({str(scratch / 'file')!r}), removed({str(tmp_path / 'other')!r})")
     do(f"kept = open({str(scratch / 'kept (deleted)')!r}, 'wb'); kept.write(bytes(MIB)); kept.flush()")
-    assert found(scratch, place) == Amount(disk=2 * MIB)
+    assert found(scratch, place) == AnonymousMemory(disk=2 * MIB)
     do("os.close(file)")
-    assert found(scratch, place) == Amount()
+    assert found(scratch, place) == AnonymousMemory()
 
 
 def test_a_removed_file_that_has_another_name_is_not_counted_twice(tmp_path, place, do):
@@ -95,7 +95,7 @@ def test_a_removed_file_that_has_another_name_is_not_counted_twice(tmp_path, pla
     (tmp_path / "b").hardlink_to(tmp_path / "a")
     do(f"file = open({str(tmp_path / 'a')!r})")
     (tmp_path / "a").unlink()
-    assert found(tmp_path, place) == Amount()
+    assert found(tmp_path, place) == AnonymousMemory()
 
 
 @pytest.mark.usefixtures("as_root")
@@ -103,22 +103,24 @@ def test_what_is_mapped_alone_counts_by_what_is_in_it_where_root_looks(tmp_path,
     do(
         f"mapped(-1, 800 * MIB); file = removed({str(tmp_path / 'file')!r}); mapped(file, 2 * MIB); os.close(file)"
     )
-    assert found(tmp_path, place) == Amount()  # nobody looks before a gauge says that there may be something
-    assert found(tmp_path, place, moved=Amount(2 * MIB)) == Amount(disk=2 * MIB)
+    assert (
+        found(tmp_path, place) == AnonymousMemory()
+    )  # nobody looks before a gauge says that there may be something
+    assert found(tmp_path, place, moved=AnonymousMemory(2 * MIB)) == AnonymousMemory(disk=2 * MIB)
 
 
 def test_what_is_open_and_mapped_counts_by_what_is_in_it(tmp_path, place, do):
     do("file = memory_file(); mapped(file, 3 * MIB)")
-    assert found(tmp_path, place, moved=FAR) == Amount(memory=3 * MIB)
+    assert found(tmp_path, place, moved=FAR) == AnonymousMemory(memory=3 * MIB)
 
 
 def test_who_has_sent_what_nobody_has_taken_is_believed_to_have_what_came(tmp_path, place, do):
     do("file = memory_file(); here, there = socket.socketpair()")
     do("here.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file]))])")
-    assert found(tmp_path, place) == Amount(memory=3 * MIB)
+    assert found(tmp_path, place) == AnonymousMemory(memory=3 * MIB)
     assert found(tmp_path, place, moved=FAR) == FAR
     do("there.recv(1)")
-    assert found(tmp_path, place, moved=FAR) == Amount(memory=3 * MIB)
+    assert found(tmp_path, place, moved=FAR) == AnonymousMemory(memory=3 * MIB)
 
 
 def test_a_look_at_many_descriptors_pauses(tmp_path):
@@ -127,9 +129,13 @@ def test_a_look_at_many_descriptors_pauses(tmp_path):
     with holder:
         assert holder.stdout.readline() == b"ready\n"
         place = f"/proc/{holder.pid}"
-        amounts = [*measure_in_slices([place, place], str(tmp_path), moved=Amount(), most=Amount(MIB, MIB))]
+        amounts = [
+            *measure_in_slices(
+                [place, place], str(tmp_path), moved=AnonymousMemory(), most=AnonymousMemory(MIB, MIB)
+            )
+        ]
         holder.kill()
-    assert amounts == [None, None, Amount()]
+    assert amounts == [None, None, AnonymousMemory()]
 
 
 def room_in_buffers(place, *, hidden=False):
@@ -152,9 +158,11 @@ def test_sockets_and_pipes_count_as_what_they_can_hold_as_far_as_memory_went(tmp
     )
     room = before + 20 * OF_SOCKET + OF_PIPE
     assert room_in_buffers(place) == room
-    assert found(tmp_path, place, place, moved=Amount(buffers=1000 * MIB)) == Amount(buffers=room)
-    assert found(tmp_path, place, moved=Amount(buffers=100)) == Amount(buffers=100)
-    assert found(tmp_path, place) == Amount()
+    assert found(tmp_path, place, place, moved=AnonymousMemory(buffers=1000 * MIB)) == AnonymousMemory(
+        buffers=room
+    )
+    assert found(tmp_path, place, moved=AnonymousMemory(buffers=100)) == AnonymousMemory(buffers=100)
+    assert found(tmp_path, place) == AnonymousMemory()
 
 
 def kernels(place):
@@ -167,7 +175,7 @@ def kernels(place):
 
 
 def test_processes_that_are_gone_hold_nothing(tmp_path):
-    assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == Amount()
+    assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == AnonymousMemory()
 
 
 ZONES = b"""\
@@ -195,7 +203,7 @@ def test_pages_that_processors_keep_at_hand_are_free(monkeypatch, zones, at_hand
 
     monkeypatch.setattr(anonymous_memory, "_read_file", read)
     page = os.sysconf("SC_PAGE_SIZE")
-    assert read_gauges("/nowhere") == Amount(buffers=4000 * 1024 - at_hand * page)
+    assert read_gauges("/nowhere") == AnonymousMemory(buffers=4000 * 1024 - at_hand * page)
 
 
 def test_the_gauges_are_those_of_the_machine(tmp_path):
@@ -203,7 +211,7 @@ def test_the_gauges_are_those_of_the_machine(tmp_path):
     assert read_gauges(str(tmp_path)).memory == pytest.approx(int(shared.split()[1]) * 1024, abs=64 * MIB)
     assert read_gauges(str(tmp_path)).disk > 0
     assert read_gauges("/nowhere").disk == 0
-    assert Amount(5, 1).since(Amount(2, 3)) == Amount(3, 0)
+    assert AnonymousMemory(5, 1).since(AnonymousMemory(2, 3)) == AnonymousMemory(3, 0)
 
 
 HOLD = """
@@ -285,7 +293,7 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
     assert (observer.stderr, observer.stdout) == ("", f"{told}{buffers}\n{kernel}\n")
 
 
-NOTICED = Amount(kernel=MIB)
+NOTICED = AnonymousMemory(kernel=MIB)
 """The kernel has taken more than a quarter of what the job may have."""
 
 
@@ -296,8 +304,8 @@ def test_what_the_kernel_keeps_is_counted_once_it_is_much(tmp_path, place, do):
     do("import select; waiting = select.epoll(); [waiting.register(os.dup(0)) for _ in range(20)]")
     kept = kernels(place)
     assert 1020 * 256 < kept - before < MIB
-    assert found(tmp_path, place) == Amount()
-    assert found(tmp_path, place, moved=NOTICED) == Amount(kernel=kept)
+    assert found(tmp_path, place) == AnonymousMemory()
+    assert found(tmp_path, place, moved=NOTICED) == AnonymousMemory(kernel=kept)
 
 
 def test_tables_of_pages_count_where_nothing_is_in_the_pages(tmp_path, place, do):
@@ -315,5 +323,5 @@ def test_threads_that_share_their_files_count_them_once(tmp_path, place, do):
 def test_counting_ends_with_what_is_too_much(tmp_path, place, do):
     do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
     do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(5000)]")
-    amounts = [*measure_in_slices([place] * 50, str(tmp_path), moved=NOTICED, most=Amount(MIB, MIB))]
+    amounts = [*measure_in_slices([place] * 50, str(tmp_path), moved=NOTICED, most=AnonymousMemory(MIB, MIB))]
     assert amounts[-1].kernel > MIB

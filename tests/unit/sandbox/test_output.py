@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.sandbox.io import Reader, Writer, decode_stream
+from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
 
 FEW = settings(max_examples=30, deadline=None)
 """Each example starts an event loop."""
@@ -21,7 +21,7 @@ def read(pieces, *, kept, ceiling):
     async def go():
         ours, theirs = os.pipe()
         seen, exceeded = bytearray(), []
-        reader = Reader(
+        reader = OutputReader(
             ours, kept=kept, ceiling=ceiling, exceeded=lambda: exceeded.append(1), sink=seen.extend
         )
         for piece in pieces:
@@ -92,7 +92,7 @@ def test_a_writer_writes_all_or_until_nobody_reads(size, read_first):
 
     async def go():
         theirs, ours = os.pipe()
-        writer = Writer(ours, data)
+        writer = InputWriter(ours, data)
         os.set_blocking(theirs, False)
         got = bytearray()
         while len(got) < min(read_first, len(data)):

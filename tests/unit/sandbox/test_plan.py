@@ -11,7 +11,7 @@ from paddock.runtimes import safe_copy
 from paddock.sandbox import spec
 from paddock.sandbox.child import lockdown
 from paddock.sandbox.child.messages import Ceilings, JobSpec
-from paddock.sandbox.state_paths import File
+from paddock.sandbox.state_paths import StateFile
 
 OTHER = 54321
 """A user that nobody is."""
@@ -164,23 +164,25 @@ def test_no_program_gets_at_a_file_of_paddocks_own(tier, folder):
             f"a program that is granted what is there can get at {place}, which is Paddock's own (vault.key_file); "
             "move it out of what programs are granted"
         )
-        files = [File("vault.key_file", str(place))]
+        files = [StateFile("vault.key_file", str(place))]
         assert refusal(spec.check_private, grants, (), tier, files) == told
-    spec.check_private(writing(workspace), (), tier, [File("vault.key_file", str(given / "key"))])
-    spec.check_private(ProcessGrants(workspace=given), (), tier, [File("vault.key_file", str(given / "key"))])
+    spec.check_private(writing(workspace), (), tier, [StateFile("vault.key_file", str(given / "key"))])
+    spec.check_private(
+        ProcessGrants(workspace=given), (), tier, [StateFile("vault.key_file", str(given / "key"))]
+    )
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])
 def test_what_may_be_read_is_changed_by_no_program(tier, folder):
     (workspace,) = made(folder, "workspace")
     place = workspace / "servers.json"
-    files = [File("servers.file", str(place), readable=True)]
+    files = [StateFile("servers.file", str(place), readable=True)]
     assert refusal(spec.check_private, writing(workspace), (), tier, files) == (
         f"a program that may write there can change {place}, which is Paddock's own (servers.file); move it out of "
         "what programs are granted, or grant the workspace read-only"
     )
     spec.check_private(ProcessGrants(workspace=workspace, access="read-only"), (), tier, files)
-    put_back = [File("servers.file", str(workspace / ".mcp.json"), readable=True)]
+    put_back = [StateFile("servers.file", str(workspace / ".mcp.json"), readable=True)]
     spec.check_private(writing(workspace), (), tier, put_back)
 
 

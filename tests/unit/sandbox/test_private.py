@@ -85,9 +85,9 @@ def test_pieces_are_all_that_is_no_link_and_not_on_the_way(tmp_path: Path):
     found = (f"{root}/home/.local/bin", f"{root}/home/file", f"{root}/home/project")
     assert state_paths.pieces(
         [f"{root}/lib", f"{root}/home"], [f"{root}/home/.local/state/paddock"]
-    ) == state_paths.Pieces(
+    ) == state_paths.PartialGrant(
         granted=(f"{root}/lib",),
         found=found,
         listed=(f"{root}/home", f"{root}/home/.local", f"{root}/home/.local/state"),
     )
-    assert state_paths.pieces([f"{root}/lib"], []) == state_paths.Pieces(granted=(f"{root}/lib",))
+    assert state_paths.pieces([f"{root}/lib"], []) == state_paths.PartialGrant(granted=(f"{root}/lib",))

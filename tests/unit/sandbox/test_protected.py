@@ -137,7 +137,7 @@ def everything(folder):
 
 def watched(workspace):
     """Return protected.Before of a workspace, as a warden makes it."""
-    return protected_paths.Before(str(workspace), os.memfd_create("known"))
+    return protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from paddock.sandbox.child import protected_paths
-from paddock.sandbox.child.protected_paths import Before
+from paddock.sandbox.child.protected_paths import ProtectedPaths
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def workspace(tmp_path):
 def test_a_link_is_no_workspace(workspace, tmp_path, known):
     (tmp_path / "link").symlink_to(workspace)
     with pytest.raises(NotADirectoryError):
-        Before(str(tmp_path / "link"), known)
+        ProtectedPaths(str(tmp_path / "link"), known)
     os.close(known)
 
 
 def test_a_later_job_goes_by_the_record_of_the_first(workspace, known):
-    first = Before(str(workspace), os.dup(known))
+    first = ProtectedPaths(str(workspace), os.dup(known))
     (workspace / ".envrc").write_text("theirs")
-    second = Before(str(workspace), os.dup(known))
+    second = ProtectedPaths(str(workspace), os.dup(known))
     assert second.restore() == ([".envrc"], {})
     assert (workspace / ".envrc").read_text() == "mine"
     assert first.restore() == ([], {})
@@ -45,8 +45,8 @@ def test_a_later_job_goes_by_the_record_of_the_first(workspace, known):
 def test_a_record_comes_whole_however_little_is_written_at_a_time(workspace, known, monkeypatch):
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, data[:100], offset))
-    first = Before(str(workspace), os.dup(known))
-    second = Before(str(workspace), known)
+    first = ProtectedPaths(str(workspace), os.dup(known))
+    second = ProtectedPaths(str(workspace), known)
     assert second._record.nodes == first._record.nodes
     assert [*second._record.nodes] == [".envrc"]
     first.close()
@@ -64,10 +64,10 @@ def test_half_a_record_is_none(workspace, known, monkeypatch):
     monkeypatch.setattr(os, "pwrite", fail_soon)
     told = "the protected paths of the workspace cannot be read: No space left on device"
     with pytest.raises(protected_paths.RecordError) as caught:
-        Before(str(workspace), known)
+        ProtectedPaths(str(workspace), known)
     assert str(caught.value) == told
     monkeypatch.undo()
-    next_one = Before(str(workspace), known)
+    next_one = ProtectedPaths(str(workspace), known)
     (workspace / ".envrc").write_text("theirs")
     assert next_one.restore() == ([".envrc"], {})
     assert (workspace / ".envrc").read_text() == "mine"
@@ -92,7 +92,7 @@ def test_one_at_a_time_records_and_puts_back(workspace, known, monkeypatch):
     monkeypatch.setattr(protected_paths, "record_paths", heard("record", record))
     monkeypatch.setattr(protected_paths, "restore_paths", heard("restore", restore))
     monkeypatch.setattr(fcntl, "lockf", lambda file, how: seen.append((file, how)))
-    before = Before(str(workspace), known)
+    before = ProtectedPaths(str(workspace), known)
     before.restore()
     monkeypatch.setattr(protected_paths, "restore_paths", refuse)
     with pytest.raises(OSError, match="Input/output error"):
@@ -103,7 +103,7 @@ def test_one_at_a_time_records_and_puts_back(workspace, known, monkeypatch):
 
 
 def test_what_was_put_in_its_place_is_removed_and_all_is_let_go_of(workspace, known):
-    before = Before(str(workspace), known)
+    before = ProtectedPaths(str(workspace), known)
     (workspace / ".envrc").unlink()
     (workspace / ".envrc").mkdir()
     (workspace / ".envrc" / "file").write_text("theirs")
@@ -117,7 +117,7 @@ def test_what_was_put_in_its_place_is_removed_and_all_is_let_go_of(workspace, kn
 
 def test_a_folder_that_holds_protected_paths_comes_back_and_is_told_of(workspace, known):
     (workspace / ".git").mkdir(mode=0o750)
-    before = Before(str(workspace), known)
+    before = ProtectedPaths(str(workspace), known)
     (workspace / ".git").rmdir()
     (workspace / ".git").write_text("gitdir: theirs")
     assert before.restore() == ([".git/hooks"], {})
@@ -128,7 +128,7 @@ def test_a_folder_that_holds_protected_paths_comes_back_and_is_told_of(workspace
 
 def test_a_file_in_the_place_of_such_a_folder_comes_back_and_is_told_of(workspace, known):
     (workspace / ".git").write_text("gitdir: mine")
-    before = Before(str(workspace), known)
+    before = ProtectedPaths(str(workspace), known)
     (workspace / ".git").unlink()
     (workspace / ".git" / "objects").mkdir(parents=True)
     assert before.restore() == ([".git/hooks"], {})

@@ -27,7 +27,7 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def before(workspace):
-    found = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    found = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     yield found
     found.close()
 
@@ -35,7 +35,7 @@ def before(workspace):
 def test_a_file_that_is_still_the_same_is_mended_so_that_its_other_name_is_too(workspace, tmp_path):
     other = tmp_path / "other"
     other.hardlink_to(workspace / ".vscode" / "tasks.json")
-    before = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    before = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     (workspace / ".vscode" / "tasks.json").write_text("theirs, and longer")
     (workspace / ".vscode" / "tasks.json").chmod(0)
     assert before.restore() == ([".vscode"], {})
@@ -69,7 +69,7 @@ def test_what_was_not_changed_stays_the_same_file(workspace, before):
 def test_names_that_are_no_text_come_back(workspace):
     name = os.fsdecode(b"\xff\n.json")
     (workspace / ".vscode" / name).write_bytes(b"\xff")
-    before = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    before = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     (workspace / ".vscode" / name).unlink()
     assert before.restore() == ([".vscode"], {})
     before.close()
@@ -77,7 +77,7 @@ def test_names_that_are_no_text_come_back(workspace):
 
 
 def test_a_flood_of_names_costs_one_move_before_the_result_is_out(workspace, monkeypatch):
-    before = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    before = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     for number in range(1100):
         (workspace / ".vscode" / str(number)).touch()
     monkeypatch.setattr(protected_paths, "_REMOVE_WITHIN_S", -1)
@@ -91,7 +91,7 @@ def test_a_flood_of_names_costs_one_move_before_the_result_is_out(workspace, mon
 def test_a_socket_cannot_come_back_and_the_rest_does(workspace):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(workspace / ".vscode" / "ipc"))
-    before = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    before = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     for path in (workspace / ".vscode").iterdir():
         path.unlink()
     (workspace / ".mcp.json").mkdir()
@@ -145,7 +145,7 @@ def test_a_workspace_that_is_moved_meanwhile_is_put_back_where_it_is(workspace, 
 def test_what_is_closed_on_the_way_is_opened_and_closed_again_as_it_was(workspace):
     (workspace / ".git" / "hooks" / "deep").mkdir(parents=True)
     (workspace / ".git" / "hooks" / "deep" / "file").write_text("mine")
-    before = protected_paths.Before(str(workspace), os.memfd_create("known"))
+    before = protected_paths.ProtectedPaths(str(workspace), os.memfd_create("known"))
     (workspace / ".git" / "hooks" / "deep" / "file").unlink()
     for name in (".git/hooks/deep", ".git/hooks", ".git", "."):
         (workspace / name).chmod(0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.schema.check import Schema
-from paddock.script_tools.inputs import Checked, check
+from paddock.script_tools.inputs import CheckedInputs, check
 
 STRICT = True
 
@@ -29,8 +29,8 @@ TWO = {
 
 
 def test_p1_a_schema_without_properties_takes_anything():
-    assert check({}, Schema({"type": "object"})) == Checked((), {})
-    assert check({"x": [1]}, Schema({"type": "object", "properties": {}})) == Checked((), {"x": [1]})
+    assert check({}, Schema({"type": "object"})) == CheckedInputs((), {})
+    assert check({"x": [1]}, Schema({"type": "object", "properties": {}})) == CheckedInputs((), {"x": [1]})
 
 
 def test_p2_every_missing_field_is_named_in_the_order_of_required():
@@ -53,7 +53,9 @@ def test_p3_every_wrong_type_is_named_in_the_order_of_the_inputs():
 
 
 def test_p4_valid_inputs_are_passed_on():
-    assert check({"name": "test", "count": 42}, Schema(TWO)) == Checked((), {"name": "test", "count": 42})
+    assert check({"name": "test", "count": 42}, Schema(TWO)) == CheckedInputs(
+        (), {"name": "test", "count": 42}
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,18 +87,18 @@ def test_p8_one_of_several_types(value: Any, got: str | None):
 
 def test_p10_null_stands_for_any_type_unless_nulls_are_strict():
     schema = of("x", {"type": "string", "minLength": 2}, "x")
-    assert check({"x": None}, Schema(schema)) == Checked((), {"x": None})
+    assert check({"x": None}, Schema(schema)) == CheckedInputs((), {"x": None})
     assert errors(schema, {"x": None}, strict_nulls=STRICT) == ("Field 'x': expected string, got null",)
     assert errors(of("x", {"enum": [1]}), {"x": None}) == ("Field 'x': null is not one of 1",)
 
 
 @pytest.mark.parametrize("declared", ["array", ["array", "null"], ["string", "array"]])
 def test_p11_a_text_that_stands_for_a_list_becomes_one(declared: Any):
-    assert check({"x": " [1,2] "}, Schema(of("x", {"type": declared}))) == Checked((), {"x": [1, 2]})
+    assert check({"x": " [1,2] "}, Schema(of("x", {"type": declared}))) == CheckedInputs((), {"x": [1, 2]})
 
 
 def test_p12_an_empty_text_for_an_optional_object_is_left_out():
-    assert check({"x": "  "}, Schema(of("x", {"type": "object"}))) == Checked((), {})
+    assert check({"x": "  "}, Schema(of("x", {"type": "object"}))) == CheckedInputs((), {})
     assert errors(of("x", {"type": "object"}, "x"), {"x": "  "}) == (
         "Field 'x': expected object, got string",
     )
@@ -110,12 +112,14 @@ def test_p13_a_text_that_is_no_json_stays_a_text(text: str):
 
 
 def test_p14_a_text_stays_a_text_where_one_is_wanted():
-    assert check({"x": "[1]"}, Schema(of("x", {"type": "string"}))) == Checked((), {"x": "[1]"})
+    assert check({"x": "[1]"}, Schema(of("x", {"type": "string"}))) == CheckedInputs((), {"x": "[1]"})
 
 
 def test_p15_what_the_schema_does_not_name_passes():
     schema = Schema(of("x", {"type": "string"}))
-    assert check({"y": {"z": 1}, "constructor": 1}, schema) == Checked((), {"y": {"z": 1}, "constructor": 1})
+    assert check({"y": {"z": 1}, "constructor": 1}, schema) == CheckedInputs(
+        (), {"y": {"z": 1}, "constructor": 1}
+    )
 
 
 def test_inner_places_are_named():

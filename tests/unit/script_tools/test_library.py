@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.script_tools.library import Broken, Tool, ToolError, ToolLibrary, inside, load, read_inside
+from paddock.script_tools.library import BrokenTool, Tool, ToolError, ToolLibrary, inside, load, read_inside
 
 MakeTool = Callable[..., Path]
 
@@ -96,8 +96,8 @@ def test_what_cannot_be_used_says_why(
     directory = make_tool("a")
     for name, content in files.items():
         (directory / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    assert ToolLibrary(workspace).all() == [Broken("a", directory, problem)]
-    assert ToolLibrary(workspace).find("a") == Broken("a", directory, problem)
+    assert ToolLibrary(workspace).all() == [BrokenTool("a", directory, problem)]
+    assert ToolLibrary(workspace).find("a") == BrokenTool("a", directory, problem)
     assert ToolLibrary(workspace).tools() == {}
 
 
@@ -170,7 +170,7 @@ def test_a_path_that_is_no_utf_8_is_of_a_tool_that_cannot_be_used(workspace: Pat
     directory = make_tool("a")
     there = directory.rename(directory.with_name(odd))
     problem = "the path of tool.yaml is no UTF-8 text; rename what it goes through"
-    assert ToolLibrary(workspace).all() == [Broken(odd, there, problem)]
+    assert ToolLibrary(workspace).all() == [BrokenTool(odd, there, problem)]
     linked = make_tool("b")
     (linked / odd).touch()
     (linked / "link").symlink_to(odd)
@@ -210,7 +210,7 @@ def test_what_cannot_be_looked_at_hides_no_other_tool(workspace: Path, make_tool
         link.symlink_to(endless)
     library = ToolLibrary(workspace)
     why = "schema.json: File name too long"
-    assert [each for each in library.all() if isinstance(each, Broken)] == [Broken("b", broken, why)]
+    assert [each for each in library.all() if isinstance(each, BrokenTool)] == [BrokenTool("b", broken, why)]
     assert list(library.tools()) == ["a"]
 
 

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.errors import SdkError
-from paddock.sequences.references import FILLED, Filling, Missing, condition, look_up, references
+from paddock.sequences.references import (
+    FILLED,
+    MissingReference,
+    ReferenceFiller,
+    condition,
+    look_up,
+    references,
+)
 
 SCOPE = {"region": "eu", "steps": {"a": {"ok": True, "value": {"ids": [7, 8], "none": None, "zero": 0}}}}
 
@@ -28,7 +35,7 @@ def find(path):
     ],
 )
 def test_fill(value, filled):
-    assert Filling(find).value(value) == filled
+    assert ReferenceFiller(find).value(value) == filled
 
 
 @pytest.mark.parametrize(
@@ -41,20 +48,20 @@ def test_fill(value, filled):
     ],
 )
 def test_a_path_that_leads_nowhere(path, message):
-    with pytest.raises(Missing) as raised:
+    with pytest.raises(MissingReference) as raised:
         find(path)
     assert message in (None, str(raised.value))
 
 
 def test_what_is_filled_in_is_bounded():
-    filling = Filling(lambda _: "x" * (FILLED // 2))
+    filling = ReferenceFiller(lambda _: "x" * (FILLED // 2))
     filling.text("${a}${a}")
     with pytest.raises(SdkError, match="stand for more than 1048576 characters"):
         filling.text("${a}")
 
 
 def test_what_was_filled_in_is_not_filled_again():
-    assert Filling(lambda _: "${region}").value(["${a}", "x${a}"]) == ["${region}", "x${region}"]
+    assert ReferenceFiller(lambda _: "${region}").value(["${a}", "x${a}"]) == ["${region}", "x${region}"]
 
 
 @pytest.mark.parametrize(

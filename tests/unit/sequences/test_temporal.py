@@ -9,7 +9,7 @@ from paddock.model.errors import SdkError
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.schedules.last_runs import LastRuns
-from paddock.schedules.schedule import Temporal, Temporals
+from paddock.schedules.schedule import Schedule, Scheduler
 from paddock.sequences.sequence import read
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ class FakeClock:
 def parse(tmp_path, text):
     path = tmp_path / "x.toml"
     path.write_text(text)
-    return read(path, Temporal)
+    return read(path, Schedule)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def served(tmp_path, workspace, end, *, takes=timedelta(0)):
         answer = {"ok": True}
         return Outcome(id="x", status=Status.OK, value=answer, has_value=True)
 
-    temporals = Temporals(execute, tmp_path / "state", clock)
+    temporals = Scheduler(execute, tmp_path / "state", clock)
 
     async def fire(name, due):
         work = SdkCall(method="temporal.fire")
@@ -95,7 +95,7 @@ def test_what_somebody_else_has_run_since_is_left_out(tmp_path, workspace):
     async def never(_request):
         raise AssertionError
 
-    temporals = Temporals(never, tmp_path / "state", clock)
+    temporals = Scheduler(never, tmp_path / "state", clock)
     request = ExecutionRequest(workspace=workspace, work=SdkCall(method="temporal.fire"))
     with runs.turn("often"):
         runs.note("often", START)
@@ -115,7 +115,7 @@ def test_a_damaged_state_runs_nothing(tmp_path, workspace):
     file.write_bytes(b"\xff")
     with pytest.raises(SdkError, match=r"this is no moment .*; remove the file to begin anew"):
         runs.last("often")
-    (listed,) = Temporals(lambda _: None, tmp_path / "state", FakeClock(timedelta(0))).temporals(workspace)
+    (listed,) = Scheduler(lambda _: None, tmp_path / "state", FakeClock(timedelta(0))).temporals(workspace)
     assert "remove the file" in listed["problem"]
 
 
@@ -163,4 +163,4 @@ def test_there_must_be_something_to_serve(tmp_path, workspace):
         raise AssertionError
 
     with pytest.raises(SdkError, match="there is no temporal to serve in "):
-        asyncio.run(Temporals(fire, tmp_path / "state").serve(workspace, fire))
+        asyncio.run(Scheduler(fire, tmp_path / "state").serve(workspace, fire))

@@ -17,7 +17,7 @@ from paddock.audit import index as ledger_index
 from paddock.audit.index import NAME
 from paddock.audit.ledger import Ledger
 from paddock.audit.read import read
-from paddock.audit.search import Wanted, find
+from paddock.audit.search import RecordFilter, find
 from paddock.audit.sink import AuditRecord
 from paddock.model.errors import LedgerError
 from paddock.model.ids import new_id
@@ -27,7 +27,7 @@ NOON = 1_772_366_400.0
 DAY = 86_400
 
 
-def by_reading(directory: Path, wanted: Wanted, *, newest_first: bool = True) -> list[AuditRecord]:
+def by_reading(directory: Path, wanted: RecordFilter, *, newest_first: bool = True) -> list[AuditRecord]:
     return [record for record in read(directory, newest_first=newest_first) if wanted.admits(record)]
 
 
@@ -56,28 +56,28 @@ def ledger(directory: Path) -> Path:
 
 
 WANTED = [
-    (Wanted(), 14),
-    (Wanted(event="started"), 6),
-    (Wanted(actor="ada"), 12),
-    (Wanted(actor="nobody"), 0),
-    (Wanted(status="failed"), 2),
-    (Wanted(server="git"), 4),
-    (Wanted(server="git", status="ok"), 2),
-    (Wanted(server="git", status="failed"), 0),
-    (Wanted(tool="now"), 8),
-    (Wanted(tool="git/now"), 4),
-    (Wanted(tool="git.now", status="ok"), 2),
-    (Wanted(tool="git/now", server="time"), 0),
-    (Wanted(tool="/word_count"), 0),
-    (Wanted(tool="word_count"), 2),
-    (Wanted(since=datetime(2026, 3, 2, tzinfo=UTC)), 7),
-    (Wanted(since=datetime(2026, 3, 2, tzinfo=UTC), tool="now", event="finished"), 2),
-    (Wanted(since=datetime(2026, 3, 3, tzinfo=UTC)), 0),
+    (RecordFilter(), 14),
+    (RecordFilter(event="started"), 6),
+    (RecordFilter(actor="ada"), 12),
+    (RecordFilter(actor="nobody"), 0),
+    (RecordFilter(status="failed"), 2),
+    (RecordFilter(server="git"), 4),
+    (RecordFilter(server="git", status="ok"), 2),
+    (RecordFilter(server="git", status="failed"), 0),
+    (RecordFilter(tool="now"), 8),
+    (RecordFilter(tool="git/now"), 4),
+    (RecordFilter(tool="git.now", status="ok"), 2),
+    (RecordFilter(tool="git/now", server="time"), 0),
+    (RecordFilter(tool="/word_count"), 0),
+    (RecordFilter(tool="word_count"), 2),
+    (RecordFilter(since=datetime(2026, 3, 2, tzinfo=UTC)), 7),
+    (RecordFilter(since=datetime(2026, 3, 2, tzinfo=UTC), tool="now", event="finished"), 2),
+    (RecordFilter(since=datetime(2026, 3, 3, tzinfo=UTC)), 0),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "count"), WANTED)
-def test_records_are_found_by_what_they_say(ledger: Path, wanted: Wanted, count: int) -> None:
+def test_records_are_found_by_what_they_say(ledger: Path, wanted: RecordFilter, count: int) -> None:
     found = list(find(ledger, wanted))
     assert found == by_reading(ledger, wanted)
     assert len(found) == count
@@ -88,49 +88,49 @@ def test_records_are_found_by_what_they_say(ledger: Path, wanted: Wanted, count:
 
 
 def test_an_id_finds_its_record_its_request_and_what_that_called(ledger: Path) -> None:
-    (program, *_) = find(ledger, Wanted(event="started"), newest_first=False)
-    assert [record.seq for record in find(ledger, Wanted(name=program.request))] == [7, 5, 4, 3, 2, 1]
-    assert [record.seq for record in find(ledger, Wanted(request=program.request))] == [7, 1]
-    assert [record.seq for record in find(ledger, Wanted(name=program.id))] == [1]
-    assert [record.seq for record in find(ledger, Wanted(name=program.request, server="git"))] == [3, 2]
-    assert list(find(ledger, Wanted(name="nothing"))) == []
-    assert list(find(ledger, Wanted(name="\ud800"))) == []
+    (program, *_) = find(ledger, RecordFilter(event="started"), newest_first=False)
+    assert [record.seq for record in find(ledger, RecordFilter(name=program.request))] == [7, 5, 4, 3, 2, 1]
+    assert [record.seq for record in find(ledger, RecordFilter(request=program.request))] == [7, 1]
+    assert [record.seq for record in find(ledger, RecordFilter(name=program.id))] == [1]
+    assert [record.seq for record in find(ledger, RecordFilter(name=program.request, server="git"))] == [3, 2]
+    assert list(find(ledger, RecordFilter(name="nothing"))) == []
+    assert list(find(ledger, RecordFilter(name="\ud800"))) == []
 
 
 def test_without_a_ledger_nothing_is_found_and_nothing_made(directory: Path) -> None:
-    assert list(find(directory, Wanted(status="ok"))) == []
+    assert list(find(directory, RecordFilter(status="ok"))) == []
     assert not directory.exists()
 
 
 def test_a_time_without_a_zone_is_refused(ledger: Path) -> None:
     with pytest.raises(LedgerError) as caught:
-        find(ledger, Wanted(since=datetime(2026, 3, 2)))  # noqa: DTZ001
+        find(ledger, RecordFilter(since=datetime(2026, 3, 2)))  # noqa: DTZ001
     assert str(caught.value) == "`since` has no time zone, so it names no moment. Pass an aware datetime."
 
 
 def test_writers_do_not_touch_the_index(directory: Path, write: Callable[..., None]) -> None:
     write(3)
     assert no_index(directory)
-    assert len(list(find(directory, Wanted(event="decided")))) == 3
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 3
     before = (directory / NAME).stat().st_mtime_ns
     write(2)
     assert (directory / NAME).stat().st_mtime_ns == before
-    assert len(list(find(directory, Wanted(event="decided")))) == 5
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 5
 
 
 def test_only_what_is_new_is_read_into_the_index(
     directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(20)
-    assert len(list(find(directory, Wanted(event="decided")))) == 20
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 20
     parsed: list[bytes] = []
     loads = ledger_index.orjson.loads
     monkeypatch.setattr(ledger_index.orjson, "loads", lambda line: parsed.append(line) or loads(line))
-    assert len(list(find(directory, Wanted(event="decided")))) == 20
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 20
     assert len(parsed) == 0
     write(2)
     write(3, day=1)
-    assert len(list(find(directory, Wanted(event="decided")))) == 25
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 25
     assert len(parsed) == 5
 
 
@@ -142,7 +142,8 @@ def test_progress_is_told_between_batches(
     told: list[tuple[int, int]] = []
     size = (directory / "2026-03-01.ndjson").stat().st_size
     assert (
-        len(list(find(directory, Wanted(event="decided"), on_progress=lambda *each: told.append(each)))) == 50
+        len(list(find(directory, RecordFilter(event="decided"), on_progress=lambda *each: told.append(each))))
+        == 50
     )
     assert told[-1] == (size, size)
     assert len(told) > size // 1000
@@ -157,7 +158,7 @@ def test_a_line_longer_than_a_batch_hides_no_record_behind_it(
         file.write(b"x" * 200_000 + b"\n")
     write(1)
     monkeypatch.setattr(ledger_index, "_BATCH", 1000)
-    assert len(list(find(directory, Wanted(event="decided")))) == 2
+    assert len(list(find(directory, RecordFilter(event="decided")))) == 2
 
 
 def test_an_interrupted_build_goes_on_where_it_was(
@@ -171,22 +172,24 @@ def test_an_interrupted_build_goes_on_where_it_was(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(find(directory, Wanted(event="decided"), on_progress=interrupt))
+        list(find(directory, RecordFilter(event="decided"), on_progress=interrupt))
     told: list[int] = []
-    found = list(find(directory, Wanted(event="decided"), on_progress=lambda _, total: told.append(total)))
+    found = list(
+        find(directory, RecordFilter(event="decided"), on_progress=lambda _, total: told.append(total))
+    )
     assert len(found) == 50
     assert told[0] < (directory / "2026-03-01.ndjson").stat().st_size / 2
 
 
 def test_what_is_shown_is_read_in_the_ledger(ledger: Path) -> None:
     """The index names the old record; a forged one in its place is shown only if it is intact and asked for."""
-    assert len(list(find(ledger, Wanted(server="git")))) == 4
+    assert len(list(find(ledger, RecordFilter(server="git")))) == 4
     file = ledger / "2026-03-01.ndjson"
     facts = file.stat()
     file.write_bytes(file.read_bytes().replace(b"git/now", b"gut/now"))
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert [record.ts[:10] for record in find(ledger, Wanted(server="git"))] == ["2026-03-02"] * 2
-    assert list(find(ledger, Wanted(server="gut"))) == []
+    assert [record.ts[:10] for record in find(ledger, RecordFilter(server="git"))] == ["2026-03-02"] * 2
+    assert list(find(ledger, RecordFilter(server="gut"))) == []
 
 
 def _shorter(file: Path) -> None:
@@ -214,7 +217,7 @@ def _changed_and_longer(file: Path) -> None:
 def test_an_index_that_disagrees_with_the_files_is_made_anew(
     ledger: Path, change: Callable[[Path], object], name: str
 ) -> None:
-    assert len(list(find(ledger, Wanted(server="git")))) == 4
+    assert len(list(find(ledger, RecordFilter(server="git")))) == 4
     change(ledger / name)
     for wanted, _ in WANTED:
         assert list(find(ledger, wanted)) == by_reading(ledger, wanted)
@@ -264,13 +267,13 @@ _DAMAGE = [
 
 @pytest.mark.parametrize("damage", _DAMAGE)
 def test_a_damaged_index_is_made_anew(ledger: Path, damage: Callable[[Path], None]) -> None:
-    list(find(ledger, Wanted(server="git")))
+    list(find(ledger, RecordFilter(server="git")))
     damage(ledger / NAME)
     for wanted, _ in WANTED:
         assert list(find(ledger, wanted)) == by_reading(ledger, wanted)
     with Ledger(ledger, clock=lambda: NOON + 2 * DAY) as writer:
         writer.append("finished", "r", {"kind": "server", "name": "git/log"})
-    assert len(list(find(ledger, Wanted(server="git")))) == 5
+    assert len(list(find(ledger, RecordFilter(server="git")))) == 5
 
 
 @pytest.mark.parametrize("name", [NAME, f"{NAME}-wal", f"{NAME}-shm", f"{NAME}-journal"])
@@ -292,7 +295,7 @@ def test_what_is_planted_in_place_of_the_index_is_removed_and_not_opened(
         case _:
             planted.touch()
             planted.chmod(0o666)
-    assert len(list(find(ledger, Wanted(server="git")))) == 4
+    assert len(list(find(ledger, RecordFilter(server="git")))) == 4
     assert aside.read_bytes() == b"kept" * 2000
     assert not (tmp_path / "nowhere").exists()
     assert (ledger / NAME).is_file()
@@ -300,9 +303,9 @@ def test_what_is_planted_in_place_of_the_index_is_removed_and_not_opened(
 
 
 def test_an_index_of_another_user_is_removed(ledger: Path, as_root: None) -> None:
-    list(find(ledger, Wanted(server="git")))
+    list(find(ledger, RecordFilter(server="git")))
     os.chown(ledger / NAME, 65534, 65534)
-    assert len(list(find(ledger, Wanted(server="git")))) == 4
+    assert len(list(find(ledger, RecordFilter(server="git")))) == 4
     assert (ledger / NAME).stat().st_uid == os.geteuid()
 
 
@@ -315,7 +318,7 @@ def test_where_there_can_be_no_index_the_ledger_is_read(ledger: Path) -> None:
 
 def test_a_link_to_the_directory_of_the_ledger_has_its_index(ledger: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(ledger)
-    assert len(list(find(tmp_path / "link", Wanted(server="git")))) == 4
+    assert len(list(find(tmp_path / "link", RecordFilter(server="git")))) == 4
     assert (ledger / NAME).is_file()
 
 
@@ -342,10 +345,10 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
     directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(60)
-    found = find(directory, Wanted(event="decided"), limit=50)
+    found = find(directory, RecordFilter(event="decided"), limit=50)
     seqs = [next(found).seq for _ in range(3)]
     monkeypatch.setattr("paddock.audit.search._MAX_PLACES", 1)
-    some = find(directory, Wanted(event="decided"))
+    some = find(directory, RecordFilter(event="decided"))
     (directory / NAME).unlink()
     (directory / NAME).mkdir()
     assert [*seqs, *(record.seq for record in found)] == list(range(60, 10, -1))
@@ -354,7 +357,7 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
 
 def test_a_false_index_shows_nothing_that_is_not_asked_for(ledger: Path) -> None:
     """Places of other records, of the middle of lines, and of nothing at all; each is what the index says of it."""
-    list(find(ledger, Wanted(server="git")))
+    list(find(ledger, RecordFilter(server="git")))
     with sqlite3.connect(ledger / NAME) as database:
         base = database.execute("SELECT min(place) FROM record").fetchone()[0]
         size = (ledger / "2026-03-01.ndjson").stat().st_size
@@ -366,7 +369,7 @@ def test_a_false_index_shows_nothing_that_is_not_asked_for(ledger: Path) -> None
             "INSERT OR IGNORE INTO record VALUES (?, ?, 0)", [(each, facts) for each in places]
         )
     database.close()
-    wanted = Wanted(server="git", status="ok")
+    wanted = RecordFilter(server="git", status="ok")
     assert list(find(ledger, wanted)) == by_reading(ledger, wanted)
 
 
@@ -375,7 +378,7 @@ def test_a_line_that_ends_in_a_record_is_none(ledger: Path) -> None:
     record = file.read_bytes().splitlines(keepends=True)[1]
     with file.open("ab") as more:
         more.write(b"torn" + record)
-    list(find(ledger, Wanted(server="git")))
+    list(find(ledger, RecordFilter(server="git")))
     with sqlite3.connect(ledger / NAME) as database:
         base = database.execute(
             "SELECT min(place) FROM record WHERE place >= ?", (739_677 << 40,)
@@ -383,7 +386,7 @@ def test_a_line_that_ends_in_a_record_is_none(ledger: Path) -> None:
         place = (base >> 40 << 40) + file.stat().st_size - len(record)
         database.execute("INSERT INTO record SELECT ?, facts, ms FROM record LIMIT 1", (place,))
     database.close()
-    wanted = Wanted(server="git")
+    wanted = RecordFilter(server="git")
     assert list(find(ledger, wanted)) == by_reading(ledger, wanted)
 
 
@@ -431,15 +434,15 @@ def test_the_index_answers_as_reading_everything_does(
                 elif step == "index" and index.exists():
                     value(index)
                 elif step == "find":
-                    list(find(directory, Wanted(event="finished")))
+                    list(find(directory, RecordFilter(event="finished")))
             since = datetime.fromtimestamp(NOON + 10, UTC)
             wanted = [
-                Wanted(event="finished"),
-                Wanted(since=since),
-                *(Wanted(server=one, tool=two) for one, two in ask),
-                *(Wanted(tool=f"{one}{sign}{two}") for one, two in ask for sign in "/."),
-                *(Wanted(status=one) for one, _ in ask),
-                *(Wanted(actor=one, since=since) for one, _ in ask),
+                RecordFilter(event="finished"),
+                RecordFilter(since=since),
+                *(RecordFilter(server=one, tool=two) for one, two in ask),
+                *(RecordFilter(tool=f"{one}{sign}{two}") for one, two in ask for sign in "/."),
+                *(RecordFilter(status=one) for one, _ in ask),
+                *(RecordFilter(actor=one, since=since) for one, _ in ask),
             ]
             for each in wanted:
                 for newest_first in (True, False):
@@ -456,17 +459,17 @@ def test_any_bytes_in_the_index_show_nothing_false(flips: list[tuple[int, int]])
             for number in range(20):
                 facts = {"kind": "server", "name": f"s{number % 3}/t", "status": "ok"}
                 ledger.append("finished", new_id(NOON), facts)
-        list(find(directory, Wanted(server="s1")))
+        list(find(directory, RecordFilter(server="s1")))
         index = bytearray((directory / NAME).read_bytes())
         for place, mask in flips:
             index[place % len(index)] ^= mask
         (directory / NAME).write_bytes(index)
         known = {json.dumps(record.model_dump()) for record in read(directory)}
         for wanted in (
-            Wanted(server="s1"),
-            Wanted(status="ok"),
-            Wanted(name="x"),
-            Wanted(since=datetime.now(UTC)),
+            RecordFilter(server="s1"),
+            RecordFilter(status="ok"),
+            RecordFilter(name="x"),
+            RecordFilter(since=datetime.now(UTC)),
         ):
             found = list(find(directory, wanted))
             assert {json.dumps(record.model_dump()) for record in found} <= known

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.output.backends import Folder
+from paddock.output.backends import LocalBackend
 
 ALONE = """
 import sys, threading
@@ -31,7 +31,7 @@ print(sorted(map(str, artifacts.list())), artifacts.size(), artifacts.sweep())
 """
 
 
-def put(folder: Folder, group: str, name: str, data: bytes) -> None:
+def put(folder: LocalBackend, group: str, name: str, data: bytes) -> None:
     folder.begin(group, [name], whole="whole")
     folder.put(group, name, BytesIO(data))
 
@@ -41,7 +41,7 @@ def test_a_directory_is_looked_through_without_a_thread(tmp_path: Path) -> None:
     folder = tmp_path / "artifacts"
     old, new = (f"runtime-r-{ms}-0123456789abcdef" for ms in (1, round(time.time() * 1000)))
     for handle in (old, new):
-        put(Folder(folder), handle, "manifest.json", b"{}")
+        put(LocalBackend(folder), handle, "manifest.json", b"{}")
     run = subprocess.run(
         [sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=False, timeout=60
     )
@@ -50,7 +50,7 @@ def test_a_directory_is_looked_through_without_a_thread(tmp_path: Path) -> None:
 
 
 def test_what_is_whole_has_its_name_at_the_end(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalBackend(tmp_path)
     folder.begin("a", [], whole="x")
     assert list(folder.read("a", "x", 10)) == []
     folder.put("a", "x", BytesIO(b"whole"), whole=True)
@@ -58,13 +58,13 @@ def test_what_is_whole_has_its_name_at_the_end(tmp_path: Path) -> None:
 
 
 def test_an_empty_object_is_one_piece(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalBackend(tmp_path)
     put(folder, "a", "x", b"")
     assert list(folder.read("a", "x", 3)) == [b""]
 
 
 def test_links_and_files_are_no_groups(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "artifacts")
+    folder = LocalBackend(tmp_path / "artifacts")
     put(folder, "a", "x", b"12345")
     (tmp_path / "artifacts" / "link").symlink_to(tmp_path)
     (tmp_path / "artifacts" / "file").write_bytes(b"123")
@@ -72,7 +72,7 @@ def test_links_and_files_are_no_groups(tmp_path: Path) -> None:
 
 
 def test_a_link_is_not_read(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalBackend(tmp_path)
     folder.begin("a", [], whole="whole")
     (tmp_path / "a" / "x").symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="it is a link and no regular file"):
@@ -82,14 +82,14 @@ def test_a_link_is_not_read(tmp_path: Path) -> None:
 def test_nothing_is_nowhere(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "none", tmp_path / "file"):
-        folder = Folder(place)
+        folder = LocalBackend(place)
         assert (list(folder.read("a", "x", 10)), list(folder.groups()), folder.size()) == ([], [], 0)
-    assert Folder(tmp_path / "none").last_sweep == datetime.fromtimestamp(0, UTC)
+    assert LocalBackend(tmp_path / "none").last_sweep == datetime.fromtimestamp(0, UTC)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
 def test_deleting_leaves_nothing_and_misses_nothing(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalBackend(tmp_path)
     put(folder, "a", "x", b"1")
     (tmp_path / "a" / "stray").touch()
     folder.delete("a", ["x", "y"])

@@ -15,9 +15,9 @@ from paddock.model.artifact import Handle, OutputQuery, RunFacts
 from paddock.model.errors import ArtifactError, ArtifactTooLarge, UnknownArtifact
 from paddock.model.limits import MIB
 from paddock.output import query as queries
-from paddock.output.artifacts import Artifacts, Swept
-from paddock.output.query import Reading, query, read_bytes
-from paddock.output.text import Lines
+from paddock.output.artifacts import Artifacts, SweepReport
+from paddock.output.query import OpenArtifact, query, read_bytes
+from paddock.output.text import LineSplitter
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
@@ -213,7 +213,7 @@ def test_output_without_a_byte_can_be_asked_about(artifacts: Artifacts) -> None:
 
 
 def test_bytes_of_a_stream(artifacts: Artifacts) -> None:
-    reading = Reading(artifacts, store(artifacts, "0123456789"), HOME)
+    reading = OpenArtifact(artifacts, store(artifacts, "0123456789"), HOME)
     assert [read_bytes(reading, "stdout", start, 4) for start in (0, 3, 8, 20)] == [
         b"0123",
         b"3456",
@@ -254,10 +254,10 @@ def test_a_manifest_that_is_no_file_keeps_nobody_from_the_others(artifacts: Arti
     found = {str(each.handle): each.manifest is not None for each in artifacts.readable(None)}
     assert found == {good: True, handle: False}
     assert ask(artifacts, handle, queryTerms=["needle"])["matchCount"] == 1
-    assert artifacts.sweep() == Swept(0, 1)
+    assert artifacts.sweep() == SweepReport(0, 1)
     later = datetime.now(UTC) + timedelta(days=400)
     swept = Artifacts(artifacts.settings, Scanner(RedactionSettings()), clock=lambda: later).sweep()
-    assert swept == Swept(2, 0)
+    assert swept == SweepReport(2, 0)
     assert list(artifacts.list()) == []
 
 
@@ -377,7 +377,7 @@ def test_millions_of_lines_are_not_looked_at_one_by_one(
 ) -> None:
     handle = store(artifacts, "a\n" * 2_500_000)
     fed: list[str] = []
-    feed = Lines.feed
-    monkeypatch.setattr(Lines, "feed", lambda lines, text: (fed.append(text), feed(lines, text))[1])
+    feed = LineSplitter.feed
+    monkeypatch.setattr(LineSplitter, "feed", lambda lines, text: (fed.append(text), feed(lines, text))[1])
     assert ask(artifacts, handle, **asked)["totalLines"] == 2_500_000
     assert len(fed) <= most

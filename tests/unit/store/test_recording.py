@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from paddock.model.artifact import RunFacts, Stream
 from paddock.model.errors import ArtifactError
-from paddock.model.process import Captured
+from paddock.model.process import CapturedStream
 from paddock.output import recorder as recordings
 from paddock.output.artifacts import Artifacts
-from paddock.output.recorder import Track
+from paddock.output.recorder import RecordedStream
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
@@ -50,7 +50,7 @@ def test_what_is_kept_in_memory_is_redacted_across_its_ends(artifacts: Artifacts
     recording = artifacts.record(persist=False, kept_bytes=64)
     recording.stdout(b"a" * 40 + b"\n" + b"password=" + b"s1Z" * 10 + b"\n" + b"b" * 30)
     asyncio.run(recording.finish(FACTS))
-    assert recording.make_captured("stdout") == Captured(
+    assert recording.make_captured("stdout") == CapturedStream(
         head="a" * 32,
         tail="]\n" + "b" * 30,
         total_bytes=111,
@@ -260,7 +260,7 @@ def test_small_output_is_stored_when_both_streams_have_ended_and_can_be_read_whe
 @example([b"x" * 512, b"y"])
 @example([b"x" * 513])
 def test_what_is_packed_is_what_came_however_much_and_in_whatever_pieces(pieces: list[bytes]) -> None:
-    track = Track(Scanner(RedactionSettings(enabled=False)), 10)
+    track = RecordedStream(Scanner(RedactionSettings(enabled=False)), 10)
     for piece in pieces:
         track.spool(piece)
     whole = b"".join(pieces)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.audit.best_effort import Lenient, Unopened
+from paddock.audit.best_effort import BestEffortSink, UnavailableSink
 from paddock.audit.memory import MemoryAudit
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
@@ -11,7 +11,7 @@ FULL = LedgerUnusable("the disk is full")
 
 
 def test_a_ledger_that_could_not_be_opened_says_why():
-    sink = Unopened(FULL)
+    sink = UnavailableSink(FULL)
     for use in (
         lambda: sink.claim("r", {}),
         lambda: sink.append("finished", "r", {}),
@@ -24,14 +24,14 @@ def test_a_ledger_that_could_not_be_opened_says_why():
 
 
 def test_what_cannot_be_written_is_logged_and_passed_over(caplog):
-    lenient = Lenient(Unopened(FULL))
+    lenient = BestEffortSink(UnavailableSink(FULL))
     assert (lenient.claim("r", {}), lenient.append("finished", "r", {})) == ("", "")
     assert [record.message for record in caplog.records] == ["not recorded: the disk is full"] * 2
 
 
 def test_what_can_be_written_is_written_and_claimed_once():
     sink, request = MemoryAudit(), new_id()
-    lenient = Lenient(sink)
+    lenient = BestEffortSink(sink)
     ids = [lenient.claim(request, {"a": 1}), lenient.append("finished", request, {}, parent="p")]
     assert [(record.id, record.event, record.parent) for record in sink.records] == [
         (ids[0], "started", None),

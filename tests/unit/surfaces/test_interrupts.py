@@ -37,6 +37,7 @@ def test_the_second_signal_ends_the_process_unless_it_is_the_first_one_again(
     monkeypatch: pytest.MonkeyPatch, sent: list[tuple[int, int]], later: float, *, ends: bool
 ) -> None:
     before = signal.getsignal(signal.SIGUSR1)
+    monkeypatch.setattr(forced_exit, "_acts", [])  # a test that was not tidy may have left a session open
     try:
         monkeypatch.setattr(time, "monotonic", lambda: 100.0)
         interrupts.end_at_next(signal.SIGUSR1)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from paddock.model.capture import Ends
+from paddock.model.capture import HeadAndTail
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, SandboxFacts, Status, Usage
-from paddock.model.program import Captured, OutputWishes, ProgramEnd
+from paddock.model.program import CapturedStream, OutputOptions, ProgramEnd
 from paddock.model.request import RuntimeRun
 from paddock.rendering.program_response import program_response, put_back
 
@@ -21,14 +21,14 @@ OURS = {
 }
 
 
-def captured(text: str, kept: int = 100_000) -> Captured:
-    ends = Ends(kept)
+def captured(text: str, kept: int = 100_000) -> CapturedStream:
+    ends = HeadAndTail(kept)
     ends.take(text.encode())
     return ends.make_captured()
 
 
 def work(**wishes: object) -> RuntimeRun:
-    return RuntimeRun(runtime="node", code="1", output=OutputWishes.model_validate(wishes))
+    return RuntimeRun(runtime="node", code="1", output=OutputOptions.model_validate(wishes))
 
 
 def outcome(stdout: str = "", stderr: str = "", *, status: Status = Status.OK, **end: object) -> Outcome:

@@ -11,7 +11,7 @@ from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 from paddock.telemetry.metrics import SERVERS, Metrics
-from paddock.telemetry.observed_sink import Sources, Watched, call_of
+from paddock.telemetry.observed_sink import ObservedSink, Sources, call_of
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
 
@@ -51,7 +51,7 @@ class Broken:
 
 def test_observers_hear_what_was_written_and_fail_nothing(caplog):
     heard, sink = Heard(), MemoryAudit()
-    watched = Watched(sink, [Broken(), heard])
+    watched = ObservedSink(sink, [Broken(), heard])
     one, other = new_id(), new_id()
     watched.claim(one, {"kind": "guest"}, parent=None)
     watched.append("asked", one, {"kind": "guest"})
@@ -76,7 +76,7 @@ def test_observers_hear_what_was_written_and_fail_nothing(caplog):
 
 def test_what_could_not_be_claimed_was_not_started():
     heard = Heard()
-    watched = Watched(MemoryAudit(), [heard])
+    watched = ObservedSink(MemoryAudit(), [heard])
     request = new_id()
     watched.claim(request, {"kind": "guest"})
     with pytest.raises(LedgerError):
@@ -91,7 +91,7 @@ def test_an_end_that_cannot_be_written_is_one_all_the_same():
 
     heard = Heard()
     with pytest.raises(LedgerError, match="full"):
-        Watched(Full(), [heard]).append("finished", "r", {"kind": "guest"})
+        ObservedSink(Full(), [heard]).append("finished", "r", {"kind": "guest"})
     assert heard.events == [("ended", "r", None, "guest")]
 
 

@@ -167,7 +167,7 @@ def _find_values(options: Sequence[str]) -> list[tuple[int, str]]:
     return found
 
 
-class _Mount(NamedTuple):
+class _WorkspaceMount(NamedTuple):
     """The mount of the workspace in a command of Docker."""
 
     at: int
@@ -185,7 +185,7 @@ class _Mount(NamedTuple):
         )
 
 
-def _find_mount(launcher: Sequence[str]) -> _Mount | None:
+def _find_mount(launcher: Sequence[str]) -> _WorkspaceMount | None:
     for at, word in enumerate(launcher):
         if word.startswith("type=bind,"):
             try:
@@ -193,7 +193,7 @@ def _find_mount(launcher: Sequence[str]) -> _Mount | None:
             except csv.Error:
                 continue
             if f"target={_INSIDE}" in fields and any(field.startswith(_SOURCES) for field in fields):
-                return _Mount(at, fields)
+                return _WorkspaceMount(at, fields)
     return None
 
 

@@ -24,7 +24,7 @@ _PRIVATE_MODE, _PROJECT_MODE = 0o600, 0o644
 """Of new files: that of a user may get secrets later on; that of a project is for everybody who works in it."""
 
 
-class Draft:
+class FileDraft:
     """A file as it is and as it shall be."""
 
     def __init__(self, file: Path, before: bytes | None, mode: int) -> None:
@@ -92,7 +92,7 @@ class Draft:
         replace_file(self.file, data, mode=self._mode)
         return self.backup
 
-    def find_same_file(self, *others: "Draft") -> "Draft":
+    def find_same_file(self, *others: "FileDraft") -> "FileDraft":
         """Return the first of the others that is a draft of the same file, else this one.
 
         Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.
@@ -108,14 +108,14 @@ class Draft:
         return self
 
 
-def check_drafts(drafts: Sequence[Draft]) -> None:
+def check_drafts(drafts: Sequence[FileDraft]) -> None:
     """Raise ConfigurationError, before anything is written, if one of the files that change cannot be."""
     for draft in drafts:
         if draft.after != draft.before:
             draft.check()
 
 
-def write_drafts(drafts: Sequence[Draft]) -> list[Path]:
+def write_drafts(drafts: Sequence[FileDraft]) -> list[Path]:
     """Write the files that change, in this order; return where those before are kept. Raises ConfigurationError."""
     check_drafts(drafts)
     backups: list[Path] = []
@@ -136,7 +136,7 @@ def write_drafts(drafts: Sequence[Draft]) -> list[Path]:
     return backups
 
 
-def read_draft(path: Path, project: Path | None) -> Draft:
+def read_draft(path: Path, project: Path | None) -> FileDraft:
     """Return a file to be edited; a missing one is empty. That of a `project` must be inside it.
 
     Raises ConfigurationError.
@@ -150,7 +150,7 @@ def read_draft(path: Path, project: Path | None) -> Draft:
         data = read_trusted(file, LONGEST)
         mode = file.stat().st_mode & 0o777
     except FileNotFoundError:
-        return Draft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
+        return FileDraft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
     except NotOursError as error:
         remedy = "run this command as that user" if error.why.startswith("belongs") else error.remedy
         if path.is_symlink() and remedy.startswith("move"):
@@ -158,7 +158,7 @@ def read_draft(path: Path, project: Path | None) -> Draft:
         raise ConfigurationError(f"{file}: it {error.why}; {remedy}") from None
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
-    return Draft(file, data, mode)
+    return FileDraft(file, data, mode)
 
 
 def _read_bytes(file: Path) -> bytes | None:

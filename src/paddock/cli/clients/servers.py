@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from paddock.cli.clients.files import Draft
+from paddock.cli.clients.files import FileDraft
 from paddock.hub.config import is_paddock
 from paddock.model.errors import ConfigurationError
 
 _KEY = ("mcpServers",)
 
 
-def list_shared(shared: Draft) -> list[str]:
+def list_shared(shared: FileDraft) -> list[str]:
     """Return the names of the servers in a file besides Paddock itself. Raises ConfigurationError."""
     return [
         name
@@ -20,7 +20,7 @@ def list_shared(shared: Draft) -> list[str]:
     ]
 
 
-def draft_move(names: Sequence[str], shared: Draft, own: Draft) -> tuple[list[str], list[str]]:
+def draft_move(names: Sequence[str], shared: FileDraft, own: FileDraft) -> tuple[list[str], list[str]]:
     """Move servers from one draft to the other; return the names of the moved ones, and of those that could not be.
 
     A server of the same name with another entry stays where it is. Raises ConfigurationError, also if Paddock would not

@@ -14,9 +14,9 @@ import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
 from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
-from paddock.hub.auth.guarded_http import Outside
+from paddock.hub.auth.guarded_http import AuthorizationHttp
 from paddock.hub.auth.sdk_flow import drive_flow, make_machine_flow, refresh_login
-from paddock.hub.auth.tokens import Keeper, Login, suggest_remedy
+from paddock.hub.auth.tokens import Login, LoginStore, suggest_remedy
 from paddock.hub.call_errors import TRACE
 from paddock.hub.config import HttpServer
 from paddock.model.errors import PaddockError
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _SHOWN = 400
 
 
-class Source(Protocol):
+class TokenSource(Protocol):
     """Where a token comes from."""
 
     async def get_token(self) -> str:
@@ -42,10 +42,10 @@ class Source(Protocol):
         ...
 
 
-class Access(httpx2.Auth):
+class BearerAuth(httpx2.Auth):
     """Puts the token into requests, and tells the call's trace what a person can do when it does not suffice."""
 
-    def __init__(self, name: str, source: Source) -> None:
+    def __init__(self, name: str, source: TokenSource) -> None:
         self._name = name
         self._source = source
 
@@ -85,16 +85,20 @@ class Access(httpx2.Auth):
             trace.remedy = text
 
 
-def make_bearer_auth(server: HttpServer, keeper: Keeper) -> Access:
+def make_bearer_auth(server: HttpServer, keeper: LoginStore) -> BearerAuth:
     """Return what puts tokens into requests to a server."""
-    source = Machine(server, keeper) if server.oauth.grant == MACHINE_GRANT else Kept(keeper)
-    return Access(server.name, source)
+    source = (
+        ClientCredentialsToken(server, keeper)
+        if server.oauth.grant == MACHINE_GRANT
+        else StoredLoginToken(keeper)
+    )
+    return BearerAuth(server.name, source)
 
 
-class Kept:
+class StoredLoginToken:
     """The token of a login of a person."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: LoginStore) -> None:
         self._keeper = keeper
         self._login: Login | None = None
         self._known = False
@@ -142,10 +146,10 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait({task})
 
 
-class Machine:
+class ClientCredentialsToken:
     """The token of a client that logs in by itself (RFC 6749, 4.4). It lives as long as the connection."""
 
-    def __init__(self, server: HttpServer, keeper: Keeper) -> None:
+    def __init__(self, server: HttpServer, keeper: LoginStore) -> None:
         self._server = server
         self._keeper = keeper
         self._token = ""
@@ -168,6 +172,6 @@ class Machine:
                     if not self._secret:
                         return ""
                 provider = make_machine_flow(self._server, self._secret)
-                outside = Outside(self._server.url)
+                outside = AuthorizationHttp(self._server.url)
                 self._token = await drive_flow(provider, refused, outside, self._server.oauth.scope)
         return self._token

@@ -17,19 +17,19 @@ from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
-from paddock.hub.auth.bearer import Access, Source
+from paddock.hub.auth.bearer import BearerAuth, TokenSource
 from paddock.hub.auth.client_config import merge_scopes
-from paddock.hub.auth.guarded_http import Outside
-from paddock.hub.auth.loopback import Redirect
+from paddock.hub.auth.guarded_http import AuthorizationHttp
+from paddock.hub.auth.loopback import LoopbackListener
 from paddock.hub.auth.sdk_flow import (
-    Memory,
+    FlowStorage,
     drive_flow,
     find_refusal_code,
     make_machine_flow,
     translate_errors,
     with_tokens,
 )
-from paddock.hub.auth.tokens import Keeper, Login, LoginFailed
+from paddock.hub.auth.tokens import Login, LoginFailed, LoginStore
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import HttpServer
 from paddock.hub.connection import open_connection
@@ -37,7 +37,7 @@ from paddock.model.errors import ServerError
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class AuthorizationPrompt:
     """What a person is sent to."""
 
     url: str
@@ -46,23 +46,23 @@ class Visit:
     """The authorization server of the login so far, where it was another; else empty."""
 
 
-Person = Callable[[Visit], Awaitable[None]]
+Person = Callable[[AuthorizationPrompt], Awaitable[None]]
 """Shows a person where to log in. Does not wait for it."""
 
 
 async def log_in(
-    server: HttpServer, keeper: Keeper, person: Person, *, scope: str = "", wait_ms: int = 300_000
+    server: HttpServer, keeper: LoginStore, person: Person, *, scope: str = "", wait_ms: int = 300_000
 ) -> Login:
     """Return the login that a person made, and keep it. `scope` is asked for besides what the server wants.
 
     The person has `wait_ms` for it. Raises LoginFailed or ServerError; then the login so far is as it was.
     """
     before = await asyncio.to_thread(keeper.read_login)
-    outside = Outside(server.url)
-    async with Redirect(server.oauth.callback_port) as redirect:
-        provider = _Provider(server, redirect, person, outside, before)
+    outside = AuthorizationHttp(server.url)
+    async with LoopbackListener(server.oauth.callback_port) as redirect:
+        provider = _FlowProvider(server, redirect, person, outside, before)
         wanted = merge_scopes(server.oauth.scope, before.scope if scope and before else "", scope)
-        source = _Asking(provider, outside, wanted)
+        source = _FlowToken(provider, outside, wanted)
         await _list_tools_with(server, source, wait_ms)
     login = provider.make_login()
     await save_login(keeper, login)
@@ -77,14 +77,14 @@ async def log_in_machine(server: HttpServer, secret: str) -> Login:
     with translate_errors():
         provider = make_machine_flow(server, secret)
     await _list_tools_with(
-        server, _Asking(provider, Outside(server.url), server.oauth.scope), server.timeout_ms
+        server, _FlowToken(provider, AuthorizationHttp(server.url), server.oauth.scope), server.timeout_ms
     )
     facts = {"issuer": server.oauth.issuer}
     client = {"client_id": server.oauth.client_id, "client_secret": secret}
     return Login(server=server.url, client=client, metadata=facts)
 
 
-async def save_login(keeper: Keeper, login: Login) -> None:
+async def save_login(keeper: LoginStore, login: Login) -> None:
     """Keep a login in the place of an older one."""
     async with keeper.hold_lock():
         await asyncio.to_thread(keeper.write_login, login)
@@ -96,14 +96,14 @@ async def log_out(login: Login) -> None:
     if not place or not login.tokens:
         return
     with translate_errors():
-        provider = OAuthClientProvider(login.server, OAuthClientMetadata(redirect_uris=[_ANY]), Memory())
+        provider = OAuthClientProvider(login.server, OAuthClientMetadata(redirect_uris=[_ANY]), FlowStorage())
         client = OAuthClientInformationFull.model_validate(login.client)
         provider.context.client_info = client
         token = login.refresh_token or login.access_token
         form, headers = provider.context.prepare_token_auth(
             {"token": token, "client_id": client.client_id}, {}
         )
-        answer = await Outside(login.server).send_request(
+        answer = await AuthorizationHttp(login.server).send_request(
             httpx2.Request("POST", str(place), data=form, headers=headers)
         )
     if answer.status_code != HTTPStatus.OK:
@@ -113,10 +113,10 @@ async def log_out(login: Login) -> None:
 _ANY = AnyUrl("http://127.0.0.1/callback")
 
 
-async def _list_tools_with(server: HttpServer, source: "_Asking", wait_ms: int) -> None:
+async def _list_tools_with(server: HttpServer, source: "_FlowToken", wait_ms: int) -> None:
     """Connect and list the tools with what the flow gives."""
     patient = dataclasses.replace(server, timeout_ms=wait_ms + server.timeout_ms)
-    auth = Access(server.name, source)
+    auth = BearerAuth(server.name, source)
     error: Exception | None = None
     try:
         async with (
@@ -146,10 +146,10 @@ def _do_nothing() -> None:
     pass
 
 
-class _Asking(Source):
+class _FlowToken(TokenSource):
     """The token that the flow brings. The flow runs once: a server that refuses its outcome is not asked again."""
 
-    def __init__(self, provider: OAuthClientProvider, outside: Outside, scope: str) -> None:
+    def __init__(self, provider: OAuthClientProvider, outside: AuthorizationHttp, scope: str) -> None:
         self._provider = provider
         self._outside = outside
         self._scope = scope
@@ -176,11 +176,16 @@ class _Asking(Source):
         return (self._token,) if self._token else ()
 
 
-class _Provider(OAuthClientProvider):
+class _FlowProvider(OAuthClientProvider):
     """The library's flow, with what it leaves to its users: who the client is, and where it may be sent."""
 
     def __init__(
-        self, server: HttpServer, redirect: Redirect, person: Person, outside: Outside, before: Login | None
+        self,
+        server: HttpServer,
+        redirect: LoopbackListener,
+        person: Person,
+        outside: AuthorizationHttp,
+        before: Login | None,
     ) -> None:
         oauth, uris = server.oauth, [AnyUrl(redirect.uri)]
         method = "client_secret_basic" if oauth.client_secret else "none"
@@ -198,7 +203,7 @@ class _Provider(OAuthClientProvider):
         super().__init__(
             server.url,
             metadata,
-            Memory(known),
+            FlowStorage(known),
             self._send_browser,
             redirect.wait_for_answer,
             client_metadata_url=document,
@@ -278,7 +283,7 @@ class _Provider(OAuthClientProvider):
             url = _with_own_query(url, str(metadata.authorization_endpoint))
         changed = self._before and not issuers_match(issuer, self._before)
         self._redirect.expect_state(url)
-        await self._person(Visit(url, issuer, self._before if changed else ""))
+        await self._person(AuthorizationPrompt(url, issuer, self._before if changed else ""))
 
 
 def _with_own_query(url: str, endpoint: str) -> str:

@@ -25,7 +25,7 @@ _TIMEOUT_S = 15.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-class Outside:
+class AuthorizationHttp:
     """Speaks to the authorization servers that one upstream server names."""
 
     def __init__(self, server: str) -> None:

@@ -27,7 +27,7 @@ _DONE = "<!doctype html><title>Paddock</title><p>Paddock has the answer. You can
 _NOT = "<!doctype html><title>Paddock</title><p>This is no answer to the login that is under way."
 
 
-class Redirect:
+class LoopbackListener:
     """Listens while a login is under way."""
 
     def __init__(self, port: int = 0) -> None:

@@ -25,7 +25,7 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, ValidationError
 
 from paddock.hub.auth.client_config import merge_scopes
-from paddock.hub.auth.guarded_http import Outside
+from paddock.hub.auth.guarded_http import AuthorizationHttp
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.config import HttpServer
 
@@ -38,7 +38,7 @@ _EARLY_S = 30.0
 """Seconds before its end that a token is renewed; one that lives shorter is renewed at half its life."""
 
 
-class Memory:
+class FlowStorage:
     """Keeps for one flow of the library what it wants kept."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
@@ -67,7 +67,7 @@ def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
     oauth = server.oauth
     if not oauth.private_key:
         return of_machines.ClientCredentialsOAuthProvider(
-            server.url, Memory(), oauth.client_id, secret, issuer=oauth.issuer
+            server.url, FlowStorage(), oauth.client_id, secret, issuer=oauth.issuer
         )
     signed = of_machines.SignedJWTParameters(
         issuer=oauth.client_id,
@@ -86,12 +86,12 @@ def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
             ) from None
 
     return of_machines.PrivateKeyJWTOAuthProvider(
-        server.url, Memory(), oauth.client_id, assertion, issuer=oauth.issuer
+        server.url, FlowStorage(), oauth.client_id, assertion, issuer=oauth.issuer
     )
 
 
 async def drive_flow(
-    provider: OAuthClientProvider, refused: httpx2.Response, outside: Outside, scope: str = ""
+    provider: OAuthClientProvider, refused: httpx2.Response, outside: AuthorizationHttp, scope: str = ""
 ) -> str:
     """Carry out the library's flow for an answer 401, asking for `scope`, too, and return the token.
 
@@ -122,7 +122,7 @@ async def refresh_login(login: Login) -> Login:
     """Return a login with another token. Raises LoginFailed."""
     with translate_errors():
         provider = _Refresh(login)
-        answer = await Outside(login.server).send_request(await provider.make_request())
+        answer = await AuthorizationHttp(login.server).send_request(await provider.make_request())
         try:
             tokens = await provider.read_tokens(answer)
         except OverflowError:
@@ -158,7 +158,7 @@ class _Refresh(OAuthClientProvider):
 
     def __init__(self, login: Login) -> None:
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
-        super().__init__(login.server, metadata, Memory())
+        super().__init__(login.server, metadata, FlowStorage())
         context = self.context
         context.client_info = OAuthClientInformationFull.model_validate(login.client)
         context.oauth_metadata = OAuthMetadata.model_validate(login.metadata)

@@ -14,7 +14,7 @@ from paddock.model.base import Value
 from paddock.model.errors import PaddockError
 
 if TYPE_CHECKING:
-    from paddock.hub.auth.bearer import Access
+    from paddock.hub.auth.bearer import BearerAuth
 
 
 class LoginFailed(PaddockError):
@@ -62,7 +62,7 @@ class Login(Value):
         return not self.access_token or (self.expires_at is not None and self.expires_at <= now)
 
 
-class Keeper(Protocol):
+class LoginStore(Protocol):
     """Where the login at one server is kept. What cannot be read or written raises PaddockError."""
 
     def read_login(self) -> Login | None:
@@ -81,12 +81,12 @@ class Keeper(Protocol):
 class Logins(Protocol):
     """Where logins are kept."""
 
-    def find_keeper(self, server: HttpServer) -> Keeper:
+    def find_keeper(self, server: HttpServer) -> LoginStore:
         """Return where the login at a server is kept."""
         ...
 
 
-def make_auth(server: Server, logins: Logins | None) -> "Access | None":
+def make_auth(server: Server, logins: Logins | None) -> "BearerAuth | None":
     """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
     if logins is None or isinstance(server, StdioServer) or server.has_credentials:
         return None

@@ -34,7 +34,7 @@ _FLAGS = ("--single-threaded",)
 _MEMORY = 768 << 20
 
 
-class Reader:
+class ParserIsolate:
     """The vendored parsers in one isolate, and the dialogue with the parent, which runs on V8's thread (see v8.py)."""
 
     def __init__(self, isolate: v8.Isolate, sources: dict[str, bytes], channel: Channel) -> None:
@@ -92,7 +92,7 @@ def main() -> None:
         }
         lockdown.close_all_but(int(connection), status, rules.ruleset)
         lockdown.shed_powers(rules)
-        reader = Reader(v8.Isolate(library), sources, channel)
+        reader = ParserIsolate(v8.Isolate(library), sources, channel)
         lockdown.seal_process(rules)
         ceiling = data_segment(status) + _MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))

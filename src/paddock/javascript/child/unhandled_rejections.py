@@ -9,7 +9,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from paddock.javascript.child.v8 import give_up
-from paddock.javascript.child.v8_native import POINTER, Native
+from paddock.javascript.child.v8_native import POINTER, NativeIsolate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ class _Message(ctypes.Structure):
 _Callback = ctypes.CFUNCTYPE(None, _Message)
 
 
-class Rejections:
+class UnhandledRejections:
     """The rejected promises of an isolate. Every method is called on V8's thread, and so is what it calls."""
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: NativeIsolate) -> None:
         """Find V8's functions. Raises LibraryError when one is missing."""
         self._native = native
         self._kept: list[int] = []

@@ -53,7 +53,7 @@ _Pointer: TypeAlias = "ctypes._Pointer[_Value]"  # pyright: ignore[reportPrivate
 _Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
 
 
-class Promised(NamedTuple):
+class PromiseHandle(NamedTuple):
     """A promise that a script evaluated to. It is never freed: a process runs one program, then ends."""
 
     handle: object
@@ -181,7 +181,7 @@ class Isolate:
         """Queue a call of `function`; its end is reported to `on_turn`."""
         self.library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
 
-    def follow(self, function: object, promised: Promised, arguments: object) -> None:
+    def follow(self, function: object, promised: PromiseHandle, arguments: object) -> None:
         """Queue a call of `function` with the promise as its `this`; its end is reported to `on_turn`."""
         self.library.mr_call_function(self._context, function, promised.handle, arguments, _TASK_DONE)
 
@@ -219,7 +219,7 @@ class Isolate:
             # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
             return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
         elif kind == _PROMISE and self.on_turn is not None:
-            return Promised(handle)
+            return PromiseHandle(handle)
         elif kind in _EXCEPTIONS:
             result = ScriptError(ctypes.string_at(pointer, length).decode("utf-8", "replace"))
         self.library.mr_free_value(self._context, handle)

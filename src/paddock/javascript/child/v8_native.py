@@ -31,7 +31,7 @@ Scope = tuple[int, int]
 """What was there before a scope was opened."""
 
 
-class Native:
+class NativeIsolate:
     """What V8 offers to one isolate. Made on any thread; every method is for V8's own, after `enter`.
 
     The functions hold Python's lock while they run: what they call back goes on in Python at once.

@@ -20,8 +20,8 @@ from collections import deque
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from paddock.javascript.child import v8
-from paddock.javascript.child.unhandled_rejections import Rejections
-from paddock.javascript.child.v8_native import Native
+from paddock.javascript.child.unhandled_rejections import UnhandledRejections
+from paddock.javascript.child.v8_native import NativeIsolate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,8 +150,8 @@ class Guest:
         """Run the glue, which may load `libraries` later. Raises LibraryError when V8's interface is another one."""
         self._libraries = libraries
         self._library = 0
-        self._native = Native(isolate.library)
-        self._rejections = Rejections(self._native)
+        self._native = NativeIsolate(isolate.library)
+        self._rejections = UnhandledRejections(self._native)
         self._isolate = isolate
         self._task = isolate.evaluate(glue, keep=True)
         self._nothing = isolate.evaluate("[]", keep=True)
@@ -233,7 +233,7 @@ class Guest:
         """Have the glue take its turns, from the end of one task of mini-racer to what makes the next one necessary."""
         if isinstance(result, v8.ScriptError):
             self._interrupt_program(str(result))
-        elif isinstance(result, v8.Promised):
+        elif isinstance(result, v8.PromiseHandle):
             self._header[_IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
             return

@@ -12,7 +12,7 @@ from paddock.mcp_server.argument_errors import reject_compat_arguments
 from paddock.mcp_server.arguments import to_snake_case
 from paddock.mcp_server.replies import compact
 from paddock.mcp_server.repositories import Repositories
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema, text_block
 from paddock.mcp_server.tools.programs import ALIASES, Programs
 from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
@@ -43,7 +43,7 @@ class CompatPrograms:
         self._programs = programs
         self._repositories = repositories
 
-    async def run_program(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Run a program and give the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
@@ -63,7 +63,7 @@ class CompatPrograms:
             return _build_error(render.explain_outcome(outcome))
         return _build_response(program_response(_report_busy_as_denied(outcome), work))
 
-    async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Search stored output and give the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
@@ -86,7 +86,7 @@ class CompatPrograms:
                 return await self._programs.find_output(asked, root)
         return await self._programs.find_output(asked, own)
 
-    def _reject_unknown_repository(self, arguments: Arguments) -> Answer | None:
+    def _reject_unknown_repository(self, arguments: Arguments) -> ToolAnswer | None:
         """Return the answer to a repository that nobody registered; None for others."""
         named = arguments.get("repoId")
         known = named is None or self._repositories.has_name(named)
@@ -157,9 +157,9 @@ def _build_integer_schema(least: int, most: int, default: int | None = None) -> 
     return bounds if default is None else {**bounds, "default": default}
 
 
-def _build_response(response: dict[str, Json]) -> Answer:
-    return Answer([text_block(compact(response))], response)
+def _build_response(response: dict[str, Json]) -> ToolAnswer:
+    return ToolAnswer([text_block(compact(response))], response)
 
 
-def _build_error(text: str) -> Answer:
-    return Answer([text_block(text)], is_error=True)
+def _build_error(text: str) -> ToolAnswer:
+    return ToolAnswer([text_block(text)], is_error=True)

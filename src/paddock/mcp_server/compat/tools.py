@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from paddock.catalog.provisioning import NOTHING
 from paddock.catalog.search import compute_confidence, keyword_search
 from paddock.mcp_server.forwarded_results import build_result
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
 from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
@@ -29,7 +29,7 @@ class CompatTools:
         self._session = session
         self._workspace = workspace
 
-    async def discover_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def discover_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """List the servers, or find tools by the compat score."""
         catalog = self._session.servers.catalog
         listing = await catalog.list_tools(patience_s=SEARCH_WAIT_S)
@@ -58,7 +58,7 @@ class CompatTools:
             ]
         )
 
-    async def provision_server(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def provision_server(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Tell which tools answer an intent, or which servers could be had. Nothing is installed or started."""
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
@@ -89,7 +89,7 @@ class CompatTools:
             case "none":
                 return _build_json_answer({"source": "none", "message": NOTHING})
 
-    async def call_tool(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def call_tool(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Make one call and give its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
@@ -99,7 +99,7 @@ class CompatTools:
             return build_result(outcome)
         return _build_error(_explain_failure(outcome, server, tool))
 
-    async def execute_code(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def execute_code(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Run a program and give console lines and value as one text."""
         if not arguments["code"]:
             return _report_missing(["code"])
@@ -108,7 +108,7 @@ class CompatTools:
         outcome = await caller.execute(self._session.gate, request, on_console=caller.on_console)
         text = render.output_text(outcome)
         if outcome.ok:
-            return Answer([text_block(text or NO_OUTPUT)])
+            return ToolAnswer([text_block(text or NO_OUTPUT)])
         return _build_error(
             "\n".join(filter(None, [f"mcp_execute error: {render.error_text(outcome)}", text]))
         )
@@ -186,23 +186,23 @@ def _explain_failure(outcome: Outcome, server: str, tool: str) -> str:
             return f"Error calling {tool} on {server}: {message}"
 
 
-def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
     given = cast("dict[str, Any]", arguments if isinstance(arguments, dict) else {})
     required = cast("list[str]", tool.input_schema["required"])
     missing = [name for name in required if not given.get(name)]
     return _report_missing(required) if missing else _build_error("\n".join(problems))
 
 
-def _report_missing(names: list[str]) -> Answer:
+def _report_missing(names: list[str]) -> ToolAnswer:
     return _build_error(f"Missing required parameter{'s'[: len(names) != 1]}: {', '.join(names)}")
 
 
-def _build_error(text: str) -> Answer:
-    return Answer([text_block(text)], is_error=True)
+def _build_error(text: str) -> ToolAnswer:
+    return ToolAnswer([text_block(text)], is_error=True)
 
 
-def _build_json_answer(value: Json) -> Answer:
-    return Answer([text_block(json.dumps(value, indent=2, ensure_ascii=False))])
+def _build_json_answer(value: Json) -> ToolAnswer:
+    return ToolAnswer([text_block(json.dumps(value, indent=2, ensure_ascii=False))])
 
 
 def _build_schema(required: list[str], **types: str) -> dict[str, Json]:

@@ -24,7 +24,7 @@ from paddock.mcp_server.http.idle_connections import IdleConnections, TimedConne
 from paddock.mcp_server.http.inbound import Inbound
 from paddock.mcp_server.http.probes import Probes
 from paddock.mcp_server.http.session_limits import SessionLimit
-from paddock.mcp_server.requests import ENDING, Requests
+from paddock.mcp_server.requests import ENDING, InFlightRequests
 from paddock.mcp_server.stdio import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class MetricsEndpoint:
         await send({"type": "http.response.body", "body": text})
 
 
-def build_application(server: "Server[Any]", requests: Requests, retry_s: float = 1) -> App:
+def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s: float = 1) -> App:
     """Return what answers requests for a server, whoever asks, by whatever name.
 
     Clients that ask while it ends are told to come back after `retry_s` seconds.
@@ -158,7 +158,7 @@ def build_application(server: "Server[Any]", requests: Requests, retry_s: float 
 
 @asynccontextmanager
 async def http_service(
-    app: App, door: Endpoint, requests: Requests, metrics: Metrics | None = None
+    app: App, door: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
 

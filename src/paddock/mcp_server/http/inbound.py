@@ -17,7 +17,7 @@ from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send
 from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
 from paddock.mcp_server.http.endpoint import PATH
-from paddock.mcp_server.requests import ENDING, LISTEN, Requests
+from paddock.mcp_server.requests import ENDING, LISTEN, InFlightRequests
 from paddock.mcp_server.stdio import (
     MAX_LINE_BYTES,
     SURROGATE_ESCAPE,
@@ -46,7 +46,7 @@ _SINGLE = (
 class Inbound:
     """An ASGI application that passes requests on that another can answer, and refuses the others."""
 
-    def __init__(self, app: App, requests: Requests, retry_s: float = 1) -> None:
+    def __init__(self, app: App, requests: InFlightRequests, retry_s: float = 1) -> None:
         """Have clients come back after `retry_s` seconds when the server ends."""
         self._app = app
         self._requests = requests

@@ -8,7 +8,7 @@ from paddock.mcp_server import output_schemas
 from paddock.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import build_answer
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, object_schema
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema
 from paddock.model.base import Json
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall, Work
@@ -34,7 +34,7 @@ def build_code_tools(
     With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
     """
 
-    async def execute_code(arguments: Arguments, caller: Caller) -> Answer:
+    async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
         work = GuestRun(source=arguments["code"], input=arguments.get("input"))
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _build_request(
@@ -48,7 +48,7 @@ def build_code_tools(
             data["truncated"] = True
         return await rest.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 
-    async def call_tool(arguments: Arguments, caller: Caller) -> Answer:
+    async def call_tool(arguments: Arguments, caller: Caller) -> ToolAnswer:
         work = ServerCall(
             server=arguments["server"], tool=arguments["tool"], arguments=arguments.get("args", {}), raw=True
         )

@@ -7,7 +7,7 @@ from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import cut_text
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.rendering.computation import (
@@ -45,7 +45,7 @@ def build_compute_tool(
     With `jit` its limits may ask for just-in-time compilation.
     """
 
-    async def compute(arguments: Arguments, caller: Caller) -> Answer:
+    async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
         done, outcome = await _run_computation(gate, workspace, arguments, caller)
         shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
@@ -70,7 +70,7 @@ def build_compute_tool(
 def build_compat_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
-    async def compute(arguments: Arguments, caller: Caller) -> Answer:
+    async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
         return _render_lines((await _run_computation(gate, workspace, arguments, caller, exact=False))[0])
 
     return Tool(
@@ -109,7 +109,7 @@ def _reject_arguments(arguments: Json, problems: tuple[str, ...]) -> Envelope:
     return build_refused_envelope(InvalidInput("; ".join(problems)))
 
 
-def render_envelope(done: Envelope, cap: int) -> Answer:
+def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
     """Return the output as the text, or the error and then the output as far as there is one."""
     data: dict[str, Json] = {} if done.ok else done.error
     texts = [] if done.ok else [f"{done.code}: {cut_text(done.message, cap // 2)}"]
@@ -123,8 +123,8 @@ def render_envelope(done: Envelope, cap: int) -> Answer:
     if done.warnings:
         data["warnings"] = list(done.warnings)
         texts += [f"warning: {warning}" for warning in done.warnings]
-    return Answer([text_block("\n".join(texts))], data, is_error=not done.ok)
+    return ToolAnswer([text_block("\n".join(texts))], data, is_error=not done.ok)
 
 
-def _render_lines(done: Envelope) -> Answer:
-    return Answer([text_block(line) for line in (done.stdout, done.stderr) if line], is_error=not done.ok)
+def _render_lines(done: Envelope) -> ToolAnswer:
+    return ToolAnswer([text_block(line) for line in (done.stdout, done.stderr) if line], is_error=not done.ok)

@@ -8,10 +8,10 @@ from paddock.hub.typescript import Described, render_signature
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.toolbox import (
-    Answer,
     Arguments,
     Caller,
     Tool,
+    ToolAnswer,
     build_refusal,
     object_schema,
     text_block,
@@ -22,7 +22,7 @@ from paddock.model.outcome import Status
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers
-    from paddock.catalog.catalog import Listing, Unknown
+    from paddock.catalog.catalog import Listing, UnmatchedName
     from paddock.hub.config import ServersConfig
 
 SEARCH_TOOLS = (
@@ -41,7 +41,7 @@ class _Discovery:
         self._servers = servers
         self._cap = cap
 
-    async def search_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def search_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Find tools by what they do."""
         catalog, server = self._servers.catalog, arguments.get("server")
         config = self._servers.config
@@ -77,7 +77,7 @@ class _Discovery:
             f"{len(hits)} of {count(len(listing.tools), 'tool')}", lines, found, notes, self._cap
         )
 
-    async def describe_tools(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def describe_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Give the declarations of tools by name."""
         names: list[str] = arguments["names"]
         entries, listing = await self._servers.catalog.describe_tools(
@@ -133,7 +133,9 @@ def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
     ]
 
 
-def _build_answer(headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int) -> Answer:
+def _build_answer(
+    headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int
+) -> ToolAnswer:
     """Return entries as text and as data; those at the end that do not fit are left out of both.
 
     What is to be said beside them comes in any case, within a quarter of `cap`.
@@ -150,7 +152,7 @@ def _build_answer(headline: str, texts: list[str], found: list[Json], notes: lis
         lines.append(f"[{len(texts) - kept} more left out; ask for fewer]")
     text = "\n".join([f"ok · {headline}", *lines, *notes])
     data: dict[str, Json] = {"status": "ok", "tools": found[:kept]}
-    return Answer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
+    return ToolAnswer([text_block(text)], data | ({"notes": "\n".join(notes).split("\n")} if notes else {}))
 
 
 def _list_notes(listing: "Listing") -> list[str]:
@@ -178,7 +180,7 @@ _CHANGED = "its server changed it after it was approved: calls are refused"
 _HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
 
 
-def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> str:
+def write_declaration(entry: "Described | UnmatchedName", config: "ServersConfig") -> str:
     """Return a declaration as agents read it, or why there is none."""
     if not isinstance(entry, Described):
         return _explain_unknown(entry, config)
@@ -187,7 +189,7 @@ def write_declaration(entry: "Described | Unknown", config: "ServersConfig") -> 
     return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
 
 
-def _explain_unknown(entry: "Unknown", config: "ServersConfig") -> str:
+def _explain_unknown(entry: "UnmatchedName", config: "ServersConfig") -> str:
     """Return why a name has no declaration, and what to ask for instead."""
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""

@@ -15,10 +15,10 @@ from paddock.mcp_server.query_reply import fit_found_output, render_found_output
 from paddock.mcp_server.replies import compact, cut_text
 from paddock.mcp_server.stored_output import build_links, read_address
 from paddock.mcp_server.toolbox import (
-    Answer,
     Arguments,
     Caller,
     Tool,
+    ToolAnswer,
     build_refusal,
     object_schema,
     reject_invalid_arguments,
@@ -111,7 +111,7 @@ class Programs:
             query, self._session.output.artifacts(), asked, workspace or self._workspace
         )
 
-    async def run_program(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Run a program and tell of it as its output mode says."""
         try:
             outcome, work = await self.execute_program(arguments, caller, mode="summary")
@@ -131,9 +131,9 @@ class Programs:
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
             pointers = build_links(handle, written, work.runtime)
-        return Answer([text_block(text), *pointers], data, is_error=not outcome.ok)
+        return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
-    async def query_output(self, arguments: Arguments, _caller: Caller) -> Answer:
+    async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
         try:
             asked = OutputQuery.model_validate(_default_to_start(_resolve_link(arguments)))
@@ -144,7 +144,7 @@ class Programs:
             return build_refusal(Status.INVALID, type(error).__name__, str(error))
         shown = fit_found_output(found, self._cap, within=asked.cursor.after_char if asked.cursor else None)
         data = shown.to_wire() if shown is found else {**shown.to_wire(), "truncated": True}
-        return Answer([text_block(cut_text(render_found_output(shown), self._cap))], data)
+        return ToolAnswer([text_block(cut_text(render_found_output(shown), self._cap))], data)
 
 
 def _resolve_link(arguments: Arguments) -> Arguments:
@@ -223,7 +223,7 @@ def build_program_tools(programs: Programs) -> list[Tool]:
     ]
 
 
-def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> Answer:
+def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")

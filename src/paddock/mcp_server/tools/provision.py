@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.replies import compact, cut_text
 from paddock.mcp_server.toolbox import (
-    Answer,
     Arguments,
     Caller,
     Tool,
+    ToolAnswer,
     build_refusal,
     object_schema,
     text_block,
@@ -44,7 +44,7 @@ class Provision:
         self._workspace = workspace
         self._cap = cap
 
-    async def provision_server(self, arguments: Arguments, caller: Caller) -> Answer:
+    async def provision_server(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
@@ -64,9 +64,9 @@ class Provision:
         text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
         error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
-        return Answer([text_block(f"denied\n{text}")], data, is_error=True)
+        return ToolAnswer([text_block(f"denied\n{text}")], data, is_error=True)
 
-    async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> Answer:
+    async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> ToolAnswer:
         """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
         provisioning = self._servers.provisioning
         entry = provisioning.find_entry(name)
@@ -95,7 +95,7 @@ class Provision:
         server: dict[str, Json] = {"name": change.name, "enabled": action == "enable"}
         return _render_answer({"status": "ok", "servers": [server], "note": NEXT_SESSION}, self._cap)
 
-    def _report_status(self, intent: str | None) -> Answer:
+    def _report_status(self, intent: str | None) -> ToolAnswer:
         provisioning = self._servers.provisioning
         configured = provisioning.list_configured().items()
         known: list[Json] = [{"name": name, "enabled": enabled} for name, enabled in configured]
@@ -106,7 +106,7 @@ class Provision:
                 data["note"] = NOTHING_FITS if provisioning.has_list() else NO_LIST
         return _render_answer(data, self._cap)
 
-    def _explain_unfit(self, action: str, name: str) -> Answer | None:
+    def _explain_unfit(self, action: str, name: str) -> ToolAnswer | None:
         """Return why a server that is not configured cannot be asked for; None when it can."""
         if action == "disable":
             return build_refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
@@ -145,7 +145,7 @@ def _describe_offer(match: "Match") -> dict[str, Json]:
     }
 
 
-def _render_answer(data: dict[str, Json], cap: int) -> Answer:
+def _render_answer(data: dict[str, Json], cap: int) -> ToolAnswer:
     """Return what there is, as text and as data; offers that do not fit are left out of both."""
     offers = data.get("offers")
     while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
@@ -153,4 +153,4 @@ def _render_answer(data: dict[str, Json], cap: int) -> Answer:
         data["truncated"] = True
     if len(text) > cap:
         data = {"status": "ok", "truncated": True}
-    return Answer([text_block(f"ok\n{cut_text(text, cap)}")], data)
+    return ToolAnswer([text_block(f"ok\n{cut_text(text, cap)}")], data)

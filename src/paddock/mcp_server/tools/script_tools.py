@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from paddock.app.script_tool_service import make_tool_run, open_library
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import build_answer, cut_text, render_value_text
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, text_block
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -76,7 +76,7 @@ class ScriptTools:
             return make_tool_run(self._library, name, inputs)
 
     def _build_tool(self, name: str, description: str, schema: dict[str, Json]) -> Tool:
-        async def run(arguments: Arguments, caller: Caller) -> Answer:
+        async def run(arguments: Arguments, caller: Caller) -> ToolAnswer:
             request = ExecutionRequest(
                 actor=caller.actor,
                 surface="mcp",
@@ -104,7 +104,7 @@ class ScriptTools:
             return {"type": "object"}
         return {**cast("dict[str, Json]", self._outgoing.json(schema)), "type": "object"}
 
-    async def _build_answer(self, outcome: Outcome, name: str) -> Answer:
+    async def _build_answer(self, outcome: Outcome, name: str) -> ToolAnswer:
         """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
         if not outcome.ok:
             shown = build_answer(outcome, self._cap, single=True)
@@ -116,9 +116,9 @@ class ScriptTools:
             )
         text = render_value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
         if len(text) <= self._cap:
-            return Answer([text_block(text)], _convert_to_data(outcome.value))
+            return ToolAnswer([text_block(text)], _convert_to_data(outcome.value))
         return await self._rest.add_handle(
-            outcome, Answer([text_block(cut_text(text, self._cap))]), what=name
+            outcome, ToolAnswer([text_block(cut_text(text, self._cap))]), what=name
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
-from paddock.model.artifact import Wire
+from paddock.model.artifact import CamelCaseModel
 from paddock.model.base import Json
 from paddock.output.digest import suites
 from paddock.output.digest.failure import MESSAGE_CHARS, Failure, count_nouns, failure
@@ -21,7 +21,7 @@ MOST_FAILURES = 20
 EXCERPT_LINES = 30
 
 
-class Digest(Wire):
+class Digest(CamelCaseModel):
     """What output comes to."""
 
     kind: Kind

@@ -1,11 +1,11 @@
 """One thing that went wrong, as a digest tells it."""
 
-from paddock.model.artifact import Wire
+from paddock.model.artifact import CamelCaseModel
 
 MESSAGE_CHARS = 200
 
 
-class Failure(Wire):
+class Failure(CamelCaseModel):
     """One thing that went wrong."""
 
     name: str | None = None

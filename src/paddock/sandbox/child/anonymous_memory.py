@@ -52,7 +52,7 @@ _File = tuple[int, int]
 """Device and inode."""
 
 
-class Amount(NamedTuple):
+class AnonymousMemory(NamedTuple):
     """Bytes of memory files, of files on the disk, of what lies in sockets and pipes, and of the kernel's own."""
 
     memory: int = 0
@@ -60,12 +60,12 @@ class Amount(NamedTuple):
     buffers: int = 0
     kernel: int = 0
 
-    def since(self, earlier: "Amount") -> "Amount":
+    def since(self, earlier: "AnonymousMemory") -> "AnonymousMemory":
         """Return by how much this is more than `earlier`."""
-        return Amount(*(max(0, now - then) for now, then in zip(self, earlier, strict=True)))
+        return AnonymousMemory(*(max(0, now - then) for now, then in zip(self, earlier, strict=True)))
 
 
-def read_gauges(directory: str, *, buffers: bool = True) -> Amount:
+def read_gauges(directory: str, *, buffers: bool = True) -> AnonymousMemory:
     """Return what this machine has in memory files, on the file system of a directory, and in memory altogether.
 
     The last one is what of it the kernel has for itself and cannot do without. 0 where it does not say. Without
@@ -80,7 +80,7 @@ def read_gauges(directory: str, *, buffers: bool = True) -> Amount:
         kernel = found.get(b"SUnreclaim", 0) + found.get(b"PageTables", 0)
         facts = os.statvfs(directory)
         disk = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
-    return Amount(memory, disk, taken, kernel)
+    return AnonymousMemory(memory, disk, taken, kernel)
 
 
 def _at_hand() -> int:
@@ -100,8 +100,8 @@ def _most_in_socket() -> int:
 
 
 def measure_in_slices(
-    places: Iterable[str], scratch: str, *, moved: Amount, most: Amount
-) -> Iterator[Amount | None]:
+    places: Iterable[str], scratch: str, *, moved: AnonymousMemory, most: AnonymousMemory
+) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
     `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
@@ -110,7 +110,7 @@ def measure_in_slices(
     of_kernel = moved.kernel > most.memory // _OF_KERNEL
     thorough = of_kernel or moved.memory > most.memory or moved.disk > most.disk
     step = _SHORT_STEP if of_kernel else _STEP
-    look = _Look(f"{scratch}/", thorough=thorough, of_kernel=of_kernel)
+    look = _ProcessScan(f"{scratch}/", thorough=thorough, of_kernel=of_kernel)
     for place in places:
         for thread in look.threads(place):
             numbers = look.descriptors(thread)
@@ -128,15 +128,15 @@ def measure_in_slices(
     yield look.totals(moved)
 
 
-class _Look:
+class _ProcessScan:
     """One look at some processes."""
 
     def __init__(self, below: str, *, thorough: bool, of_kernel: bool) -> None:
         self._below = below
         self._thorough = thorough
         self._of_kernel = of_kernel
-        self._open: dict[_File, Amount] = {}
-        self._mapped: dict[_File, Amount] = {}
+        self._open: dict[_File, AnonymousMemory] = {}
+        self._mapped: dict[_File, AnonymousMemory] = {}
         self._buffers: dict[str, int] = {}
         self._hides = False
         self.kernel = 0
@@ -185,11 +185,11 @@ class _Look:
                 self._hides |= _IN_FLIGHT.search(_read_file(f"{place}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY):
             facts = os.stat(path)
-            self._open[facts.st_dev, facts.st_ino] = Amount(memory=facts.st_blocks * _BLOCK)
+            self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK)
         elif name.startswith(self._below) and name.endswith(_REMOVED):
             facts = os.stat(path)
             if not facts.st_nlink:  # else its folder shows it
-                self._open[facts.st_dev, facts.st_ino] = Amount(disk=facts.st_blocks * _BLOCK)
+                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK)
 
     def _count_objects(self, place: str, number: str) -> None:
         """Count what the kernel keeps for an open file, once for all threads that share it."""
@@ -224,20 +224,22 @@ class _Look:
                 known, size = self._open, facts.st_blocks * _BLOCK
             except OSError:
                 known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
-            amount = Amount(memory=size) if in_memory else Amount(disk=size)
+            amount = AnonymousMemory(memory=size) if in_memory else AnonymousMemory(disk=size)
             known[file] = max(amount, known.get(file, amount))
 
-    def totals(self, moved: Amount) -> Amount:
+    def totals(self, moved: AnonymousMemory) -> AnonymousMemory:
         """Return what was found."""
         known = _sum(self._open.values())
         buffers = min(sum(self._buffers.values()), moved.buffers)
         hidden = moved.kernel if self._hides and self._of_kernel else 0
         kernel = max(self.kernel, hidden)
         if self._hides and self._thorough:
-            return Amount(max(known.memory, moved.memory), max(known.disk, moved.disk), buffers, kernel)
+            return AnonymousMemory(
+                max(known.memory, moved.memory), max(known.disk, moved.disk), buffers, kernel
+            )
         more = _sum(amount for file, amount in self._mapped.items() if file not in self._open)
         memory, disk = min(more.memory, moved.memory), min(more.disk, moved.disk)
-        return Amount(known.memory + memory, known.disk + disk, buffers, kernel)
+        return AnonymousMemory(known.memory + memory, known.disk + disk, buffers, kernel)
 
     def _look_as_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
         """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
@@ -285,11 +287,11 @@ def _count_lines(path: str) -> int:
         return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
 
 
-def _sum(amounts: Iterable[Amount]) -> Amount:
+def _sum(amounts: Iterable[AnonymousMemory]) -> AnonymousMemory:
     memory = disk = 0
     for amount in amounts:
         memory, disk = memory + amount.memory, disk + amount.disk
-    return Amount(memory, disk)
+    return AnonymousMemory(memory, disk)
 
 
 def _read_file(path: str) -> bytes:

@@ -52,7 +52,7 @@ class Group:
             self._lock = -1
 
 
-class Leaf:
+class JobCgroup:
     """The group of one job."""
 
     def __init__(self, group: str, name: str) -> None:

@@ -123,7 +123,7 @@ def _bind_arguments(path: str) -> list[str]:
     return ["--ro-bind", path, path]
 
 
-class Root:
+class MountRoot:
     """Mounts that bubblewrap has made for some grants, and the process that makes jails of them."""
 
     def __init__(self, order: JobSpec, life: Life) -> None:
@@ -172,19 +172,19 @@ class Root:
         return identify_places(self._sources)
 
 
-class Roots:
+class MountRootCache:
     """The last used roots of a warden."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._roots: OrderedDict[tuple[int | None, str, tuple[str, ...]], Root] = OrderedDict()
+        self._roots: OrderedDict[tuple[int | None, str, tuple[str, ...]], MountRoot] = OrderedDict()
 
     @property
     def keepers(self) -> frozenset[int]:
         """Return the processes that belong to no job."""
         return frozenset(root.pid for root in self._roots.values())
 
-    def get_root(self, order: JobSpec) -> Root | None:
+    def get_root(self, order: JobSpec) -> MountRoot | None:
         """Return the root for an order, built now unless it is there and true; None where an order wants none.
 
         Raises StartError and OSError.
@@ -198,13 +198,13 @@ class Roots:
             _end_process(root)
             root = None
         # It lives long, so what is one program's own stays out.
-        self._roots[key] = root = root or Root(order._replace(argv=(), environment={}), self._life)
+        self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
         while len(self._roots) > _KEPT:
             _end_process(self._roots.popitem(last=False)[1])
         return root
 
 
-def _end_process(root: Root) -> None:
+def _end_process(root: MountRoot) -> None:
     root.close()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(root.pid, 0)

@@ -184,7 +184,7 @@ def threads_by_user() -> dict[int, int]:
     return found
 
 
-class Others:
+class OtherThreads:
     """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from paddock.sandbox.child.snapshot import (
-    Node,
     Restoration,
     Snapshot,
+    SnapshotEntry,
     TooLargeError,
     kind_of,
     open_entry,
@@ -97,7 +97,7 @@ class RecordError(Exception):
     """The protected paths of a workspace cannot be recorded, so it is not to be written to."""
 
 
-class Restored(NamedTuple):
+class RestoreReport(NamedTuple):
     """What became of the protected paths."""
 
     violations: list[str]
@@ -106,7 +106,7 @@ class Restored(NamedTuple):
     """Of these, those that could not be put back, or not wholly, and why."""
 
 
-class Before:
+class ProtectedPaths:
     """The protected paths as they were before the first of the jobs that are at work in a workspace at the same time.
 
     A later one may already see what another has left there.
@@ -128,7 +128,7 @@ class Before:
             raise RecordError(_explain_error(error)) from error
         self._way_back = Restoration(self._root, self._record)
 
-    def restore(self) -> Restored:
+    def restore(self) -> RestoreReport:
         """Put the protected paths back, as far as that can be done."""
         with self._is_alone():
             found = restore_paths(self._root, self._record, self._way_back)
@@ -149,7 +149,7 @@ class Before:
                 str, tuple[int, tuple[int, int], bytes, tuple[tuple[str, bytes], ...], tuple[int, int]]
             ]
             found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
-            return Snapshot({path: Node._make(node) for path, node in found.items()})
+            return Snapshot({path: SnapshotEntry._make(node) for path, node in found.items()})
         snapshot = record_paths(self._root)
         data = marshal.dumps({path: tuple(node) for path, node in snapshot.nodes.items()})
         done = 0
@@ -189,7 +189,7 @@ def record_paths(root: int) -> Snapshot:
         if kind == stat.S_IFDIR:
             with open_entry(root, parent, os.O_PATH | os.O_DIRECTORY) as folder:
                 facts = os.fstat(folder)
-                found.nodes[parent] = Node(facts.st_mode, (facts.st_uid, facts.st_gid))
+                found.nodes[parent] = SnapshotEntry(facts.st_mode, (facts.st_uid, facts.st_gid))
                 if kind_of(folder, name):
                     found.take(folder, name, top)
         elif kind and parent not in found.nodes:
@@ -197,9 +197,9 @@ def record_paths(root: int) -> Snapshot:
     return found
 
 
-def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> Restored:
+def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> RestoreReport:
     """Put every protected path below an open folder back, as far as that can be done."""
-    found = Restored([], {})
+    found = RestoreReport([], {})
     if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
         with contextlib.suppress(OSError):
             open_up(root)

@@ -7,7 +7,7 @@ import time
 
 from paddock.sandbox.child import lockdown, process_tree, scratch
 from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, JobSpec, StartError
-from paddock.sandbox.child.namespaces import Roots
+from paddock.sandbox.child.namespaces import MountRootCache
 from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
@@ -28,7 +28,7 @@ def serve_jobs(server: socket.socket, folder: str, zygote: socket.socket) -> Non
     job is not gone to the last process takes no other.
     """
     lockdown.adopt_orphans()
-    others, roots = process_tree.Others(), Roots(live_in_jail)
+    others, roots = process_tree.OtherThreads(), MountRootCache(live_in_jail)
     clean = True
     last: JobSpec | None = None
     shim: Shim | None = None
@@ -84,7 +84,7 @@ def _hand_over(path: str, zygote: socket.socket) -> None:
         scratch.remove_directory(path)
 
 
-def _start_shim_ahead(last: JobSpec, roots: Roots) -> Shim | None:
+def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
     """Return a shim for a job that is most likely like the last one; None when there can be none."""
     try:
         shim = Shim(last, roots.get_root(last))

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAMS, JobSpec
-from paddock.sandbox.child.namespaces import Root
+from paddock.sandbox.child.namespaces import MountRoot
 
 _OTHER_JOBS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
@@ -81,7 +81,7 @@ class Shim:
     """The warden's end of a process that will be a program: told first how it is confined, then what it is."""
 
     def __init__(
-        self, order: JobSpec, root: Root | None = None, handles: Mapping[str, int] | None = None
+        self, order: JobSpec, root: MountRoot | None = None, handles: Mapping[str, int] | None = None
     ) -> None:
         """Make it, in a jail where there is a `root`. Without `handles` it rehearses the order and waits for another.
 

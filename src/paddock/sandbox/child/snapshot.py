@@ -38,7 +38,7 @@ class _StuckError(OSError):
     """A name in a folder can be neither put back nor removed, whatever is done to the folder."""
 
 
-class Node(NamedTuple):
+class SnapshotEntry(NamedTuple):
     """A file, a link or a folder as it was."""
 
     mode: int
@@ -63,7 +63,7 @@ class Node(NamedTuple):
 class Snapshot:
     """What was there, by path."""
 
-    def __init__(self, nodes: dict[str, Node] | None = None) -> None:
+    def __init__(self, nodes: dict[str, SnapshotEntry] | None = None) -> None:
         self.nodes = nodes or {}
         self._room = MOST_BYTES
 
@@ -132,7 +132,7 @@ class Restoration:
         self._make(folder, name, path, wanted)
         return True
 
-    def _mend_folder(self, folder: int, name: str, path: str, wanted: Node) -> bool | None:
+    def _mend_folder(self, folder: int, name: str, path: str, wanted: SnapshotEntry) -> bool | None:
         """Put back what is in a folder, and then itself; None when it has to be made anew."""
         facts = os.lstat(name, dir_fd=folder)
         before = wanted.names
@@ -141,7 +141,9 @@ class Restoration:
             names = _list_names(inner, most)
             if len(names) > most:
                 return None
-            now = Node(facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _read_attributes(inner))
+            now = SnapshotEntry(
+                facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _read_attributes(inner)
+            )
             changed, failure = now != wanted, None
             for child in dict.fromkeys((*before, *names)):
                 try:
@@ -173,7 +175,7 @@ class Restoration:
                 raise
             scratch.remove_directory(name, folder)  # it is, or is in, another file system
 
-    def _make(self, folder: int, name: str, path: str, node: Node) -> None:
+    def _make(self, folder: int, name: str, path: str, node: SnapshotEntry) -> None:
         if node.kind == stat.S_IFLNK:
             os.symlink(os.fsdecode(node.content), name, dir_fd=folder)
             facts = os.lstat(name, dir_fd=folder)
@@ -222,17 +224,17 @@ def open_folder(folder: int, name: str) -> Generator[int]:
         os.close(inner)
 
 
-def look_up(folder: int, name: str, most: int) -> Node:
+def look_up(folder: int, name: str, most: int) -> SnapshotEntry:
     """Return what a name in an open folder is, with no more than `most` + 1 bytes of a file. Raises OSError."""
     facts = os.lstat(name, dir_fd=folder)
     owner = facts.st_uid, facts.st_gid
     if stat.S_ISLNK(facts.st_mode):
-        return Node(facts.st_mode, owner, os.fsencode(os.readlink(name, dir_fd=folder)))
+        return SnapshotEntry(facts.st_mode, owner, os.fsencode(os.readlink(name, dir_fd=folder)))
     if stat.S_IFMT(facts.st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
-        return Node(facts.st_mode, owner)
+        return SnapshotEntry(facts.st_mode, owner)
     with open_entry(folder, name, os.O_RDONLY) as file:
         facts = os.fstat(file)
-        node = Node(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_read_attributes(file))
+        node = SnapshotEntry(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_read_attributes(file))
         if stat.S_ISDIR(facts.st_mode):
             names = _list_names(file, most // _ENTRY_BYTES)
             return node._replace(content=os.fsencode("/".join(names)))
@@ -266,7 +268,7 @@ def _read_attributes(file: int) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, os.getxattr(file, name)) for name in sorted(names) if name.startswith(_ATTRIBUTES))
 
 
-def _is_same(folder: int, name: str, wanted: Node) -> bool:
+def _is_same(folder: int, name: str, wanted: SnapshotEntry) -> bool:
     """Tell whether a name is what it was, be it another file."""
     try:
         now = look_up(folder, name, len(wanted.content))
@@ -275,7 +277,7 @@ def _is_same(folder: int, name: str, wanted: Node) -> bool:
     return now._replace(file=wanted.file) == wanted
 
 
-def _mend_file(folder: int, name: str, wanted: Node) -> bool:
+def _mend_file(folder: int, name: str, wanted: SnapshotEntry) -> bool:
     """Write what it held into a file that is still the same one; tell whether that could be done."""
     with open_entry(folder, name, os.O_PATH) as found:
         facts = os.fstat(found)
@@ -294,7 +296,7 @@ def _mend_file(folder: int, name: str, wanted: Node) -> bool:
     return True
 
 
-def _fill_file(file: int, node: Node) -> None:
+def _fill_file(file: int, node: SnapshotEntry) -> None:
     done = 0
     while done < len(node.content):
         done += os.pwrite(file, node.content[done:], done)
@@ -302,7 +304,7 @@ def _fill_file(file: int, node: Node) -> None:
     _restore_attributes(file, node)
 
 
-def _restore_attributes(file: int, node: Node) -> None:
+def _restore_attributes(file: int, node: SnapshotEntry) -> None:
     """Give something open owner, mode and attributes that it had."""
     facts = os.fstat(file)
     if (facts.st_uid, facts.st_gid) != node.owner:

@@ -22,10 +22,10 @@ import time
 from typing import TYPE_CHECKING
 
 from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
-from paddock.sandbox.child.cgroup import Leaf
+from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, JobReport, JobSpec, StartError
-from paddock.sandbox.child.namespaces import Root, Roots
+from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.shim import Shim, ruleset_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ _NAMELESS_S = 0.005
 class Supervisor:
     """The life of one job."""
 
-    def __init__(self, server: socket.socket, order: JobSpec, roots: Roots, shim: Shim | None) -> None:
+    def __init__(
+        self, server: socket.socket, order: JobSpec, roots: MountRootCache, shim: Shim | None
+    ) -> None:
         self._server = server
         self._order = order
         self._roots = roots
@@ -62,16 +64,16 @@ class Supervisor:
         self._pid = 0
         self._ending: frozenset[int] = frozenset()
         self._sample: process_tree.Sample | None = None
-        self._leaf: Leaf | None = None
-        self._before: protected_paths.Before | None = None
+        self._leaf: JobCgroup | None = None
+        self._before: protected_paths.ProtectedPaths | None = None
         self._scratch_walk = scratch.measure_in_slices(order.scratch)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
-        self._nameless_walk: Iterator[anonymous_memory.Amount | None] = iter(())
+        self._nameless_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
         self._nameless_due = 0.0
-        self._nameless = anonymous_memory.Amount()
-        self._first_gauges = anonymous_memory.Amount()
-        self._gauges: anonymous_memory.Amount | None = None
+        self._nameless = anonymous_memory.AnonymousMemory()
+        self._first_gauges = anonymous_memory.AnonymousMemory()
+        self._gauges: anonymous_memory.AnonymousMemory | None = None
         """How the machine's gauges stood before the job began; its buffers from the first look on."""
         self._deadline = 0.0
         self._look = _FIRST_LOOK_S
@@ -107,7 +109,7 @@ class Supervisor:
             if self._failure is not None:
                 raise self._failure
             if order.workspace:
-                self._before = protected_paths.Before(order.workspace, files[-1])
+                self._before = protected_paths.ProtectedPaths(order.workspace, files[-1])
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
@@ -144,13 +146,13 @@ class Supervisor:
             self.rubbish = self._before.close()
         return left == 0
 
-    def _confine_shim(self, file: int, root: Root | None) -> None:
+    def _confine_shim(self, file: int, root: MountRoot | None) -> None:
         try:
             ruleset = ruleset_of(self._order)
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
         if self._order.group:
-            self._leaf = Leaf(self._order.group, os.urandom(8).hex())
+            self._leaf = JobCgroup(self._order.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
             handles["door"] = self._leaf.door
@@ -262,7 +264,7 @@ class Supervisor:
                 [process.place for process in sample.processes],
                 self._order.scratch,
                 moved=gauges.since(self._gauges),
-                most=anonymous_memory.Amount(ceilings.memory_bytes, ceilings.scratch_bytes),
+                most=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
             return False
         if found is not None:
@@ -316,7 +318,7 @@ class Supervisor:
         if self._before is not None:
             self._put_back(self._before)
 
-    def _put_back(self, before: protected_paths.Before) -> None:
+    def _put_back(self, before: protected_paths.ProtectedPaths) -> None:
         report = self._report
         report.violations, left = before.restore()
         if left:

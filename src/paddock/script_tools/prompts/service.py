@@ -48,7 +48,7 @@ class PromptReply(Value):
         return templates.variables(self.ends)
 
 
-class Prompting:
+class PromptService:
     """Answers calls of prompts. It remembers what was asked, for five minutes of `clock`."""
 
     def __init__(self, library: ToolLibrary, run: Run, clock: Callable[[], float]) -> None:

@@ -16,7 +16,7 @@ from paddock.mcp_server.toolbox import build_refusal
 from paddock.mcp_server.tools import compute
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import Value
-from paddock.model.capture import Ends
+from paddock.model.capture import HeadAndTail
 from paddock.model.outcome import (
     CallRecord,
     ConsoleLine,
@@ -29,7 +29,7 @@ from paddock.model.outcome import (
     Status,
     Usage,
 )
-from paddock.model.program import OutputMode, OutputWishes, ProgramEnd
+from paddock.model.program import OutputMode, OutputOptions, ProgramEnd
 from paddock.model.request import RuntimeRun
 from paddock.output.digest.digest import Digest
 from paddock.rendering.computation import Envelope, InvalidInput, build_envelope, build_refused_envelope
@@ -127,7 +127,7 @@ def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single
 
 
 def captured(text: str) -> Any:
-    ends = Ends(20)
+    ends = HeadAndTail(20)
     ends.take(text.encode("utf-8", "replace"))
     return ends.make_captured()
 
@@ -170,7 +170,7 @@ ends = st.builds(
 def test_whatever_became_of_a_program_in_a_language_fits(
     outcome: Outcome, mode: OutputMode, facts: dict[str, Any]
 ) -> None:
-    work = RuntimeRun(runtime="python", code="1", output=OutputWishes(mode=mode, query_terms=("boom",)))
+    work = RuntimeRun(runtime="python", code="1", output=OutputOptions(mode=mode, query_terms=("boom",)))
     assert problems(output_schemas.PROGRAM, program_response(outcome.model_copy(update=facts), work)) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.pending_calls import FETCHING, PendingCalls, Work, find_run_to_fetch
-from paddock.mcp_server.toolbox import Answer, Caller, text_block
+from paddock.mcp_server.toolbox import Caller, ToolAnswer, text_block
 from paddock.model.approval import Question
 from paddock.model.ids import new_id
 
@@ -18,16 +18,16 @@ def question(run: str) -> Question:
 
 
 def asking(run: str) -> Work:
-    async def work(caller: Caller) -> Answer:
+    async def work(caller: Caller) -> ToolAnswer:
         assert caller.asker is not None
         assert not caller.present
         answer = await caller.asker(question(run))
-        return Answer([text_block(answer.verdict)], {"by": answer.by})
+        return ToolAnswer([text_block(answer.verdict)], {"by": answer.by})
 
     return work
 
 
-def status(answer: Answer) -> Any:
+def status(answer: ToolAnswer) -> Any:
     return answer.structured["status"]
 
 
@@ -50,7 +50,7 @@ def test_who_comes_back_before_the_answer_is_told_that_it_waits(tmp_path: Path) 
         while status(answer := await held.fetch_answer(name, "me")) == "waiting":
             pass
         result = {"status": "ok", "result": {"by": "ada (paddock approve)"}}
-        assert answer == Answer([text_block("once")], result)
+        assert answer == ToolAnswer([text_block("once")], result)
         assert status(await held.fetch_answer(name, "me")) == "invalid"
 
     run(main())

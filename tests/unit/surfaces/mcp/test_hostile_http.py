@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.app.pending_approvals import PendingApprovals
-from paddock.mcp_server.elicitation import Rounds
+from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import build_application
-from paddock.mcp_server.list_changes import Announcer
+from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
-from paddock.mcp_server.prompts_resources import Offers
+from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
-from paddock.mcp_server.requests import Requests
-from paddock.mcp_server.toolbox import Answer, Arguments, Caller, Tool, Toolbox, object_schema, text_block
+from paddock.mcp_server.requests import InFlightRequests
+from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, Toolbox, object_schema, text_block
 
 if TYPE_CHECKING:
     from paddock.mcp_server.http.abandoned import App
@@ -63,25 +63,27 @@ class Server:
     """An application in this process whose tool `wait` answers when it is let go."""
 
     def __init__(self, directory: Path) -> None:
-        self.requests = Requests()
+        self.requests = InFlightRequests()
         self.go = asyncio.Event()
         self.entered = asyncio.Event()
 
-        async def echo(arguments: Arguments, _caller: Caller) -> Answer:
-            return Answer([text_block(json.dumps(arguments))])
+        async def echo(arguments: Arguments, _caller: Caller) -> ToolAnswer:
+            return ToolAnswer([text_block(json.dumps(arguments))])
 
-        async def wait(_arguments: Arguments, _caller: Caller) -> Answer:
+        async def wait(_arguments: Arguments, _caller: Caller) -> ToolAnswer:
             self.entered.set()
             await self.go.wait()
-            return Answer([text_block("went on")])
+            return ToolAnswer([text_block("went on")])
 
         tools = [
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = Rounds(1000, PendingCalls(PendingApprovals(directory), FETCHING["native"]))
+        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCHING["native"]))
         nothing: Any = Nothing()
-        server = build_protocol_server(Toolbox(tools), Offers(nothing, nothing), rounds, Announcer())
+        server = build_protocol_server(
+            Toolbox(tools), PromptsAndResources(nothing, nothing), rounds, ChangeNotifier()
+        )
         server.middleware.append(self.requests.handle_message)
         self.app: App = build_application(server, self.requests)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paddock.mcp_server import requests
-from paddock.mcp_server.requests import Requests
+from paddock.mcp_server.requests import InFlightRequests
 
 HOLES = """
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_free_memory_is_returned_once_after_the_last_request(monkeypatch: pytest
 
     async def use() -> list[int]:
         counts: list[int] = []
-        served = Requests()
+        served = InFlightRequests()
         for _ in range(2):
             with served.in_flight("a"):
                 with served.in_flight("b"):
