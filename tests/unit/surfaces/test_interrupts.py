@@ -26,8 +26,9 @@ print("went on", flush=True)
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Signals that were sent, and none of them was."""
+    """Signals that were sent, and none of them was. Sessions that other tests left open hear of none."""
     sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(forced_exit, "_acts", [])
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
     return sent
 
@@ -37,7 +38,6 @@ def test_the_second_signal_ends_the_process_unless_it_is_the_first_one_again(
     monkeypatch: pytest.MonkeyPatch, sent: list[tuple[int, int]], later: float, *, ends: bool
 ) -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    monkeypatch.setattr(forced_exit, "_acts", [])  # a test that was not tidy may have left a session open
     try:
         monkeypatch.setattr(time, "monotonic", lambda: 100.0)
         interrupts.end_at_next(signal.SIGUSR1)
