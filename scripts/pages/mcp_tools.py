@@ -16,12 +16,13 @@ HEAD = """\
 <!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
 Change the descriptions in src/paddock/mcp_server. -->
 
-What `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace stand after these. The first
-word of an answer's text is its [status](answers.md), of `run_program` one of `success`, `failure`, `timeout`,
-`cancelled`, `denied` and `invalid`. What `call_tool`, `compute` and script tools return comes as it is; an error of
-`compute` begins with its code. `isError` is true for whatever is not `ok` or `success`, but for a call that is
-`waiting` for [a person](approvals.md#from-another-terminal). Arguments are checked before anything runs. Camel case
-is understood too (`timeoutMs` for `timeout_ms`), and `null` means that an argument was not given.
+The tools that `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace follow these. The first
+word of an answer's text is its [status](answers.md); for `run_program` it is one of `success`, `failure`, `timeout`,
+`cancelled`, `denied`, `unavailable` and `invalid`. `call_tool`, `compute` and script tools return their result
+unchanged; an error of `compute` begins with its code. `isError` is true for every status except `ok` and `success`,
+and false for a call that is `waiting` for [a person](approvals.md#from-another-terminal). Paddock checks the
+arguments before it runs anything. Camel case is accepted too (`timeoutMs` for `timeout_ms`), and `null` means that an
+argument was not given.
 
 """
 SEED = """\

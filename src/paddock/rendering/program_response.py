@@ -23,11 +23,9 @@ _WORDS = {
     Status.TIMEOUT: "timeout",
     Status.CANCELLED: "cancelled",
     Status.DENIED: "denied",
+    Status.UNAVAILABLE: "unavailable",
 }
 """Status words; whatever is not here is a `failure`."""
-
-_NOT_STARTED = 1
-"""Exit code of a program that could not be started."""
 
 
 def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
@@ -35,7 +33,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     program = outcome.program
     response: dict[str, Json] = {
         "status": _WORDS.get(outcome.status, "failure"),
-        "exitCode": _exit_code(outcome),
+        "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),
         "artifactHandle": program.artifact if program else None,
@@ -113,12 +111,6 @@ def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRu
             if excerpts := [*stdout.excerpts, *stderr.excerpts]:
                 shown["excerpts"] = [each.model_dump(mode="json", by_alias=True) for each in excerpts]
             return shown
-
-
-def _exit_code(outcome: Outcome) -> int | None:
-    if outcome.program is not None:
-        return outcome.program.exit_code
-    return _NOT_STARTED if outcome.status is Status.UNAVAILABLE else None
 
 
 def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:

@@ -126,8 +126,9 @@ class Place:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            line = await asyncio.wait_for(process.stderr.readline(), PATIENCE_S)
-            yield Web(process, line.decode().removeprefix("listening on ").strip())
+            line = (await asyncio.wait_for(process.stderr.readline(), PATIENCE_S)).decode()
+            assert line.startswith("listening on "), line
+            yield Web(process, line.removeprefix("listening on ").strip())
         finally:
             if process.returncode is None:
                 process.kill()

@@ -127,6 +127,10 @@ def test_s16_a_program_without_a_place_is_denied_in_the_words_of_the_seed(place:
     assert (response["status"], response["exitCode"], compat.is_error) == ("denied", None, False)
     assert response["policyDecision"] == {"deniedReasons": ["Concurrency limit reached (1/1 active jobs)"]}
     assert "error" not in response
+    assert (native.structured_content["status"], native.structured_content["exitCode"]) == (
+        "unavailable",
+        None,
+    )
     assert native.structured_content["error"] == {
         "name": "Busy",
         "message": "Concurrency limit reached (1/1 active jobs): the queue is full (runtimes.max_waiting = 0). "
@@ -139,3 +143,22 @@ def test_s16_a_program_without_a_place_is_denied_in_the_words_of_the_seed(place:
 def test_the_spelling_is_understood_beside_the_native_names(place: Place) -> None:
     [done] = in_seed(place, ("sdl.runtime.execute", {**HELLO, "outputMode": "summary"}), native=True)
     assert json.loads(text(done))["stdoutSummary"] == "one\ntwo\nthree"
+
+
+def test_s26_a_runtime_that_is_not_there_is_a_failure_with_a_remedy(place: Place) -> None:
+    place.environment["PATH"] = str(place.workspace)
+    calls = (
+        ("sdl.runtime.execute", {**HELLO, "runtime": "ruby"}),
+        ("run_program", {"runtime": "ruby", "code": "1"}),
+    )
+    compat, native = in_seed(place, *calls, native=True)
+    error = {
+        "name": "Unavailable",
+        "message": "Ruby cannot be run here: ruby is not on PATH",
+        "hint": "paddock runtimes install ruby",
+    }
+    _, response = stored(compat)
+    assert (response["status"], response["exitCode"], response["error"]) == ("failure", 1, error)
+    found = native.structured_content
+    assert (found["status"], found["exitCode"], found["error"]) == ("unavailable", None, error)
+    assert (text(native).split()[0], native.is_error) == ("unavailable", True)

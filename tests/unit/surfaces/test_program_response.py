@@ -141,9 +141,10 @@ def test_what_is_omitted_is_said() -> None:
         (Status.ERROR, "failure"),
         (Status.TIMEOUT, "timeout"),
         (Status.CANCELLED, "cancelled"),
+        (Status.UNAVAILABLE, "unavailable"),
     ],
 )
-def test_status_words_are_the_seeds(status: Status, word: str) -> None:
+def test_status_words(status: Status, word: str) -> None:
     assert program_response(outcome(status=status), work())["status"] == word
 
 
@@ -170,10 +171,10 @@ def test_s1_a_denial_is_a_response() -> None:
     }
 
 
-def test_s26_a_missing_executable_is_a_failure_with_a_remedy() -> None:
+def test_a_missing_executable_is_unavailable_with_a_remedy() -> None:
     error = ErrorInfo(name="Unavailable", message="Node.js cannot be run here", hint="apt install nodejs")
     found = program_response(Outcome(id="r", status=Status.UNAVAILABLE, error=error), work())
-    assert (found["status"], found["exitCode"], found["signal"]) == ("failure", 1, None)
+    assert (found["status"], found["exitCode"], found["signal"]) == ("unavailable", None, None)
     assert found["error"] == {
         "name": "Unavailable",
         "message": "Node.js cannot be run here",

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 EXECUTE = "sdl.runtime.execute"
 QUERY = "sdl.runtime.queryOutput"
 
+_NOT_STARTED = 1
+"""Exit code of a program whose runtime cannot be used here."""
+
 _ERROR_STATUSES = frozenset({Status.INVALID, Status.ERROR})
 """Statuses that are errors of the call; every other end is a response, a denial too."""
 _REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
@@ -61,7 +64,10 @@ class CompatPrograms:
             )
         if outcome.status in _ERROR_STATUSES:
             return _build_error(render.explain_outcome(outcome))
-        return _build_response(program_response(_report_busy_as_denied(outcome), work))
+        response = program_response(_report_busy_as_denied(outcome), work)
+        if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no word for it
+            response |= {"status": "failure", "exitCode": _NOT_STARTED}
+        return _build_response(response)
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Search stored output and give the compat response."""
