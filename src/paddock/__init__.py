@@ -140,7 +140,7 @@ _MODULES = {
     "AuditRecord": "paddock.audit.sink",
     "BlockingPaddock": "paddock.client.blocking",
     "CallRecord": "paddock.model.outcome",
-    "Captured": "paddock.model.program",
+    "CapturedStream": "paddock.model.program",
     "ConfigurationError": "paddock.model.errors",
     "ConsoleLine": "paddock.model.outcome",
     "Cursor": "paddock.model.artifact",

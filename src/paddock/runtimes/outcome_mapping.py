@@ -49,7 +49,14 @@ _NO_FILE = ("file too large", "efbig")
 """What runtimes say, in lower case, that get an error where others get SIGXFSZ."""
 _NO_NETWORK = (
     *("name resolution", "nameresolution", "service not known", "eai_again", "resolve host", "nxdomain"),
-    *("socket", "econnrefused", "connect eperm", "failed to connect", "network is unreachable"),
+    *(
+        "socket",
+        "econnrefused",
+        "connect eperm",
+        "listen eperm",
+        "failed to connect",
+        "network is unreachable",
+    ),
 )
 _OFFLINE = (
     "it has no network, not even 127.0.0.1 between its own processes; "

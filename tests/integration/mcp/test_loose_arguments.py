@@ -56,6 +56,7 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
             *(("execute_code", {"code": source, "input": given}) for given, _ in inputs),
             ("execute_code", {"code": "return 1", "timeout_ms": "5000"}),
             ("call_tool", {"server": "odd", "tool": "echo", "args": '{"text": "from text"}'}),
+            ("call_tool", {"server": "odd", "tool": "echo", "arguments": {"text": "named as in MCP"}}),
             ("describe_tools", {"names": '["odd.echo"]'}),
             ("search_tools", {"query": "echo", "limit": "1"}),
             ("run_program", {"runtime": "shell", "code": "echo $1", "args": '["a"]', "timeoutMs": "9000"}),
@@ -64,9 +65,10 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
     )
     values = [result.structured_content["value"] for result in results[: len(inputs)]]
     assert values == [read for _, read in inputs]
-    limited, called, described, found, ran, computed = results[len(inputs) :]
+    limited, called, named, described, found, ran, computed = results[len(inputs) :]
     assert limited.structured_content["value"] == 1
     assert called.content[0].text == "from text"
+    assert named.content[0].text == "named as in MCP"
     assert [each["name"] for each in described.structured_content["tools"]] == ["odd.echo"]
     assert len(found.structured_content["tools"]) == 1
     assert ran.structured_content["status"] == "success"

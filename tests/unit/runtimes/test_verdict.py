@@ -175,6 +175,7 @@ def missed(
         "System.Net.Sockets.SocketException (13): Permission denied",
         "error: connect ECONNREFUSED 127.0.0.1:80",
         "Error: connect EPERM 127.0.0.1:80 - Local (undefined:undefined)",
+        "Error: listen EPERM: operation not permitted 127.0.0.1",
     ],
 )
 def test_who_misses_the_network_is_told_how_to_get_it(said: str) -> None:

@@ -83,6 +83,7 @@ def build_code_tools(
                 args={"type": "object"},
             ),
             run=call_tool,
+            aliases={"arguments": "args"},
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
     ]
