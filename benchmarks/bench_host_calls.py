@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_most, interleaved, ratio
-from benchmarks.subject import Paddock, paddock
+from benchmarks.subject import Paddock, paddock, replace_servers
 from paddock.app.gate import Gate
 from paddock.hub.result import ToolResult
 
@@ -88,7 +88,7 @@ class _Silent:
 def local_gate(subject: Paddock, local: _Local | None = None) -> Gate:
     """Return the gate of a session with one server, `local`, whose tool `echo` is a function of this process."""
     gate = copy.copy(subject.session.gate)
-    gate._engines = gate._engines._replace(servers=local or _Local())  # noqa: SLF001
+    replace_servers(gate, local or _Local())
     return gate
 
 

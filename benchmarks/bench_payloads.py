@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import Line, Scale, interleaved, milliseconds, ratio
-from benchmarks.subject import Paddock, paddock
+from benchmarks.subject import Paddock, paddock, replace_servers
 from paddock.app.gate import Gate
 from paddock.hub.result import ToolResult
 
@@ -35,7 +35,7 @@ def measure(scale: Scale) -> list[Line]:
         for megabytes in (1,) if scale.quick else (1, 10):
             rows = _rows(megabytes * 1_000_000)
             gate = copy.copy(subject.session.gate)
-            gate._engines = gate._engines._replace(servers=_Rows(rows))  # noqa: SLF001
+            replace_servers(gate, _Rows(rows))
             contenders = {
                 "as input": lambda g=gate, r=rows: subject.run(_into(subject, g, _INPUT, r)),
                 "as a host call's result": lambda g=gate, r=rows: subject.run(_into(subject, g, _RESULT, r)),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from paddock.app.gate import Gate
 from paddock.app.session import Session, open_session
+from paddock.app.work.kind import Servers
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
@@ -18,6 +19,12 @@ from paddock.settings.schema import AuditSettings, GrantSettings, GuestSettings,
 T = TypeVar("T")
 
 _QUIET_SECONDS = 0.5
+
+
+def replace_servers(gate: Gate, servers: Servers) -> None:
+    """Have another hub answer the calls of a gate."""
+    context = gate._context  # noqa: SLF001
+    gate._context = context._replace(engines=context.engines._replace(servers=servers))  # noqa: SLF001
 
 
 class Paddock:

@@ -75,7 +75,7 @@ def sent(monkeypatch):
 
 async def expect(guest, times):
     """Announce programs, as the gate does, once a worker waits."""
-    engine = guest.session.gate._engines.guest
+    engine = guest.session.gate._context.engines.guest
     engine._pool.prepare("guest", 1)
     await engine._pool._waiting["guest"][0]
     for _ in range(times):

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from paddock.app.approvals import MAX_WAITING_RUNS, Approvals, Asker, CallContext, ClientAsker
+from paddock.app.work import KINDS
 from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.errors import LedgerError
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
+from paddock.policy.decision import Policy
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.rules import ApprovalSettings
-from paddock.settings.schema import RedactionSettings
+from paddock.settings.schema import RedactionSettings, Settings
 
 ASKING = Decision(allowed=False, asks=("why",), reasons=("why",), rule="user rule 1")
 ROOT = ExecutionRequest(id="00", actor="ada", surface="mcp", workspace=Path("/w"), work=GuestRun(source="1"))
@@ -69,7 +71,9 @@ def with_approvals(
 
     async def within() -> Any:
         outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
-        approvals = Approvals(ApprovalSettings(**settings), ledger or Ledger(), outgoing, asker)  # pyright: ignore[reportArgumentType]
+        approvals = Approvals(
+            ApprovalSettings(**settings), Policy(Settings(), KINDS), ledger or Ledger(), outgoing, asker
+        )  # pyright: ignore[reportArgumentType]
         approvals.begin_run(ROOT, own)
         return await work(approvals)
 

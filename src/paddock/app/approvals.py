@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from paddock.app.audit_facts import identity_facts
+from paddock.app.work import kind_of
 from paddock.audit.sink import AuditSink, Field
 from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.javascript.clock import Clock
-from paddock.model.approval import YES, Answer, Question, Verdict
+from paddock.model.approval import YES, Answer, Question
 from paddock.model.base import Json
 from paddock.model.ids import new_id
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy import questions as asking
-from paddock.policy.decision import apply_answer
+from paddock.policy.decision import Policy
 from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.rules import ApprovalSettings
 
@@ -51,19 +52,6 @@ MAX_QUESTIONS_PER_RUN = 50
 
 UNASKED = "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
 
-_NAMES: Mapping[Verdict | None, str] = {
-    "denied": "ApprovalDenied",
-    "expired": "ApprovalExpired",
-    "unasked": "ApprovalUnavailable",
-}
-CODES: Mapping[str, str] = {
-    "ApprovalDenied": "approval_denied",
-    "ApprovalExpired": "approval_expired",
-    "ApprovalUnavailable": "approval_unavailable",
-}
-"""What a program reads as `code` of the error, by its name."""
-
-
 _CUT_SHORT = Answer(verdict="denied", by="paddock")
 """The wait for an answer ended before there was one."""
 
@@ -84,11 +72,6 @@ async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[An
 async def refuse_unasked(_question: Question) -> Answer:
     """Answer for a person who cannot be asked."""
     return Answer(verdict="unasked", told=UNASKED)
-
-
-def refusal_name(decision: Decision) -> str:
-    """Return the name of the error that a refusal is."""
-    return _NAMES.get(decision.answer, "PolicyError")
 
 
 @dataclass(slots=True)
@@ -129,12 +112,14 @@ class Approvals:
     def __init__(
         self,
         settings: ApprovalSettings,
+        policy: Policy,
         audit: AuditSink,
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
         """Ask `asker` what nobody else was named for."""
         self._settings = settings
+        self._policy = policy
         self._audit = audit
         self._outgoing = outgoing
         self._asker = asker or refuse_unasked
@@ -162,12 +147,16 @@ class Approvals:
         Raises LedgerError: then nobody was asked.
         """
         run = self._find_run(request)
-        name = asking.repeatable_name(request)
-        question = asking.make_question(request, decision, self._outgoing, wait_ms=self._settings.wait_ms)
+        kind, work = kind_of(request), request.work
+        name = kind.repeatable_name(work)
+        subject = kind.make_subject(request, work)
+        question = asking.make_question(
+            request, decision, subject, self._outgoing, wait_ms=self._settings.wait_ms
+        )
         async with run.turn:
             if name in run.allowed:
                 answer = Answer(verdict="run", told="allowed for the rest of this run")
-                return apply_answer(request, decision, decision.rule, answer)
+                return self._policy.apply_answer(request, decision, answer)
             answer = run.refused.get(question.sha256)
             if answer is None:
                 facts = self._outgoing.facts(identity_facts(request, decision))
@@ -176,7 +165,7 @@ class Approvals:
                     run.refused[question.sha256] = answer
                 elif answer.verdict == "run" and name is not None:
                     run.allowed.add(name)
-        return apply_answer(request, decision, decision.rule, answer)
+        return self._policy.apply_answer(request, decision, answer)
 
     async def confirm(
         self,

@@ -14,106 +14,39 @@ own.
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paddock.app import visible_tools
-from paddock.app.approvals import Approvals, Asker, CallContext, refusal_name
-from paddock.app.audit_facts import CANCELLED, end_facts, identity_facts
-from paddock.app.host_calls import HostCalls, OnResult
-from paddock.app.runtime_service import Programs
-from paddock.app.script_tool_service import Scripts
+from paddock.app.approvals import Approvals, Asker, CallContext
+from paddock.app.audit_facts import end_facts, identity_facts
+from paddock.app.host_calls import OnResult
+from paddock.app.work import KINDS, kind_of
+from paddock.app.work.ends import CANCELLED
+from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
-from paddock.cancellation import run_shielded, unless_stopped
-from paddock.hub.person import PERSON
-from paddock.hub.result import ToolResult, find_culprit, read_native
-from paddock.javascript.engine import GuestEngine
-from paddock.javascript.job import GuestJob, OnConsole
+from paddock.cancellation import run_shielded
+from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
-from paddock.model.base import Json
+from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
-from paddock.model.errors import (
-    ConfigurationError,
-    EngineError,
-    PaddockError,
-    SdkError,
-    SdkFailed,
-    ServerError,
-    ServerRejected,
-    UnknownServer,
-)
+from paddock.model.errors import EngineError, PaddockError
 from paddock.model.ids import mint_id, spend_id
-from paddock.model.outcome import (
-    ConsoleLine,
-    Decision,
-    ErrorInfo,
-    Outcome,
-    RawResult,
-    Status,
-    Usage,
-)
-from paddock.model.request import ExecutionRequest, GuestRun, Places, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.output.large_results import Results
+from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status
+from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
-from paddock.policy.rehearsal import make_planned_call, stub_result, would_ask
 from paddock.redaction.outgoing import OnCall, OutgoingRedaction
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.hub.person import Person
     from paddock.output.recorder import OnOutput
-
-_MAX_ERROR_CHARS = 2000
 
 OnEnd = Callable[[ExecutionRequest, RawResult], None]
 """Hears of every request that has run."""
-
-
-class Servers(visible_tools.Servers, Protocol):
-    """What the gate needs of the hub."""
-
-    async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
-    ) -> ToolResult:
-        """Return the result of a tool, within the server's own time and `limit_ms`. Raises ServerError."""
-        ...
-
-    async def is_read_only(self, server: str, tool: str) -> bool:
-        """Return whether the server says that a tool only reads. Raises ServerError."""
-        ...
-
-    def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
-        ...
-
-    def may_be_alias(self, server: str, tool: str) -> bool:
-        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
-        ...
-
-    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
-        ...
-
-
-class Sdk(Protocol):
-    """What the gate needs of the SDK's services."""
-
-    async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
-        ...
-
-
-class _RequestWatchers(NamedTuple):
-    """Who listens to a request while it runs, and what stops it."""
-
-    on_console: OnConsole | None = None
-    on_output: "OnOutput | None" = None
-    stop: asyncio.Event | None = None
-    on_call: OnCall | None = None
-    on_result: OnResult | None = None
 
 
 class _End(NamedTuple):
@@ -128,17 +61,6 @@ class _End(NamedTuple):
     """The value as JSON; None when nothing has run."""
 
 
-class Engines(NamedTuple):
-    """What runs the kinds of work."""
-
-    guest: GuestEngine
-    servers: Servers
-    programs: Programs
-    scripts: Scripts
-    sdk: Sdk
-    results: Results
-
-
 class Gate:
     """Decides, records, runs and reports requests."""
 
@@ -151,17 +73,25 @@ class Gate:
         asker: Asker | None = None,
     ) -> None:
         """Ask `asker` where a request brings nobody along."""
-        self._policy = Policy(settings, engines.programs.executables)
-        self._offered = visible_tools.VisibleTools.for_policy(
-            settings, self._policy, engines.servers, self._record_lookup
-        )
+        self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
-        self._engines = engines
         self._outgoing = outgoing
-        self._commands = tuple(command.name for command in settings.sdk.commands)
-        self.approvals = Approvals(settings.approvals, audit, outgoing, asker)
+        self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
         self.find_tool = engines.scripts.make_work
+        self._context = Context(
+            engines=engines,
+            policy=self._policy,
+            outgoing=outgoing,
+            visible_tools=visible_tools.VisibleTools.for_policy(
+                settings, self._policy, engines.servers, self._record_lookup
+            ),
+            commands=tuple(command.name for command in settings.sdk.commands),
+            find_tool=self.find_tool,
+            clock_of=self.approvals.clock_of,
+            person_of=self._make_person,
+            carry_out_child=self._carry_out_child,
+        )
         self.on_end: OnEnd | None = None
         self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
         self._ended = False
@@ -185,16 +115,16 @@ class Gate:
         Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
         written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
         """
-        beside = _RequestWatchers(on_console, on_output, stop, on_call)
+        watchers = Watchers(on_console, on_output, stop, on_call)
         if request.parent is not None:
-            return await self._make_outcome(request, beside)
+            return await self._make_outcome(request, watchers)
         if self._ended:
             raise PaddockError("this session has ended; open another one")
         task = asyncio.current_task()
         over = self._under_way[task] = asyncio.get_running_loop().create_future()
         self.approvals.begin_run(request, asker)
         try:
-            return await self._make_outcome(request, beside)
+            return await self._make_outcome(request, watchers)
         finally:
             self.approvals.end_run(request)
             del self._under_way[task]
@@ -212,8 +142,8 @@ class Gate:
         if others:
             await run_shielded(asyncio.wait(others.values()))
 
-    async def _make_outcome(self, request: ExecutionRequest, beside: _RequestWatchers) -> Outcome:
-        end = await self._carry_out(request, beside)
+    async def _make_outcome(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:
+        end = await self._carry_out(request, watchers)
         outcome = Outcome(id=request.id, decision=end.decision, audit=end.audit, **vars(end.result))
         if end.written is None:
             return outcome if request.parent else self._outgoing.refusal(outcome)
@@ -223,97 +153,81 @@ class Gate:
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
         """Return what became of a call of a program, which needs no outcome of its own: there may be thousands."""
-        end = await self._carry_out(request, _RequestWatchers(on_result=on_result))
+        end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
         return end.result
 
-    async def _carry_out(self, request: ExecutionRequest, beside: _RequestWatchers) -> "_End":
+    async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
         """Return the end of a request.
 
         A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is
         made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
         names it.
         """
-        end = await self._decide_and_run(self._resolve_alias(self._policy.with_defaults(request)), beside)
+        end = await self._decide_and_run(self._resolve(self._policy.add_defaults(request)), watchers)
         if not self._is_renamed(end.request, end.result):
             return end
         own = {"id": mint_id(), "parent": request.parent or request.id, "root": request.root or request.id}
-        return await self._decide_and_run(self._resolve_alias(end.request).model_copy(update=own), beside)
+        return await self._decide_and_run(self._resolve(end.request).model_copy(update=own), watchers)
 
-    async def _decide_and_run(self, request: ExecutionRequest, beside: _RequestWatchers) -> "_End":
-        decision = self._policy.decide(request)
+    async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
+        kind, decision = kind_of(request), self._policy.decide(request)
         if decision.asks and would_ask(request, decision):
             return self._rehearse_request(request, decision)
-        runs = decision.grants.calls == "run"
-        if (
-            isinstance(work := request.work, ServerCall)
-            and (decision.allowed or decision.asks)
-            # A person is asked about a tool by its own name, and so only once.
-            and (not runs or (decision.asks and self._engines.servers.may_be_alias(work.server, work.tool)))
-        ):
-            try:
-                hint = await self._engines.servers.is_read_only(work.server, work.tool)
-            except ServerError as error:
-                return self._end_without_run(
-                    request, decision, find_culprit(error), error=_server_error(error)
-                )
-            request = self._resolve_alias(request)  # its server has told its tools by now
-            if not runs:
-                marked = request.work.model_copy(update={"read_only": hint})
-                request = request.model_copy(update={"work": marked})
+        refined = await kind.refine(self._context, request, request.work, decision)
+        if isinstance(refined, RawResult):
+            return self._end_without_run(request, decision, refined)
+        if refined is not request:
+            request = refined
             decision = self._policy.decide(request)
         if decision.asks:
-            decision = await self.approvals.settle(request, decision, beside.stop)
-        if decision.allowed and isinstance(work := request.work, RuntimeRun):
-            async with self._engines.programs.admit(request, work, decision, beside.stop) as admitted:
-                if isinstance(admitted, RawResult):
-                    return self._end_without_run(request, decision, admitted.status, error=admitted.error)
-                return await self._run_decided(request, admitted, beside)
-        return await self._run_decided(request, decision, beside)
+            decision = await self.approvals.settle(request, decision, watchers.stop)
+        admission = (
+            kind.admit(self._context, request, request.work, decision, watchers) if decision.allowed else None
+        )
+        if admission is None:
+            return await self._run_decided(request, decision, watchers)
+        async with admission as admitted:
+            if isinstance(admitted, RawResult):
+                return self._end_without_run(request, decision, admitted)
+            return await self._run_decided(request, admitted, watchers)
 
-    def _resolve_alias(self, request: ExecutionRequest) -> ExecutionRequest:
-        """Return a call of a tool by its own name: rules, questions and the record know no alias."""
-        if not isinstance(work := request.work, ServerCall):
-            return request
-        tool = self._engines.servers.resolve_alias(work.server, work.tool)
-        if tool == work.tool:
-            return request
-        return request.model_copy(update={"work": work.model_copy(update={"tool": tool})})
+    def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
+        """Return a request by the names that rules, questions and the record know."""
+        return kind_of(request).resolve(self._context.engines, request, request.work)
 
     def _is_renamed(self, request: ExecutionRequest, result: RawResult) -> bool:
         """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
-        return result.status is Status.INVALID and self._resolve_alias(request) is not request
+        return result.status is Status.INVALID and self._resolve(request) is not request
+
+    def _make_person(self, request: ExecutionRequest, server: str) -> "Person":
+        """Return who answers what a server asks during a call."""
+        return partial(self.approvals.pass_on, CallContext.from_request(request), server)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
         reasons, hint = "; ".join(decision.reasons), self._policy.suggest_remedy(request, decision)
-        return ErrorInfo(name=refusal_name(decision), message=reasons, hint=hint, phase="decide")
+        name = ERROR_NAMES.get(decision.answer, "PolicyError")
+        return ErrorInfo(name=name, message=reasons, hint=hint, phase="decide")
 
-    async def _run_decided(
-        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
-    ) -> "_End":
+    async def _run_decided(self, request: ExecutionRequest, decision: Decision, watchers: Watchers) -> "_End":
+        kind = kind_of(request)
         if not decision.allowed:
-            return self._end_without_run(
-                request, decision, Status.DENIED, error=self._refusal_error(request, decision)
-            )
-        if (
-            decision.grants.calls == "dry_run"
-            and isinstance(work := request.work, ServerCall)
-            and not work.read_only
-        ):
+            refusal = RawResult(status=Status.DENIED, error=self._refusal_error(request, decision))
+            return self._end_without_run(request, decision, refusal)
+        if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
         facts = self._outgoing.facts(identity_facts(request, decision))
-        book = self._audit_sink_of(request)
-        if isinstance(request.work, GuestRun):
-            self._engines.guest.expect(jit=decision.grants.jit)  # it gets ready beside the next line
-        book.claim(request.id, facts, parent=request.parent)
+        sink = self._audit_sink_of(request)
+        kind.prepare(self._context.engines, decision)  # it gets ready beside the next line
+        sink.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = shown = CANCELLED
         written = b""
         try:
-            result = shown = await self._run_safely(request, decision, beside)
-            if beside.on_result is not None and not self._is_renamed(request, result):
-                beside.on_result(result)
+            result = shown = await self._run_safely(request, decision, watchers)
+            if watchers.on_result is not None and not self._is_renamed(request, result):
+                watchers.on_result(result)
             written = canonical(result.value) if result.has_value else b""
             if not request.parent:
                 shown = await run_in_slices(self._outgoing.result_in_slices(result, written))
@@ -323,20 +237,22 @@ class Gate:
             if shown.redactions:
                 end["redactions"] = shown.redactions
             # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
-            append = book.append_soon if request.parent else book.append
+            append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)
 
     def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
         """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
-        planned = (make_planned_call(request, decision),)
-        if isinstance(work := request.work, ServerCall):
-            return self._end_without_run(
-                request, decision, Status.OK, value=stub_result(work), has_value=True, planned=planned
-            )
+        kind, work = kind_of(request), request.work
+        planned = (kind.make_planned_call(request, work, decision),)
+        stub = kind.stub_result(work)
+        if stub is not None:
+            result = RawResult(status=Status.OK, value=stub, has_value=True, planned=planned)
+            return self._end_without_run(request, decision, result)
         text = f"{'; '.join(decision.asks)}: a rehearsal asks nobody"
         error = ErrorInfo(name="PolicyError", message=text, phase="decide")
-        return self._end_without_run(request, decision, Status.DENIED, error=error, planned=planned)
+        denied = RawResult(status=Status.DENIED, error=error, planned=planned)
+        return self._end_without_run(request, decision, denied)
 
     def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
         """Record that a program looks into a server, which may be started for it."""
@@ -346,184 +262,34 @@ class Gate:
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
         """Return where a request is recorded."""
-        computes = isinstance(request.work, GuestRun) and request.work.computes
+        computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self._audit
 
-    def _end_without_run(
-        self, request: ExecutionRequest, decision: Decision, status: Status, **result: object
-    ) -> "_End":
+    def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
         """Record and return the end of a request of which nothing ran."""
-        told = "planned" if status is Status.OK else status.value
-        facts = {**self._outgoing.facts(identity_facts(request, decision)), "status": told}
+        status = "planned" if result.status is Status.OK else result.status.value
+        facts = {**self._outgoing.facts(identity_facts(request, decision)), "status": status}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)
-        settled = RawResult.model_validate({**result, "status": status})
-        return _End(request, settled, decision, audit, None)
+        return _End(request, result, decision, audit, None)
 
     async def _run_safely(
-        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
+        self, request: ExecutionRequest, decision: Decision, watchers: Watchers
     ) -> RawResult:
         try:
-            return await self._run_work(request, decision, beside)
+            return await kind_of(request).run(self._context, request, request.work, decision, watchers)
         except EngineError as error:
             return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))
         except PaddockError as error:
             return RawResult(status=Status.ERROR, error=_fault_error(error))
 
-    async def _run_work(
-        self, request: ExecutionRequest, decision: Decision, beside: _RequestWatchers
-    ) -> RawResult:
-        match request.work:
-            case GuestRun() as work:
-                sink = None if work.computes or work.raw_results else self._engines.results.sink()
-                job = GuestJob(
-                    work,
-                    decision.limits,
-                    decision.grants,
-                    request.workspace,
-                    commands=self._commands,
-                    depth=request.depth,
-                    clock=self.approvals.clock_of(request),
-                    sink=sink,
-                )
-                heard = self._outgoing.calls(beside.on_call)
-                calls = HostCalls(
-                    self._carry_out_child,
-                    self.find_tool,
-                    request,
-                    decision.grants.calls,
-                    heard,
-                    offered=self._offered,
-                    resolve_alias=self._engines.servers.resolve_alias,
-                )
-                console = self._outgoing.console(beside.on_console)
-                try:
-                    result = await self._engines.guest.run(job, calls, console, beside.stop)
-                    if sink is not None and result.status is Status.OUTPUT_LIMIT:
-                        result = await sink.finish(request, decision, result)
-                finally:
-                    if sink is not None:
-                        await sink.discard()
-                if result.status is Status.FAILED and not work.raw_results:
-                    result = await _with_hint(result, work, calls)
-                return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
-            case ServerCall() as work:
-                counted = beside.on_result is None  # a program never hears what a call used
-                calling = self._call_server(request, work, decision.limits.timeout_ms, counted=counted)
-                # Programs, which may call thousands of times, stop their calls themselves.
-                return await (calling if beside.stop is None else _unless_stopped(calling, beside.stop))
-            case RuntimeRun() as work:
-                return await self._engines.programs.run(
-                    request, work, decision, beside.on_output, beside.stop
-                )
-            case ToolRun() as work:
-                return await _unless_stopped(
-                    self._engines.scripts.run_tool(request, work, decision), beside.stop
-                )
-            case SdkCall() as work:
-                return await self._answer(request, work, decision.limits.timeout_ms)
 
-    async def _answer(self, request: ExecutionRequest, work: SdkCall, limit_ms: int) -> RawResult:
-        try:
-            async with self.approvals.clock_of(request).limit(limit_ms / 1000):
-                value = await self._engines.sdk.call(request, work)
-        except TimeoutError:
-            text = f"paddock.{work.method} did not end within {limit_ms} ms"
-            return RawResult(
-                status=Status.TIMEOUT, error=ErrorInfo(name="Timeout", message=text, phase="call")
-            )
-        except SdkError as error:
-            fault = ErrorInfo(name="TypeError", message=str(error), phase="call")
-            return RawResult(status=Status.INVALID, error=fault)
-        except SdkFailed as error:
-            fault = ErrorInfo(name=error.name, message=str(error), phase="call")
-            return RawResult(status=error.status, error=fault)
-        return RawResult(status=Status.OK, value=value, has_value=value is not None)
-
-    async def _call_server(
-        self, request: ExecutionRequest, work: ServerCall, limit_ms: int, *, counted: bool
-    ) -> RawResult:
-        started = time.perf_counter()
-        person = PERSON.set(partial(self.approvals.pass_on, CallContext.from_request(request), work.server))
-        try:
-            if work.encoded:
-                await self._engines.servers.admit_bytes(work.server, work.tool, work.encoded)
-            result = await self._engines.servers.call_tool(
-                work.server, work.tool, work.arguments, limit_ms=limit_ms
-            )
-            value = result.raw if work.raw else await read_native(result)
-        except (ServerError, ConfigurationError) as error:
-            usage = _wall_usage(started) if counted else _NOTHING_USED
-            # Files of ours are read and written before a call is sent: the pins, the logins.
-            status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
-            return RawResult(status=status, error=_server_error(error), usage=usage)
-        finally:
-            PERSON.reset(person)
-        usage = _wall_usage(started) if counted else _NOTHING_USED
-        said = _warn_unchecked(work, result) if result.unchecked else ()
-        if result.is_error and not work.raw:
-            told = result.said or value or "the tool failed and did not say why"
-            error = _tool_error(told if isinstance(told, str) else json.dumps(told)[:_MAX_ERROR_CHARS])
-            return RawResult(
-                status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=said
-            )
-        return RawResult(status=Status.OK, value=value, has_value=True, usage=usage, console=said)
-
-
-_NOTHING_USED = Usage()
-_CUT_SHORT = ErrorInfo(
-    name="Cancelled",
-    message="The call was cancelled before its answer came.",
-    hint="it may have acted already: look before you call it again",
-    phase="call",
-)
-
-
-async def _unless_stopped(work: Coroutine[Any, Any, RawResult], stop: asyncio.Event | None) -> RawResult:
-    """Return the result of a single call, or that it was cut short when `stop` was set."""
-    if stop is None:  # the calls of programs, of which there may be thousands
-        return await work
-    started = time.perf_counter()
-    result = await unless_stopped(work, stop)
-    return result or RawResult(status=Status.CANCELLED, error=_CUT_SHORT, usage=_wall_usage(started))
-
-
-def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
-    """Return the warning that arguments went to a tool unchecked."""
-    return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
-
-
-def _wall_usage(since: float) -> Usage:
-    return Usage(wall_ms=round((time.perf_counter() - since) * 1000, 3))
-
-
-async def _with_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
-    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
-    from paddock.javascript.hints import find_called_names
-
-    error = result.error
-    if (
-        error is None
-        or work.computes
-        or not (call := await calls.suggest_call(find_called_names(error, work.source)))
-    ):
-        return result
-    return result.replace(error=error.replace(hint=f"tools are in `servers`: await {call}"))
+def would_ask(request: ExecutionRequest, decision: Decision) -> bool:
+    """Tell whether a request whose decision asks belongs to a rehearsal, which asks nobody and only lists it."""
+    rehearses = "dry_run" in (request.calls, decision.grants.calls)
+    is_call = request.parent is not None or kind_of(request).stub_result(request.work) is not None
+    return rehearses and is_call
 
 
 def _fault_error(error: Exception) -> ErrorInfo:
     return ErrorInfo(name=type(error).__name__, message=str(error), phase="decide")
-
-
-def _server_error(error: ServerError | ConfigurationError) -> ErrorInfo:
-    """Return an error of the hub; what a server answered with keeps its code and data."""
-    told = _tool_error(str(error))
-    if isinstance(error, UnknownServer):
-        return told.model_copy(update={"hint": error.hint})
-    if not isinstance(error, ServerRejected) or not error.code:
-        return told
-    return told.model_copy(update={"code": error.code, "data": error.data})
-
-
-def _tool_error(message: str) -> ErrorInfo:
-    return ErrorInfo(name="ToolError", message=message, phase="call")

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from paddock.app.approvals import CODES
 from paddock.app.visible_tools import METHODS, NotVisible, VisibleTools, suggest_call
 from paddock.hub.result import find_culprit
 from paddock.javascript.job import HostReply, OnReply
+from paddock.model.approval import ERROR_CODES
 from paddock.model.base import Json
 from paddock.model.errors import (
     ConfigurationError,
@@ -249,8 +249,8 @@ def _error_fields(outcome: RawResult, name: str) -> dict[str, Json]:
         "message": message,
         "retryable": outcome.status is Status.UNAVAILABLE,
     }
-    if outcome.error is not None and outcome.error.name in CODES:
-        told["code"] = CODES[outcome.error.name]
+    if outcome.error is not None and outcome.error.name in ERROR_CODES:
+        told["code"] = ERROR_CODES[outcome.error.name]
     return told
 
 

@@ -7,7 +7,8 @@ run      engine -> RawResult, its streams without secrets
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,6 @@ from paddock.model.canonical import in_order
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.policy.decision import refuse_allowed
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
 from paddock.runtimes.task import ProgramTask, Sinks
@@ -77,15 +77,24 @@ class Programs:
         """Return what can run the programs of a runtime."""
         return self._engine.executables(runtime)
 
-    def admit(
-        self,
-        request: ExecutionRequest,
-        work: RuntimeRun,
-        decision: Decision,
-        stop: asyncio.Event | None = None,
-    ) -> "Admission":
-        """Return what is entered to run a program that was allowed; cancelled by `stop` while it waits."""
-        return Admission(self._turns, request, work, decision, stop)
+    @asynccontextmanager
+    async def admit(
+        self, actor: str, work: RuntimeRun, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[RawResult | None]:
+        """Wait for the turn of a program; give the result of one that did not get it, or was stopped meanwhile."""
+        try:
+            is_in = await self._turns.enter(actor, stop, size=_count_waiting_bytes(work))
+        except QueueFullError as error:
+            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
+            yield RawResult(status=Status.UNAVAILABLE, error=fault)
+            return
+        if not is_in:
+            yield RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
+            return
+        try:
+            yield None
+        finally:
+            self._turns.leave()
 
     async def run(
         self,
@@ -153,47 +162,6 @@ class Programs:
             output_mode=work.output.mode,
             command_summary=f"executable={program.executable} argCount={len(work.args)} code={code} stdin={stdin}",
         )
-
-
-class Admission:
-    """A program's place among those that run, an asynchronous context manager."""
-
-    def __init__(
-        self,
-        turns: AdmissionQueue,
-        request: ExecutionRequest,
-        work: RuntimeRun,
-        decision: Decision,
-        stop: asyncio.Event | None,
-    ) -> None:
-        self._turns = turns
-        self._request = request
-        self._work = work
-        self._decision = decision
-        self._stop = stop
-        self._is_in = False
-
-    async def __aenter__(self) -> Decision | RawResult:
-        """Return the decision that holds now: what was allowed may be refused by the moment.
-
-        Return the result instead when the program did not get its turn, or was stopped while it waited.
-        """
-        try:
-            resolve_cwd(self._request.workspace, self._work.cwd)
-        except JailError as error:
-            return refuse_allowed(self._request, self._decision, "runtimes.cwd", str(error))
-        try:
-            self._is_in = await self._turns.enter(
-                self._request.actor, self._stop, size=_count_waiting_bytes(self._work)
-            )
-        except QueueFullError as error:
-            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
-            return RawResult(status=Status.UNAVAILABLE, error=fault)
-        return self._decision if self._is_in else RawResult(status=Status.CANCELLED, error=_WITHDRAWN)
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._is_in:
-            self._turns.leave()
 
 
 def _count_waiting_bytes(work: RuntimeRun) -> int:

@@ -17,7 +17,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
-from paddock.policy.decision import decide, with_defaults
+from paddock.policy.decision import Policy
 from paddock.policy.programs import list_stages
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
@@ -106,8 +106,9 @@ def check(
     The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
     """
     settings = load(workspace, flags=flags).settings
-    request = with_defaults(_build_request(workspace, **asked), settings)
-    decision = decide(request, settings, _build_executables)
+    policy = _make_policy(settings)
+    request = policy.add_defaults(_build_request(workspace, **asked))
+    decision = policy.decide(request)
     if as_json:
         print_json(_build_verdict(decision))
     else:
@@ -131,8 +132,9 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     The first objection decides; where there is none, a person may have to be asked.
     """
     settings = load(workspace, flags=flags).settings
-    request = with_defaults(_build_request(workspace, **asked), settings)
-    decision = decide(request, settings, _build_executables)
+    policy = _make_policy(settings)
+    request = policy.add_defaults(_build_request(workspace, **asked))
+    decision = policy.decide(request)
     steps = _list_steps(request, settings)
     if as_json:
         print_json(
@@ -154,7 +156,7 @@ def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str
             found.append((asks, [reason for _, reason in objections]))
             if objections:
                 return found
-    decision = decide(request, settings, _build_executables)
+    decision = _make_policy(settings).decide(request)
     objects = not decision.allowed and not decision.asks
     found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
     return found
@@ -204,11 +206,17 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
     own = own_settings(request.workspace, flags, access=work.access, network=work.network)
-    granted = decide(request, own, _build_executables)
+    granted = _make_policy(own).decide(request)
     if not (granted.allowed or granted.asks):
         return ""
     command = f"paddock exec --access {work.access} --network {work.network}"
     return f"for a person's own `{command}`: {_render_decision(granted)}"
+
+
+def _make_policy(settings: Settings) -> Policy:
+    from paddock.app.work import KINDS  # the help page needs no kinds
+
+    return Policy(settings, KINDS, _build_executables)
 
 
 def _build_executables(runtime: Runtime) -> Executables:

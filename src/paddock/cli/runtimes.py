@@ -183,7 +183,7 @@ def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
     jobs: list[ProgramTask] = []
     for name in RUNTIMES:
-        work = programs.with_defaults(RuntimeRun(runtime=name, code=" "), settings)
+        work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
         terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, executables)
         jobs.append(ProgramTask(work, terms, workspace, workspace.resolve()))
     return jobs

@@ -1,5 +1,6 @@
 """What a person is asked before something runs, and what they answer."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from paddock.model.base import PositiveInt, Value
@@ -8,6 +9,18 @@ Verdict = Literal["once", "run", "denied", "expired", "unasked"]
 """Yes to this call; yes to every call of this tool in this run; no; no answer in time; nobody could be asked."""
 Scope = Literal["once", "run"]
 YES: frozenset[Verdict] = frozenset({"once", "run"})
+ERROR_NAMES: Mapping[Verdict | None, str] = {
+    "denied": "ApprovalDenied",
+    "expired": "ApprovalExpired",
+    "unasked": "ApprovalUnavailable",
+}
+"""Names of the errors of what a person did not allow."""
+ERROR_CODES: Mapping[str, str] = {
+    "ApprovalDenied": "approval_denied",
+    "ApprovalExpired": "approval_expired",
+    "ApprovalUnavailable": "approval_unavailable",
+}
+"""What a program reads as `code` of the error, by its name."""
 
 
 class Question(Value):

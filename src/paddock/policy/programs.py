@@ -4,10 +4,10 @@ A later rule speaks only when no earlier one has objected. Rules 1 to 5 have exa
 path, memory, workspace and network are Paddock's own. The last one, on how many run at a time, is the gate's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from paddock.model.limits import LimitOverrides
+from paddock.model.limits import LimitOverrides, narrower
 from paddock.model.program import (
     ACCESSES,
     NETWORKS,
@@ -15,27 +15,19 @@ from paddock.model.program import (
     ProgramGrants,
     ProgramLimits,
     ProgramTerms,
-    Runtime,
     file_name,
 )
-from paddock.model.request import RuntimeRun
-from paddock.policy.reason import Reason
+from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
+from paddock.policy.kinds import Catalogue, Reason
 from paddock.policy.workdir import is_confined
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
-
-Catalogue = Callable[[Runtime], Executables]
 
 DISABLED = "Runtime execution is disabled in configuration (runtime.enabled = false)"
 _MAX_QUOTED_CHARS = 100
 
 
-def empty_catalogue(_runtime: Runtime) -> Executables:
-    """Be the catalogue of who knows no executables: none is compatible."""
-    return Executables(candidates=(), compatible=frozenset())
-
-
-def with_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
+def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
     """Return the program with the access to the workspace that it asks for without a word: what may be read of it."""
     if settings.runtimes.access != "none" or "access" in work.model_fields_set:
         return work
@@ -173,3 +165,12 @@ def match_program(rule: Rule, work: RuntimeRun) -> bool:
         and rule.access in (None, work.access)
         and rule.network in (None, work.network)
     )
+
+
+def check_read_only(
+    request: ExecutionRequest, work: RuntimeRun | ToolRun, settings: Settings
+) -> Iterator[Reason]:
+    """Object to programs and script tools that may change something where the request may only read."""
+    calls = narrower(request.calls, settings.grants.calls)
+    if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
+        yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"

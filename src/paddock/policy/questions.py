@@ -7,7 +7,7 @@ control characters, line ends, characters without a width, those that turn the d
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from paddock.model.approval import Question, Scope
 from paddock.model.base import Json, count
@@ -15,7 +15,7 @@ from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
+from paddock.model.request import ExecutionRequest
 from paddock.redaction.outgoing import OutgoingRedaction
 
 _MAX_NAME_CHARS = 200
@@ -27,12 +27,27 @@ _MARKS = frozenset({"Mn", "Me", "Mc"})
 """Categories of characters that change the one before them."""
 
 
+class Subject(NamedTuple):
+    """What a request would do, as its kind of work describes it."""
+
+    what: str
+    arguments: Mapping[str, Json]
+    fields: Mapping[str, Json]
+    """All that decides what is done."""
+    is_repeatable: bool
+    """Whether a yes may hold for the rest of a run."""
+
+
 def make_question(
-    request: ExecutionRequest, decision: Decision, outgoing: OutgoingRedaction, *, wait_ms: int
+    request: ExecutionRequest,
+    decision: Decision,
+    subject: Subject,
+    outgoing: OutgoingRedaction,
+    *,
+    wait_ms: int,
 ) -> Question:
     """Return what to ask about a request whose decision asks."""
-    what, arguments = describe_request(request)
-    scopes: tuple[Scope, ...] = ("once", "run") if request.parent and repeatable_name(request) else ("once",)
+    scopes: tuple[Scope, ...] = ("once", "run") if request.parent and subject.is_repeatable else ("once",)
     return Question(
         id=new_id(),
         request=request.id,
@@ -40,11 +55,11 @@ def make_question(
         actor=make_printable(request.actor),
         surface=make_printable(request.surface),
         workspace=make_printable(str(request.workspace), 4 * _MAX_NAME_CHARS),
-        what=make_printable(outgoing.text(what)),
-        details=format_details(arguments, outgoing),
+        what=make_printable(outgoing.text(subject.what)),
+        details=format_details(subject.arguments, outgoing),
         reasons=tuple(make_printable(outgoing.text(reason), _MAX_TEXT_CHARS) for reason in decision.asks),
         rule=make_printable(decision.rule),
-        sha256=hash_request(request),
+        sha256=hash_request(request, subject.fields),
         scopes=scopes,
         wait_ms=wait_ms,
     )
@@ -72,28 +87,11 @@ def make_act_question(
     )
 
 
-def hash_request(request: ExecutionRequest) -> str:
-    """Return the hash (hex) over all that decides what is done, and for whom."""
-    work = request.work
-    fields = {name: getattr(work, name) for name in type(work).model_fields}
-    if isinstance(work, RuntimeRun):
-        fields = {"runtime": work.sha256}
+def hash_request(request: ExecutionRequest, fields: Mapping[str, Json]) -> str:
+    """Return the hash (hex) over all that decides what is done, and for whom; `fields` are those of the work."""
     rest = {"workspace": str(request.workspace), "actor": request.actor, "jit": request.jit}
     limits = request.limits.model_dump()
-    return hashlib.sha256(canonical({"work": fields, "limits": limits, **rest})).hexdigest()
-
-
-def repeatable_name(request: ExecutionRequest) -> tuple[str, ...] | None:
-    """Return the name under which a yes may hold for the rest of a run; None where each request is another matter."""
-    match request.work:
-        case ServerCall(server=server, tool=tool):
-            return "server", server, tool
-        case SdkCall(method=method):
-            return "sdk", method
-        case ToolRun() as work:
-            return "tool", work.prompt, work.tool, work.script_sha256
-        case GuestRun() | RuntimeRun():
-            return None
+    return hashlib.sha256(canonical({"work": dict(fields), "limits": limits, **rest})).hexdigest()
 
 
 def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -> str:
@@ -135,32 +133,3 @@ def _shorten_texts(value: Json) -> Json:
             return {str(name): _shorten_texts(item) for name, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
-
-
-def describe_request(request: ExecutionRequest) -> tuple[str, dict[str, Json]]:
-    """Return what would be done, in words, and with what."""
-    match request.work:
-        case ServerCall() as work:
-            return f"call {work.server}/{work.tool}", work.arguments
-        case SdkCall() as work:
-            return f"call paddock.{work.method}", {"arguments": list(work.arguments)}
-        case RuntimeRun() as work:
-            terms = f"workspace {work.access}, network {work.network}"
-            fields = {
-                "code": work.code,
-                "args": list(work.args),
-                "executable": work.executable,
-                "file": work.file,
-            }
-            stdin = None if work.stdin is None else work.stdin.decode("utf-8", "replace")
-            given = {**fields, "cwd": work.cwd, "stdin": stdin}
-            return f"run a {work.runtime} program ({terms})", {
-                name: value for name, value in given.items() if value
-            }
-        case ToolRun() as work:
-            terms = f"workspace {work.access}, network {work.network}"
-            return f"run the script tool {work.tool} ({terms})", {"inputs": work.inputs, "env": work.env}
-        case GuestRun() as work:
-            jit = ", with just-in-time compilation" if request.jit else ""
-            source = {"source": work.source, "input": work.input, "vars": work.vars}
-            return f"run the JavaScript program {work.name}{jit}", {k: v for k, v in source.items() if v}

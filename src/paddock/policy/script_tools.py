@@ -10,7 +10,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.program import ACCESSES, NETWORKS
 from paddock.model.request import ToolRun
 from paddock.model.tool import ToolTerms
-from paddock.policy.reason import Reason
+from paddock.policy.kinds import Reason
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 

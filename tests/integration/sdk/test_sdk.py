@@ -249,7 +249,8 @@ def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(
 
     desk.open(sdk={"call_timeout_ms": 100})
     gate = desk.session.gate
-    monkeypatch.setattr(gate, "_engines", gate._engines._replace(sdk=Slow()))
+    slow = gate._context.engines._replace(sdk=Slow())
+    monkeypatch.setattr(gate, "_context", gate._context._replace(engines=slow))
     outcome = desk.run(
         "try { mentu.notify.send('a', 'b') } catch (e) { return [e.name, e.message, e.status] }"
     )

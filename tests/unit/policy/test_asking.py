@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.app.work import KINDS
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.policy.questions import (
     format_details,
-    hash_request,
     make_act_question,
     make_printable,
-    make_question,
-    repeatable_name,
 )
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.schema import RedactionSettings
+
+from .deciding import hash_request, make_question
 
 ASKING = Decision(allowed=False, asks=("why",), rule="user rule 1")
 NOTHING = OutgoingRedaction(RedactionSettings(), KnownSecrets())
@@ -157,7 +157,7 @@ def test_the_reasons_of_a_question_hold_no_secret() -> None:
 
 def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> None:
     names = [
-        repeatable_name(ExecutionRequest(workspace=Path("/w"), work=work))
+        KINDS[work.kind].repeatable_name(work)
         for work in (
             ServerCall(server="a", tool="b/c"),
             ServerCall(server="a/b", tool="c"),
@@ -168,7 +168,7 @@ def test_a_yes_for_the_rest_of_a_run_is_a_yes_to_one_tool_of_one_server() -> Non
         )
     ]
     assert len({*names}) == len(names)
-    assert repeatable_name(ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))) is None
+    assert KINDS["guest"].repeatable_name(GuestRun(source="1")) is None
 
 
 def test_a_question_says_who_asks_from_where_and_how_long_a_yes_may_hold() -> None:

@@ -10,12 +10,13 @@ from paddock.model.approval import Answer, Verdict
 from paddock.model.limits import Grants, GuestLimits, LimitOverrides
 from paddock.model.outcome import Decision
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.decision import apply_answer, decide
 from paddock.policy.guests import JIT_REFUSED
 from paddock.runtimes.recipe import executables
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import PolicySettings, Rule
 from paddock.settings.schema import GrantSettings, Settings
+
+from .deciding import apply_answer, decide
 
 CLAMP = Settings(limits=LimitSettings(timeout_policy="clamp"))
 
@@ -306,7 +307,7 @@ def test_only_yes_turns_a_question_into_a_decision_that_allows() -> None:
         "unasked": False,
     }
     for verdict, allowed in verdicts.items():
-        decision = apply_answer(request, asking, asking.rule, Answer(verdict=verdict, told="so"))
+        decision = apply_answer(request, asking, Answer(verdict=verdict, told="so"))
         assert (decision.allowed, decision.asks, decision.answer) == (allowed, (), verdict)
         assert decision.reasons == ("so",)
         assert decision.audit_hash != asking.audit_hash

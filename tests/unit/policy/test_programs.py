@@ -17,12 +17,13 @@ from paddock.model.program import (
     file_name,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.policy.decision import decide, refuse_allowed
 from paddock.runtimes.recipe import executables as known
 from paddock.runtimes.recipe import recipes
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import PolicySettings, Rule
 from paddock.settings.schema import RuntimeSettings, Settings
+
+from .deciding import decide, refuse_allowed
 
 WORKSPACE = Path("/w")
 

@@ -6,9 +6,10 @@ import pytest
 
 from paddock.model.limits import Calls
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.decision import decide
 from paddock.runtimes.recipe import executables
 from paddock.settings.schema import GrantSettings, RuntimeSettings, SandboxSettings, Settings
+
+from .deciding import decide
 
 Work = GuestRun | RuntimeRun | SdkCall | ServerCall | ToolRun
 WIDE = RuntimeSettings(access="workspace-write", network="full")

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from paddock.app.gate import would_ask
+from paddock.app.work import KINDS, kind_of
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.policy.rehearsal import KEPT_CHARACTERS, Plan, make_planned_call, stub_result, would_ask
+from paddock.policy.rehearsal import KEPT_CHARACTERS, Plan
 
 CALL = ServerCall(server="git", tool="push", arguments={"force": True})
 PROGRAM = RuntimeRun(runtime="shell", code="true")
@@ -15,6 +17,10 @@ PROGRAM = RuntimeRun(runtime="shell", code="true")
 
 def request(work: GuestRun | RuntimeRun | SdkCall | ServerCall, **fields: object) -> ExecutionRequest:
     return ExecutionRequest(workspace=Path("/w"), work=work, **fields)
+
+
+def plan(asked: ExecutionRequest, decision: Decision) -> PlannedCall:
+    return kind_of(asked).make_planned_call(asked, asked.work, decision)
 
 
 @pytest.mark.parametrize(
@@ -36,22 +42,22 @@ def test_what_belongs_to_a_rehearsal_asks_nobody(asked: Calls, granted: Calls, *
 
 
 def test_a_call_that_is_not_made_is_answered_with_a_stub() -> None:
-    assert stub_result(CALL) == {"dryRun": True, "server": "git", "tool": "push"}
-    assert stub_result(CALL.model_copy(update={"raw": True})) == {
+    assert KINDS["server"].stub_result(CALL) == {"dryRun": True, "server": "git", "tool": "push"}
+    assert KINDS["server"].stub_result(CALL.model_copy(update={"raw": True})) == {
         "content": [{"type": "text", "text": "git.push was not called: this is a dry run"}]
     }
 
 
 def test_a_call_is_listed_with_what_would_be_asked() -> None:
     decision = Decision(allowed=False, asks=("why",))
-    assert make_planned_call(request(CALL), decision) == PlannedCall(
+    assert plan(request(CALL), decision) == PlannedCall(
         server="git", tool="push", arguments={"force": True}, asks=("why",)
     )
     by_program = request(PROGRAM, caller=Caller(method="exec", profile="script"))
-    assert make_planned_call(by_program, decision) == PlannedCall(
+    assert plan(by_program, decision) == PlannedCall(
         server="paddock", tool="exec", arguments={"code": "true", "cwd": "."}, asks=("why",)
     )
-    assert make_planned_call(request(PROGRAM), decision).tool == "runtime"
+    assert plan(request(PROGRAM), decision).tool == "runtime"
 
 
 def test_a_list_keeps_no_more_arguments_than_there_is_room_for() -> None:

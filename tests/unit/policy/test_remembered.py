@@ -7,12 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.app.work import KINDS
 from paddock.model.limits import LimitOverrides
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.policy.decision import Policy, decide
+from paddock.policy.decision import Policy
 from paddock.runtimes.recipe import executables
 from paddock.settings.rules import Rule
 from paddock.settings.schema import GrantSettings, PolicySettings, Settings
+
+from .deciding import decide
 
 SETTINGS = Settings(
     grants=GrantSettings(servers=("git",)),
@@ -82,13 +85,13 @@ requests = st.builds(
 
 @given(st.lists(requests, max_size=30))
 def test_a_request_is_decided_as_if_it_were_the_first(sequence: list[ExecutionRequest]) -> None:
-    policy = Policy(SETTINGS, executables)
+    policy = Policy(SETTINGS, KINDS, executables)
     for request in (*sequence, *sequence):
         assert policy.decide(request) == decide(request, SETTINGS, executables)
 
 
 def test_every_difference_between_two_requests_is_seen() -> None:
-    policy = Policy(SETTINGS, executables)
+    policy = Policy(SETTINGS, KINDS, executables)
     for work in WORKS:
         for name, values in VARIED.items():
             for value in values:
@@ -98,7 +101,7 @@ def test_every_difference_between_two_requests_is_seen() -> None:
 
 
 def test_a_program_that_is_too_large_is_none_that_was_allowed_before() -> None:
-    policy = Policy(Settings())
+    policy = Policy(Settings(), KINDS)
 
     def allowed(source: str, **limits: int) -> bool:
         work = GuestRun(source=source)

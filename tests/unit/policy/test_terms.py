@@ -9,7 +9,7 @@ from paddock.model.outcome import Decision
 from paddock.model.program import ProgramGrants, ProgramLimits, ProgramTerms
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
 from paddock.model.tool import ToolTerms
-from paddock.policy.decision import MAX_NESTING, decide, refuse_allowed
+from paddock.policy.decision import MAX_NESTING
 from paddock.runtimes.recipe import executables
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.schema import (
@@ -20,6 +20,8 @@ from paddock.settings.schema import (
     Settings,
     ToolSettings,
 )
+
+from .deciding import decide, refuse_allowed
 
 Work = GuestRun | RuntimeRun | SdkCall | ServerCall | ToolRun
 

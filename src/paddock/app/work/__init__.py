@@ -1,0 +1,26 @@
+"""The kinds of work, one file each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from paddock.app.work.guest import Guest
+from paddock.app.work.kind import Kind
+from paddock.app.work.runtime import RuntimePrograms
+from paddock.app.work.script_tool import ScriptTool
+from paddock.app.work.sdk_call import SdkCalls
+from paddock.app.work.server_call import ServerCalls
+from paddock.model.request import ExecutionRequest
+
+KINDS: Mapping[str, Kind[Any]] = {
+    "guest": Guest(),
+    "server": ServerCalls(),
+    "runtime": RuntimePrograms(),
+    "tool": ScriptTool(),
+    "sdk": SdkCalls(),
+}
+"""The kinds by the `kind` of their requests."""
+
+
+def kind_of(request: ExecutionRequest) -> Kind[Any]:
+    """Return the kind of a request's work."""
+    return KINDS[request.work.kind]

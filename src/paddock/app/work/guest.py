@@ -1,0 +1,162 @@
+"""A JavaScript or TypeScript program: scripts, agents' programs, computations."""
+
+import hashlib
+from collections.abc import Iterator
+
+from paddock.app.host_calls import HostCalls
+from paddock.app.work.ends import CANCELLED
+from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
+from paddock.audit.sink import Field
+from paddock.javascript.job import GuestJob
+from paddock.model import computation
+from paddock.model.base import Json
+from paddock.model.outcome import Decision, RawResult, Status
+from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.sandbox import TIERS
+from paddock.policy.decision import hash_bytes
+from paddock.policy.guests import GUEST_TIER, judge_guest
+from paddock.policy.kinds import Catalogue, Judgement, Reason
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
+
+
+class Guest(Kind[GuestRun]):
+    """Runs in a V8 worker."""
+
+    def label(self, work: GuestRun) -> str:
+        return "running a program"
+
+    def identify(self, work: GuestRun) -> dict[str, Json]:
+        return {"name": work.name, "profile": work.profile, "source_sha256": hash_bytes(_encode(work.source))}
+
+    def matches(self, rule: Rule, request: ExecutionRequest, work: GuestRun) -> bool:
+        return rule.jit is None or request.jit
+
+    def list_circumstances(
+        self, request: ExecutionRequest, work: GuestRun, settings: Settings
+    ) -> tuple[object, ...]:
+        # At most four bytes to a character: most texts are short enough without being measured.
+        small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
+        measured = not small or request.limits.code_bytes is not None
+        return work.profile, len(_encode(work.source)) if measured else 0
+
+    def judge(
+        self, request: ExecutionRequest, work: GuestRun, settings: Settings, catalogue: Catalogue
+    ) -> Judgement:
+        profile, group = settings.limits.of(work.profile), f"limits.{work.profile}"
+        servers = () if work.computes else None
+        terms = judge_guest(request, settings, profile=profile, group=group, servers=servers)
+        objections = [
+            *_check_size(work, terms.limits.code_bytes),
+            *_check_confinement(settings),
+            *terms.refused,
+        ]
+        return Judgement({"limits": terms.limits, "grants": terms.grants}, terms.clamped, objections)
+
+    def suggest_remedy(self, work: GuestRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+        if rule != "code-size" or work.raw_results:
+            return ""
+        key = f"limits.{work.profile}.code_bytes"
+        return (
+            f"the program has {len(_encode(work.source))} bytes; shorten it, or raise `{key}` in paddock.toml"
+        )
+
+    def describe(self, request: ExecutionRequest, work: GuestRun) -> tuple[str, dict[str, Json]]:
+        jit = ", with just-in-time compilation" if request.jit else ""
+        given: dict[str, Json] = {"source": work.source, "input": work.input, "vars": work.vars}
+        return f"run the JavaScript program {work.name}{jit}", {k: v for k, v in given.items() if v}
+
+    def list_facts(self, work: GuestRun, decision: Decision) -> dict[str, Field]:
+        data = _encode(work.source)
+        facts: dict[str, Field] = {
+            "name": shorten_name(work.name),
+            "profile": work.profile,
+            "bytes_in": len(data),
+            "source_sha256": hashlib.sha256(data).hexdigest(),
+            "jit": decision.grants.jit,
+        }
+        return facts | {"tool": computation.TOOL, "span": computation.SPAN} if work.computes else facts
+
+    def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
+        if not work.computes:
+            return {}
+        code: dict[str, Field] = {"code": computation.code(result.status)}
+        return code if result is CANCELLED else {"bytes_out": result.usage.emitted_bytes, **code}
+
+    def is_computation(self, work: GuestRun) -> bool:
+        return work.computes
+
+    def prepare(self, engines: Engines, decision: Decision) -> None:
+        engines.guest.expect(jit=decision.grants.jit)
+
+    async def run(
+        self,
+        context: Context,
+        request: ExecutionRequest,
+        work: GuestRun,
+        decision: Decision,
+        watchers: Watchers,
+    ) -> RawResult:
+        sink = None if work.computes or work.raw_results else context.engines.results.sink()
+        job = GuestJob(
+            work,
+            decision.limits,
+            decision.grants,
+            request.workspace,
+            commands=context.commands,
+            depth=request.depth,
+            clock=context.clock_of(request),
+            sink=sink,
+        )
+        calls = HostCalls(
+            context.carry_out_child,
+            context.find_tool,
+            request,
+            decision.grants.calls,
+            context.outgoing.calls(watchers.on_call),
+            offered=context.visible_tools,
+            resolve_alias=context.engines.servers.resolve_alias,
+        )
+        console = context.outgoing.console(watchers.on_console)
+        try:
+            result = await context.engines.guest.run(job, calls, console, watchers.stop)
+            if sink is not None and result.status is Status.OUTPUT_LIMIT:
+                result = await sink.finish(request, decision, result)
+        finally:
+            if sink is not None:
+                await sink.discard()
+        if result.status is Status.FAILED and not work.raw_results:
+            result = await _add_hint(result, work, calls)
+        return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
+
+
+def _encode(source: str) -> bytes:
+    return source.encode("utf-8", "surrogatepass")
+
+
+def _check_size(work: GuestRun, most: int) -> Iterator[Reason]:
+    """Object to a program above the limit (51,200 bytes pass, one more does not)."""
+    if len(work.source) > most or len(_encode(work.source)) > most:
+        yield "code-size", f"Code size exceeds limit ({most} bytes)"
+
+
+def _check_confinement(settings: Settings) -> Iterator[Reason]:
+    least = settings.sandbox.minimum_tier
+    if TIERS.index(GUEST_TIER) < TIERS.index(least):
+        what = (
+            f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}"
+        )
+        yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
+
+
+async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
+    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
+    from paddock.javascript.hints import find_called_names
+
+    error = result.error
+    if error is None or work.computes:
+        return result
+    call = await calls.suggest_call(find_called_names(error, work.source))
+    return (
+        result.replace(error=error.replace(hint=f"tools are in `servers`: await {call}")) if call else result
+    )

@@ -1,0 +1,149 @@
+"""A program in one of the language runtimes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
+from paddock.audit.sink import Field
+from paddock.model.base import Json
+from paddock.model.outcome import Decision, RawResult
+from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.policy import rules
+from paddock.policy.kinds import Catalogue, Judgement
+from paddock.policy.programs import add_defaults, check_read_only, judge_program, match_program
+from paddock.policy.workdir import JailError, resolve_cwd
+from paddock.settings.rules import Rule
+from paddock.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+
+class RuntimePrograms(Kind[RuntimeRun]):
+    """Compiled where its language wants it, and run in the sandbox of processes."""
+
+    def label(self, work: RuntimeRun) -> str:
+        return f"running a {work.runtime} program"
+
+    def identify(self, work: RuntimeRun) -> dict[str, Json]:
+        # Equal requests for programs have equal hashes.
+        return {"runtime": work.runtime, "content_sha256": work.sha256, "id": None, "parent": None}
+
+    def matches(self, rule: Rule, request: ExecutionRequest, work: RuntimeRun) -> bool:
+        return match_program(rule, work)
+
+    def add_defaults(self, work: RuntimeRun, settings: Settings) -> RuntimeRun:
+        return add_defaults(work, settings)
+
+    def list_circumstances(
+        self, request: ExecutionRequest, work: RuntimeRun, settings: Settings
+    ) -> tuple[object, ...]:
+        return work.runtime, work.executable, work.cwd, work.access, work.network
+
+    def judge(
+        self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
+    ) -> Judgement:
+        terms, notes, objections = judge_program(work, request.limits, settings, catalogue)
+        objections = [*objections, *check_read_only(request, work, settings)]
+        seen = None
+        if work.executable is None and any(rule.executable for rule in settings.policy.rule):
+            names, seen = self._choose_executables(request, work, terms.grants.executables, settings)
+            grants = terms.grants.model_copy(update={"executables": names})
+            terms = terms.model_copy(update={"grants": grants})
+        return Judgement({"program": terms}, notes, objections, seen)
+
+    def _choose_executables(
+        self, request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
+    ) -> tuple[tuple[str, ...], ExecutionRequest]:
+        """Return which of the names may run a program that names none, and the request as if it had named the first.
+
+        So nobody gets past a rule about an executable by leaving the choice to Paddock.
+        """
+
+        def name_executable(name: str) -> ExecutionRequest:
+            return request.model_copy(update={"work": work.model_copy(update={"executable": name})})
+
+        allowed = tuple(
+            name for name in names if not any(rules.list_denials(name_executable(name), self, settings))
+        )
+        unasked = tuple(
+            name for name in allowed if not any(rules.list_questions(name_executable(name), self, settings))
+        )
+        left = unasked or allowed or names
+        return left, name_executable(left[0]) if left else request
+
+    def suggest_remedy(self, work: RuntimeRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
+        if rule == "runtimes.timeout_ms":
+            most = settings.runtimes.timeout_ms
+            return f"ask for at most {most} ms, or raise `runtimes.timeout_ms` in paddock.toml"
+        if rule != "runtimes.compatible":
+            return ""
+        known = catalogue(work.runtime)
+        others = sorted(known.compatible - {name.lower() for name in known.candidates})
+        names = ", ".join([*known.candidates, *others])
+        return (
+            f"compatible are {names}; without one named, the first that is installed is used" if names else ""
+        )
+
+    def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
+        terms = f"workspace {work.access}, network {work.network}"
+        given: dict[str, Json] = {
+            "code": work.code,
+            "args": list(work.args),
+            "executable": work.executable,
+            "file": work.file,
+            "cwd": work.cwd,
+            "stdin": None if work.stdin is None else work.stdin.decode("utf-8", "replace"),
+        }
+        return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
+
+    def hash_fields(self, work: RuntimeRun) -> dict[str, Json]:
+        return {"runtime": work.sha256}
+
+    def list_facts(self, work: RuntimeRun, decision: Decision) -> dict[str, Field]:
+        facts: dict[str, Field] = {
+            "name": work.runtime,
+            "executable": shorten_name(work.executable or ""),
+            "bytes_in": len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b""),
+            "content_sha256": work.sha256,
+            "argument_count": len(work.args),
+            "cwd": shorten_name(work.cwd),
+            "access": work.access,
+            "network": work.network,
+        }
+        return facts | {"file": shorten_name(work.file)} if work.file else facts
+
+    def admit(
+        self,
+        context: Context,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        watchers: Watchers,
+    ) -> "AbstractAsyncContextManager[Decision | RawResult]":
+        return _admit(context, request, work, decision, watchers)
+
+    async def run(
+        self,
+        context: Context,
+        request: ExecutionRequest,
+        work: RuntimeRun,
+        decision: Decision,
+        watchers: Watchers,
+    ) -> RawResult:
+        return await context.engines.programs.run(request, work, decision, watchers.on_output, watchers.stop)
+
+
+@asynccontextmanager
+async def _admit(
+    context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision, watchers: Watchers
+) -> AsyncGenerator[Decision | RawResult]:
+    """Wait for the turn of a program whose working directory is there and inside of the workspace."""
+    try:
+        resolve_cwd(request.workspace, work.cwd)
+    except JailError as error:
+        yield context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
+        return
+    async with context.engines.programs.admit(request.actor, work, watchers.stop) as refused:
+        yield refused or decision
