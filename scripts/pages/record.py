@@ -137,7 +137,7 @@ def facts() -> set[str]:
 
 
 def facts_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the keys that a module gives to such a dictionary, where it is made and later."""
+    """Yield the keys that a module gives to such a dictionary, where it is made or returned and later."""
     made = [
         node
         for node in ast.walk(tree)
@@ -149,7 +149,14 @@ def facts_of(tree: ast.Module) -> Iterator[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) in names
     ]
-    for value in [node.value for node in (*made, *added) if node.value is not None]:
+    returned = [
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function.returns and ast.unparse(function.returns) == _FACTS
+        for node in ast.walk(function)
+        if isinstance(node, ast.Return)
+    ]
+    for value in [node.value for node in (*made, *added, *returned) if node.value is not None]:
         yield from (
             key.value
             for given in _dictionaries(value)
@@ -164,3 +171,5 @@ def _dictionaries(value: ast.expr) -> Iterator[ast.Dict]:
         yield value
     elif isinstance(value, ast.IfExp):
         yield from (*_dictionaries(value.body), *_dictionaries(value.orelse))
+    elif isinstance(value, ast.BinOp):
+        yield from (*_dictionaries(value.left), *_dictionaries(value.right))

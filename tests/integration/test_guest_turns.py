@@ -206,11 +206,11 @@ import socket, sys
 from paddock.javascript import launch
 from paddock.javascript.child import fork_server, v8_native, worker
 
-class Hidden(v8_native.Native):
+class Hidden(v8_native.NativeIsolate):
     def bind(self, name, *arguments, **result):
         return super().bind(name.replace("Checkpoint", "Rest"), *arguments, **result)
 
-worker.Native = Hidden
+worker.NativeIsolate = Hidden
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 sys.argv[1:] = [str(theirs.detach()), "guest", launch._engine_directory()]
 try:

@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as top:
     fcntl.flock(lock, fcntl.LOCK_EX)
 
     def sleeper(group):
-        leaf = cgroup.Leaf(str(group), "leaf")
+        leaf = cgroup.JobCgroup(str(group), "leaf")
         child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.write(leaf.door, b"0"))
         return leaf, child
 

@@ -242,12 +242,12 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
 OBSERVER = """
 import os, sys
 from paddock.sandbox.child import anonymous_memory
-from paddock.sandbox.child.anonymous_memory import Amount, measure_in_slices
-far = Amount(1000 << 20, 1000 << 20)
-for moved in (Amount(), Amount(2 << 20), far):
-    print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, most=Amount(1, 1))][-1][:2])
-print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=Amount(buffers=1000 << 20), most=Amount(1, 1))][-1].buffers)
-print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=Amount(kernel=50 << 20), most=Amount(8 << 20))][-1].kernel)
+from paddock.sandbox.child.anonymous_memory import AnonymousMemory, measure_in_slices
+far = AnonymousMemory(1000 << 20, 1000 << 20)
+for moved in (AnonymousMemory(), AnonymousMemory(2 << 20), far):
+    print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, most=AnonymousMemory(1, 1))][-1][:2])
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=AnonymousMemory(buffers=1000 << 20), most=AnonymousMemory(1, 1))][-1].buffers)
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=AnonymousMemory(kernel=50 << 20), most=AnonymousMemory(8 << 20))][-1].kernel)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """

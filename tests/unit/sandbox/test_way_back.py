@@ -169,7 +169,7 @@ protected_paths.record_paths = refuse
 known = os.memfd_create("known")
 held = os.listdir("/proc/self/fd")
 try:
-    protected_paths.Before(sys.argv[1], known)
+    protected_paths.ProtectedPaths(sys.argv[1], known)
 except protected_paths.RecordError as error:
     print(error)
 print(os.listdir("/proc/self/fd") == held)

@@ -45,7 +45,7 @@ def test_a_directory_is_looked_through_without_a_thread(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=False, timeout=60
     )
-    left = f"{[new]} 2 Swept(deleted=0, errors=1)"  # which nobody can judge before its time
+    left = f"{[new]} 2 SweepReport(deleted=0, errors=1)"  # which nobody can judge before its time
     assert (run.stdout, run.stderr) == (f"{[old, new]} 4\n{left}\n", "")
 
 
