@@ -152,7 +152,9 @@ def facts_of(tree: ast.Module) -> Iterator[str]:
     returned = [
         node
         for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef) and function.returns and ast.unparse(function.returns) == _FACTS
+        if isinstance(function, ast.FunctionDef)
+        and function.returns
+        and ast.unparse(function.returns) == _FACTS
         for node in ast.walk(function)
         if isinstance(node, ast.Return)
     ]

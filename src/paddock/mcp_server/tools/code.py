@@ -55,12 +55,9 @@ def build_code_tools(
         request = _build_request(work, workspace, caller)
         outcome = await caller.execute(gate, request)
         shown = forward_result(outcome, cap)
-        cut = outcome.ok and is_larger(outcome, cap)
-        return (
-            await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
-            if cut
-            else shown
-        )
+        if not outcome.ok or not is_larger(outcome, cap):
+            return shown
+        return await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
 
     return [
         Tool(
