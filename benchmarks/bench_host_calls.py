@@ -95,7 +95,7 @@ def local_gate(subject: Paddock, local: _Local | None = None) -> Gate:
 def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
     local = _Local()
     gate = local_gate(subject, local)
-    unrecorded = copy.copy(gate)
+    unrecorded = local_gate(subject, local)
     unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
     count = scale.of(400, 100)
     program = _SEQUENCE.format(count=count)
