@@ -35,10 +35,12 @@ _SHOWN = 100
     ),
 )
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="List all of them.")
+@click.option("--all", "everything", is_flag=True, help="List all questions.")
 @options.limit
-@click.option("--run", "whole_run", is_flag=True, help="Let a yes hold for all such calls of this run.")
-@click.option("--deny", is_flag=True, help="Say no, without being shown the question.")
+@click.option(
+    "--run", "whole_run", is_flag=True, help="Let a yes hold for all calls of this tool in the run."
+)
+@click.option("--deny", is_flag=True, help="Refuse without showing the question.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -53,10 +55,10 @@ def command(
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """List what waits for a person, or answer one question.
+    """List the questions that wait for a person, or answer one.
 
-    Agents wait whose client cannot ask. With an ID the question is shown and asked on this terminal; a yes that comes
-    from anywhere else is none.
+    Agents wait if their client cannot ask. With an ID the command shows the question and asks on this terminal. Only
+    a terminal can say yes.
     """
     from paddock.app.pending_approvals import PendingApprovals
 

@@ -40,7 +40,7 @@ _SLOW_BYTES = 32 * 1024 * 1024
     ),
 )
 def command() -> None:
-    """Read and verify the record of what was done."""
+    """Read and verify the ledger."""
 
 
 @command.command(
@@ -58,19 +58,15 @@ def command() -> None:
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="How many records, the newest.",
+    help="Maximum number of records, the newest ones.",
 )
 @click.option("--event", type=click.Choice(EVENTS), help="Only records of this event.")
-@click.option("--actor", help="Only what this user, client or schedule asked for.")
-@click.option(
-    "--status", type=click.Choice(STATUSES), help="Only requests that ended so, such as ok, failed or denied."
-)
+@click.option("--actor", help="Only requests of this user, client or schedule.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only requests with this status.")
 @click.option("--server", help="Only calls of this upstream server.")
-@click.option("--tool", help="Only calls of this tool: a server's, also as SERVER/TOOL, or a script tool.")
+@click.option("--tool", help="Only calls of this tool: TOOL or SERVER/TOOL of a server, or a script tool.")
 @options.since
-@click.option(
-    "-f", "--follow", is_flag=True, help="Go on with records as they are written; JSON is one line each."
-)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new records; with --json one line each.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -88,7 +84,7 @@ def tail(
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Show the last records, the newest at the end."""
+    """Show the last records, the newest one at the end."""
     directory = _find_directory(workspace, flags)
     wanted = RecordFilter(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
     follower = Follower(directory) if follow else None
@@ -109,12 +105,14 @@ def tail(
     ),
 )
 @click.argument("id_", metavar="ID")
-@click.option("--all", "everything", is_flag=True, help="All records of its calls; --json prints all, too.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show all records of its calls. --json also prints all."
+)
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(1),
-    help=f"How many records of its calls, the newest; {options.NEWEST} without --all.",
+    help=f"Maximum number of records of its calls, the newest ones. Default: {options.NEWEST}.",
 )
 @options.workspace
 @options.settings
@@ -128,7 +126,7 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show every record of a request and the newest of what it called, or the one record with that id."""
+    """Show the records of a request and the newest records of its calls, or the one record with that id."""
     directory = _find_directory(workspace, flags)
     newest_first = _find_records(directory, RecordFilter(name=id_))
     if not newest_first:
@@ -145,7 +143,7 @@ def show(
 @options.settings
 @options.as_json
 def verify_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Check the whole ledger; the exit code is 1 when somebody changed it."""
+    """Check the whole ledger. Exit code: 1 if it was changed."""
     directory = _find_directory(workspace, flags)
     report = verify(directory)
     if as_json:

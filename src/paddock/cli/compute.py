@@ -44,15 +44,15 @@ from paddock.settings.loader import load
 )
 @options.workspace
 @options.settings
-@click.option("--json", "as_json", is_flag=True, help="Print the whole outcome instead, on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole outcome to standard output instead.")
 def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Run a program that reads one text with read_input() and writes another with emit(), and can do nothing else.
+    """Run a pure computation: it reads one text with read_input() and writes one with emit().
 
-    Standard input has one JSON object: `source`, `input`, and `limits` with `wall_ms` (1000), `output_kb` (64),
-    `deterministic` (true: no clock, no chance), `partial` (false: what was emitted before an error is not told) and
-    `jit` (false: no just-in-time compilation; true needs `grants.jit`).
-    Standard output gets {"output": "..."}. An error is one line on standard error, {"code": "...", "message": "..."},
-    with the codes INVALID_INPUT, EVAL_ERROR, TIMEOUT and OUTPUT_LIMIT; the exit code is then 1.
+    Standard input is one JSON object with `source`, `input` and `limits`. The limits are `wall_ms` (1000),
+    `output_kb` (64), `deterministic` (true: fixed clock and random numbers), `partial` (false: output before an error
+    is dropped) and `jit` (false; true needs `grants.jit`). Prints {"output": "..."} to standard output. An error is
+    one line on standard error, {"code": "...", "message": "..."}, with the code INVALID_INPUT, EVAL_ERROR, TIMEOUT or
+    OUTPUT_LIMIT, and exit code 1.
     """
     logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
     number = 0

@@ -17,7 +17,7 @@ from paddock.settings.loader import load
     "config", cls=Group, epilog=render_examples("paddock config show", "paddock config show limits.script")
 )
 def command() -> None:
-    """Show the settings in force and where each comes from."""
+    """Show the settings in force and their sources."""
 
 
 @command.command(
@@ -33,7 +33,7 @@ def command() -> None:
 @options.settings
 @options.as_json
 def show(prefix: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show every setting, or those below PREFIX, with its value and its source."""
+    """Show every setting, or those below PREFIX, with value and source."""
     merged = load(workspace, flags=flags)
     dumped = merged.settings.model_dump(mode="json")
     keys = [key for key in leaves(merged.settings) if not prefix or f"{key}.".startswith(f"{prefix}.")]

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 @options.settings
 @options.as_json
 def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show what confinement this machine gives, proved by trying, and how to get more.
+    """Show the confinement that this machine supports, tested by use, and how to get more.
 
-    Shows also whether the files that Paddock keeps are closed to others, and changes none of them.
-    Exits with 1 when it is less than the setting sandbox.minimum_tier asks for, so that nothing would run.
+    Also checks, without changes, that other users cannot access Paddock's own files. Exit code: 1 if the confinement
+    is weaker than sandbox.minimum_tier, so that nothing would run.
     """
     from paddock.app.state_check import check_places
     from paddock.sandbox.spec import read_configured_user

@@ -80,15 +80,15 @@ class _Program(click.Command):
 )
 @click.argument("runtime", shell_complete=completions.runtimes)
 @click.argument("file", required=False, metavar="[FILE|-]")
-@click.option("-c", "--code", help="The program itself.")
-@click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input on to the program.")
+@click.option("-c", "--code", help="Source code of the program.")
+@click.option("--stdin", "with_stdin", is_flag=True, help="Pass standard input to the program.")
 @click.option("--cwd", default=".", metavar="REL", help="Working directory, relative to the workspace.")
-@click.option("--executable", metavar="NAME", help="What to run it with, e.g. bun.")
+@click.option("--executable", metavar="NAME", help="Executable to run it with, e.g. bun.")
 @options.add_timeout_option("Longest wall time, compile step included")
 @options.timeout_ms
-@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output itself.")
+@click.option("--mode", type=click.Choice(OUTPUT_MODES), help="Print an answer instead of the output.")
 @click.option(
-    "--query", "terms", multiple=True, metavar="TERM", help="Show lines with a term; repeat it for more."
+    "--query", "terms", multiple=True, metavar="TERM", help="Show lines that contain a term. Repeatable."
 )
 @click.option(
     "--max-lines",
@@ -96,16 +96,16 @@ class _Program(click.Command):
     default=100,
     show_default=True,
     metavar="N",
-    help="Most lines of a summary.",
+    help="Maximum number of lines of a summary.",
 )
 @click.option(
     "--combined",
     is_flag=True,
-    help="One stream in the order of writing. Output goes out like that where `2>&1` or a terminal joins both.",
+    help="Merge both output streams in the order of writing, as on a terminal or with `2>&1`.",
 )
-@click.option("--no-keep", is_flag=True, help="Keep no output for `paddock output`.")
-@click.option("--access", type=click.Choice(ACCESSES), help="How the program may use the workspace.")
-@click.option("--network", type=click.Choice(NETWORKS), help="How the program may use the network.")
+@click.option("--no-keep", is_flag=True, help="Do not store the output for `paddock output`.")
+@click.option("--access", type=click.Choice(ACCESSES), help="Access of the program to the workspace.")
+@click.option("--network", type=click.Choice(NETWORKS), help="Access of the program to the network.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -122,11 +122,11 @@ def command(
     as_json: bool,
     **given: Json,
 ) -> None:
-    """Run a program: CODE, a FILE, or with `-- ARGS` alone the runtime's own executable.
+    """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
 
-    A FILE of the workspace runs where it is, with what it imports beside it; a compiler sees the one file alone.
-    What follows `--` are arguments. Output and exit code are the program's. Other exit codes: 124 it ran out of time,
-    125 Paddock failed, 126 policy refused it, 127 there is no such runtime here, 128+N a signal ended it.
+    A FILE of the workspace runs in place, so it can import files beside it. A compiler sees only that file. Arguments
+    of the program follow `--`. Output and exit code are the program's own. Other exit codes: 124 timeout, 125 Paddock
+    failed, 126 denied by policy, 127 runtime not available, 128+N ended by signal N.
     """
     if runtime not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime

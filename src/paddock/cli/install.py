@@ -120,7 +120,7 @@ class _ClientName(click.Choice[str]):
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
-    help="Write the client's file for the project, the default where it has one, or the user's file.",
+    help="Which file of the client to write: that of the project (default, if the client has one) or that of the user.",
 )
 @click.option(
     "--workspace",
@@ -135,24 +135,25 @@ class _ClientName(click.Choice[str]):
     "--docker",
     metavar="IMAGE",
     callback=_check_image,
-    help="Start Paddock in a container of this image, as on macOS and Windows.",
+    help="Start Paddock in a container of this image. Needed on macOS and Windows.",
 )
 @click.option(
     "--replace",
     is_flag=True,
-    help="Change or remove an entry, too, that serves another workspace or is another server's.",
+    help="Also change or remove an entry that serves another workspace or belongs to another server.",
 )
-@click.option("--remove", is_flag=True, help="Take Paddock out again.")
+@click.option("--remove", is_flag=True, help="Remove Paddock from the configuration.")
 @click.option(
     "--move-servers",
     is_flag=True,
-    help=f"Move the servers of {SHARED_SERVERS_FILE} to {OWN_SERVERS_FILE}, so that programs alone reach them.",
+    help=f"Move the servers of {SHARED_SERVERS_FILE} to {OWN_SERVERS_FILE}, so that only programs reach them.",
 )
+@click.option("--dry-run", "--print", "dry_run", is_flag=True, help="Show the diff and change nothing.")
 @click.option(
-    "--dry-run", "--print", "dry_run", is_flag=True, help="Show what would change, and change nothing."
-)
-@click.option(
-    "--list", "show_list", is_flag=True, help="List the clients, which are installed and which have Paddock."
+    "--list",
+    "show_list",
+    is_flag=True,
+    help="List the clients, whether each is installed, and whether it has Paddock.",
 )
 @options.as_json
 def command(
@@ -169,12 +170,11 @@ def command(
     show_list: bool,
     as_json: bool,
 ) -> None:
-    """Enter Paddock into the configuration of an MCP client, as a server for one workspace.
+    """Add Paddock to an MCP client's configuration, as a server for one workspace.
 
-    Shows the difference, keeps the file that was there as FILE.backup (later ones as FILE.backup.2 and so on), and
-    changes nothing when nothing is to be changed. Comments and formatting of the file stay. An entry that is there
-    keeps `env`, its other keys, and further options of `serve mcp`. An entry of another server stays as it is.
-    `mcp-json` prints the configuration for any other client.
+    Shows the diff and keeps the previous file as FILE.backup (later ones as FILE.backup.2 and so on). Comments and
+    formatting stay. An existing entry keeps `env`, its other keys, and further options of `serve mcp`. Entries of
+    other servers stay unchanged. `mcp-json` prints the configuration for any other client.
 
     {clients}
     """

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 )
 @click.argument("server")
 @click.option(
-    "--scope", default="", help="Ask for these scopes, too; an error names them when a call needs them."
+    "--scope",
+    default="",
+    help="Request these scopes too. The error of a call names the scopes that it lacks.",
 )
 @click.option(
-    "--browser/--no-browser", default=True, help="Open the address in a browser, on a terminal only."
+    "--browser/--no-browser", default=True, help="Open the address in a browser. Only at a terminal."
 )
 @click.option(
     "--wait-ms", type=click.IntRange(1000, 3_600_000), default=300_000, show_default=True, metavar="N"
@@ -57,10 +59,10 @@ def login(
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Log in to a server that wants it: shows an address to open, waits for the answer, and keeps the tokens.
+    """Log in to a server: show an address to open, wait for the answer, and store the tokens.
 
-    They go into a part of the vault that no script can read, for this server in this servers file alone, and are
-    renewed by themselves. A machine (`grant` is `client_credentials`) opens no address; its secret is asked for.
+    Paddock stores the tokens in a part of the vault that no script can read, only for this server in this servers
+    file, and renews them. With `grant` = `client_credentials` no address is opened; the command asks for the secret.
     """
     settings = load(workspace, flags=flags).settings
     made = run_until_signal(_log_in(settings, workspace, server, scope, wait_ms, browser=browser))
@@ -80,7 +82,7 @@ def login(
 @options.settings
 @options.as_json
 def logout(server: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Remove the login at a server, here and at its authorization server; the exit code is 1 when there was none."""
+    """Remove the login at a server, here and at its authorization server. Exit code: 1 if there was none."""
     deleted = run_until_signal(_log_out(load(workspace, flags=flags).settings, workspace, server))
     if as_json:
         print_json({"server": server, "deleted": deleted})

@@ -34,7 +34,7 @@ workspace = click.option(
     "-w",
     type=directory,
     default=Path(),
-    help="Directory the request belongs to; the current one by default.",
+    help="Workspace directory. Default: the current directory.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -96,12 +96,15 @@ since = click.option(
     "--since",
     metavar="AGE|DATE",
     callback=_parse_moment,
-    help="Earliest moment: an age such as 24h, or a date.",
+    help="Only records since this time: an age such as 24h, or a date.",
 )
 
 
 limit = click.option(
-    "-n", "--limit", type=click.IntRange(1), help=f"How many, the newest; {NEWEST} without --all."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    help=f"Maximum number of entries, the newest ones. Default: {NEWEST}.",
 )
 
 

@@ -45,7 +45,7 @@ _ASKS = 3
     ),
 )
 def command() -> None:
-    """Show what policy allows, and how it decides. Nothing is run."""
+    """Show the policy in force and explain its decisions. Runs nothing."""
 
 
 @command.command("show", epilog=render_examples("paddock policy show", "paddock policy show --json"))
@@ -53,7 +53,7 @@ def command() -> None:
 @options.settings
 @options.as_json
 def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show the grants in force, where each comes from, and the rules."""
+    """Show the grants in force with their sources, and the rules."""
     merged = load(workspace, flags=flags)
     dumped = merged.settings.model_dump(mode="json")
     keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
@@ -73,12 +73,14 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         (
             click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
-            click.option("--executable", metavar="NAME", help="What the program is run with."),
+            click.option("--executable", metavar="NAME", help="Executable that runs the program."),
             click.option("--cwd", default=".", metavar="REL", help="Working directory of the program."),
             options.add_timeout_option("Wall time that is asked for"),
             options.timeout_ms,
             click.option(
-                "--access", type=click.Choice(ACCESSES), help="read-only by default, where it is granted."
+                "--access",
+                type=click.Choice(ACCESSES),
+                help="Access of the program to the workspace. Default: read-only, if granted.",
             ),
             click.option("--network", type=click.Choice(NETWORKS), default="none", show_default=True),
             options.workspace,
@@ -101,9 +103,9 @@ def _request_options(function: Callable[..., None]) -> Callable[..., None]:
 def check(
     context: click.Context, *, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json
 ) -> None:
-    """Say whether a request would be allowed.
+    """Show whether a request would be allowed.
 
-    The exit code is 0 when it would, 3 when a person would be asked first, 126 when it would not.
+    Exit code: 0 allowed, 3 a person would be asked first, 126 denied.
     """
     settings = load(workspace, flags=flags).settings
     policy = _make_policy(settings)
@@ -127,9 +129,9 @@ def check(
 )
 @_request_options
 def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: Json) -> None:
-    """Show the rules that a request meets, in their order, and what each says.
+    """Show the rules that apply to a request, in order, and the answer of each.
 
-    The first objection decides; where there is none, a person may have to be asked.
+    The first objection decides. Without one, a rule may still ask a person.
     """
     settings = load(workspace, flags=flags).settings
     policy = _make_policy(settings)

@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("name")
-@click.option("--as", "own_name", default="", help="Name of the server here; else the last part of NAME.")
-@click.option("--yes", is_flag=True, help="Do not ask before the servers file is changed.")
+@click.option("--as", "own_name", default="", help="Name of the server. Default: the last part of NAME.")
+@click.option("--yes", is_flag=True, help="Change the servers file without asking.")
 @options.workspace
 @options.settings
 @options.as_json
 def enable(
     name: str, own_name: str, workspace: Path, flags: dict[str, str], *, yes: bool, as_json: bool
 ) -> None:
-    """Enter a trusted server of the registry's list into the servers file, or use a disabled one again.
+    """Add a trusted server of the registry to the servers file, or enable a disabled one.
 
-    Prints the command and the variables that the server gets and, at a terminal, asks before the file is changed.
-    NAME may say where the server comes from: npm:NAME, pypi:NAME or remote:NAME. Nothing is installed or started:
-    that happens at the first call. The file that was there is kept.
+    Prints the command and the variables of the server and, at a terminal, asks before it changes the file. NAME may
+    name the source: npm:NAME, pypi:NAME or remote:NAME. The server is installed and started at its first call. The
+    previous file is kept as a backup.
     """
     settings = load(workspace, flags=flags).settings
     ask = not yes and sys.stdin.isatty() and sys.stderr.isatty()
@@ -62,7 +62,7 @@ def enable(
 @options.settings
 @options.as_json
 def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Keep a server of the servers file from being used; `enable` brings it back."""
+    """Disable a server of the servers file. `enable` enables it again."""
     settings = load(workspace, flags=flags).settings
     change = run_until_signal(_disable_server(settings, workspace, name))
     _print_change(change, "disabled", as_json=as_json)
@@ -73,7 +73,7 @@ def disable(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 @options.settings
 @options.as_json
 def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Fetch the registry's list from `servers.registry_source`. Nothing else ever fetches it."""
+    """Fetch the registry's list from `servers.registry_source`. No other command fetches it."""
     offered = run_until_signal(_refresh_list(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json({"offers": offered})

@@ -36,17 +36,17 @@ def _complete_names(
     ),
 )
 @click.argument("program", metavar="NAME|PATH|-", shell_complete=_complete_names)
-@options.add_pairs_option("--var", "variables", help="A variable of the script; repeat it for more.")
+@options.add_pairs_option("--var", "variables", help="Set a variable of the script. Repeatable.")
 @click.option(
     "--vars-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Variables from a .json, .toml or .env file; --var wins over it.",
+    help="Read variables from a .json, .toml or .env file. --var takes precedence.",
 )
-@click.option("--input", "input_text", metavar="JSON|@FILE|-", help="JSON value the script reads as `input`.")
-@options.add_timeout_option("Longest wall time")
 @click.option(
-    "--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file forbids it."
+    "--input", "input_text", metavar="JSON|@FILE|-", help="JSON value that the script reads as `input`."
 )
+@options.add_timeout_option("Longest wall time")
+@click.option("--jit", is_flag=True, help="Grant just-in-time compilation, unless a settings file denies it.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -64,9 +64,9 @@ def command(
 ) -> None:
     """Run a script by name, by path, or from standard input.
 
-    A name is looked for in .paddock/scripts and .mentu/scripts of the workspace, then of the home directory,
-    as .ts, .js and .mjs. Console lines and the result go to standard output, an error to standard error. The
-    exit code is 0 when the script ran to its end, 1 when it did not, 2 when the command line makes no sense.
+    Paddock searches a name in .paddock/scripts and .mentu/scripts of the workspace, then of the home directory, with
+    the suffixes .ts, .js and .mjs. Console lines and the result go to standard output, errors to standard error. Exit
+    code: 0 success, 1 failure, 2 invalid command line.
     """
     if program == "-" and input_text == "-":
         raise click.UsageError("The script and --input cannot both come from standard input.")

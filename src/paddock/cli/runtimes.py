@@ -66,7 +66,7 @@ class _Row:
         "paddock runtimes", "paddock runtimes --check --json", "paddock runtimes install go kotlin"
     ),
 )
-@click.option("--check", is_flag=True, help="Run a program in each of them, confined as any other.")
+@click.option("--check", is_flag=True, help="Run a confined program in each of them.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -74,9 +74,9 @@ class _Row:
 def command(
     context: click.Context, workspace: Path, flags: dict[str, str], *, check: bool, as_json: bool
 ) -> None:
-    """List the languages that this machine can run, and say how to get the others.
+    """List the languages that this machine can run, and how to install the others.
 
-    With --check it exits with 1 when one that is there does not work.
+    With --check, exit code: 1 if an installed runtime does not work.
     """
     if context.invoked_subcommand is not None:
         return
@@ -116,9 +116,9 @@ def _check_names(
 @click.option("--yes", is_flag=True, help="Run the commands instead of printing them.")
 @options.as_json
 def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
-    """Print the commands that install runtimes with this machine's package managers, or run them.
+    """Print or run the commands that install runtimes with this machine's package managers.
 
-    What npm and pip install goes beside Paddock's own files; what the others install is the machine's.
+    Packages of npm and pip go into Paddock's own directory. Other packages are installed for the machine.
     """
     target = directories.find_install_directory(spec.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
@@ -150,7 +150,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Make what lets compilers start faster, once for each toolchain: Go's library, archives of Java's classes."""
+    """Build caches that make compilers start faster, such as Go's standard library and Java's class archives."""
     made = run_until_signal(_warm_toolchains(load(workspace, flags=flags).settings, workspace, names))
     if as_json:
         print_json(made)

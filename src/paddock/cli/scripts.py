@@ -23,7 +23,7 @@ console.log(`Hello, ${{name}}!`);
     epilog=render_examples("paddock script new report", "paddock script list", "paddock script show report"),
 )
 def command() -> None:
-    """List, create and show the scripts that can be run by name."""
+    """List, create and show saved scripts."""
 
 
 @command.command(
@@ -34,7 +34,7 @@ def command() -> None:
 def list_(workspace: Path, *, as_json: bool) -> None:
     """List the scripts of the workspace and of the home directory.
 
-    Of two with one name the first runs; the others are marked as hidden.
+    If two scripts have the same name, the first one runs and the others are marked as hidden.
     """
     seen: set[str] = set()
     found: list[tuple[str, Path, bool]] = []

@@ -78,17 +78,17 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
     ),
 )
 @click.argument("name")
-@options.add_pairs_option("--var", "variables", help="A variable of the sequence; repeat it for more.")
+@options.add_pairs_option("--var", "variables", help="Set a variable of the sequence. Repeatable.")
 @options.workspace
 @options.settings
 @options.as_json
 def run(
     name: str, variables: dict[str, str], *, workspace: Path, flags: dict[str, str], as_json: bool
 ) -> Never:
-    """Run a sequence, each step under policy and on the record.
+    """Run a sequence. Policy and the ledger apply to each step.
 
-    What becomes of each step goes to standard error as it ends, the last value to standard output; with
-    --json the whole answer instead. The exit code is 0 when no failing step has stopped the sequence, else 1.
+    Prints the end of each step to standard error and the last value to standard output; with --json the whole answer.
+    Exit code: 0 if no step stopped the sequence, 1 otherwise.
     """
     settings = load(workspace, flags=flags).settings
     request = ExecutionRequest(

@@ -44,19 +44,19 @@ def command() -> None:
     "--http",
     "address",
     metavar="HOST:PORT",
-    help="Serve streamable HTTP there instead; a port alone is loopback.",
+    help="Serve streamable HTTP at this address instead. A port alone means loopback.",
 )
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Bearer token of HTTP; a new file is written. Else {TOKEN_VARIABLE}, else a token made up and printed.",
+    help=f"File of the bearer token for HTTP, created if missing. Default: {TOKEN_VARIABLE}, or a random, printed token.",
 )
 @click.option(
     "--allowed-host",
     "hosts",
     metavar="NAME[:PORT]",
     multiple=True,
-    help="Further host name of HTTP requests, for instance that of a proxy.",
+    help="Further host name that HTTP requests may use, such as that of a proxy.",
 )
 @click.option(
     "--names",
@@ -67,7 +67,7 @@ def command() -> None:
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS),
-    help="What is logged to standard error; else the setting log.level.",
+    help="Minimum level of log lines. Default: the setting log.level.",
 )
 @options.workspace
 @options.settings

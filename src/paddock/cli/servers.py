@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     ),
 )
 def command() -> None:
-    """List upstream MCP servers and their tools, find and call one, watch over what they say, and enable more."""
+    """Manage upstream MCP servers: list, search and call their tools, review changes, enable more."""
 
 
 for _command in (
@@ -55,7 +55,7 @@ for _command in (
 @options.settings
 @options.as_json
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """List the configured servers, and which of them a person has logged in to, without starting any."""
+    """List the configured servers and logins. Starts none of them."""
     columns = ("name", "transport", "address", "login")
     servers, empty = run_until_signal(_list_servers(load(workspace, flags=flags).settings, workspace))
     if as_json:
@@ -70,7 +70,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """List the tools of one server, or of all; this starts them."""
+    """List the tools of one server, or of all servers. Starts them."""
     settings = load(workspace, flags=flags).settings
     found, failures, empty = run_until_signal(_list_tools(settings, workspace, server))
     if as_json:
@@ -111,7 +111,7 @@ def tools(server: str | None, workspace: Path, flags: dict[str, str], *, as_json
 @click.argument("server", shell_complete=completions.servers)
 @click.argument("tool", metavar="TOOL", required=False)
 @click.argument("given", metavar="[JSON|@FILE|-]", required=False)
-@click.option("--args", "arguments", metavar="JSON|@FILE|-", help="Arguments as a JSON object, instead.")
+@click.option("--args", "arguments", metavar="JSON|@FILE|-", help="Arguments as a JSON object.")
 @options.workspace
 @options.settings
 @options.as_json
@@ -125,7 +125,7 @@ def call(
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Call one tool with a JSON object, under policy and on the record like any call of a script."""
+    """Call one tool with a JSON object. Policy and the ledger apply, as for calls of a script."""
     if tool is None or tool.startswith(("{", "@")):
         raise click.UsageError(f"Missing argument 'TOOL'.{_as_two_words(server)}")
     if given is not None and arguments is not None:

@@ -43,7 +43,7 @@ def command() -> None:
 @options.settings
 @options.as_json
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """List the schedules of the workspace and of the home directory, with when each comes due next."""
+    """List the schedules of the workspace and of the home directory, with the next time of each."""
     settings = load(workspace, flags=flags).settings
     found = listing(workspace, settings.sdk.temporals, datetime.now(UTC))
     if as_json:
@@ -60,7 +60,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> Never:
-    """Run the sequence of a schedule now; the exit code is 0 when it ran to its end, else 1."""
+    """Run the sequence of a schedule now. Exit code: 0 if it ran to its end, 1 otherwise."""
     outcome, number = asyncio.run(
         carry_out(_build_request(name, workspace), load(workspace, flags=flags).settings)
     )
@@ -77,9 +77,9 @@ def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
 @options.settings
 @options.as_json
 def serve(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Run what comes due, until it is interrupted: Ctrl-C or SIGTERM end it in order.
+    """Run schedules when they are due, until Ctrl-C or SIGTERM.
 
-    What becomes of it goes to standard error; with --json one object for each run goes to standard output.
+    Prints the end of each run to standard error; with --json one object for each run to standard output.
     """
     asyncio.run(_serve_schedules(workspace, load(workspace, flags=flags).settings, as_json=as_json))
 

@@ -61,7 +61,7 @@ def command() -> None:
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the script tools of the workspace and of the configured folders.
 
-    Of two with one id the first runs; the others are marked as hidden.
+    If two tools have the same id, the first one runs and the others are marked as hidden.
     """
     seen: set[str] = set()
     found: list[tuple[Tool | BrokenTool, str]] = []
@@ -85,7 +85,7 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def show(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show what a tool says of itself: its manifest, description and input schema."""
+    """Show the manifest, description and input schema of a tool."""
     tool = find_tool(_open_library(workspace, flags), name)
     if as_json:
         manifest = tool.manifest.model_dump(mode="json", by_alias=True)
@@ -143,9 +143,9 @@ def new(name: str, runtime: str, workspace: Path, *, as_json: bool) -> None:
 @options.settings
 @options.as_json
 def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Check tools without running them: all of the workspace, or those that are named.
+    """Check all tools of the workspace, or the named ones, without running them.
 
-    The exit code is 1 when one cannot be used; warnings do not count.
+    Exit code: 1 if a tool cannot be used. Warnings do not count.
     """
     library = _open_library(workspace, flags)
     directories = [_find_directory(library, name) for name in names] or [
@@ -182,7 +182,7 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 @click.argument("name", metavar="ID", shell_complete=completions.script_tools)
 @click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs as a JSON object.")
 @options.add_pairs_option(
-    "--env", "variables", help="A variable of the script, over the tool's own; repeat it for more."
+    "--env", "variables", help="Set a variable of the script, instead of the tool's own. Repeatable."
 )
 @options.add_timeout_option("Longest wall time")
 @options.workspace
@@ -198,11 +198,10 @@ def run(
     flags: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Run a tool, under policy and on the record, and print what it printed.
+    """Run a tool and print its output. Policy and the ledger apply.
 
-    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, and
-    violations where protected paths of the workspace were put back. The exit code is 0 when the script succeeded, 1
-    when it did not.
+    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, and violations
+    if protected paths of the workspace were restored. Exit code: 0 success, 1 failure.
     """
     settings = load(workspace, flags=flags).settings
     values = _read_object(inputs, settings)
@@ -226,7 +225,7 @@ def run(
 @options.settings
 @options.as_json
 def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show which tools a call of a prompt with these arguments would use, the surest first; nothing is run."""
+    """Show which tools a call of a prompt with these arguments would use, most certain first. Runs nothing."""
     settings = load(workspace, flags=flags).settings
     tools = open_library(settings.tools, workspace).tools().values()
     found = detect(_read_object(inputs, settings), [(tool.manifest, tool.schema.document) for tool in tools])
@@ -243,17 +242,17 @@ def match(inputs: str, workspace: Path, flags: dict[str, str], *, as_json: bool)
 
 @command.command("fill", epilog=render_examples('paddock tool fill report.md --input \'{"file": "a.csv"}\''))
 @click.argument("template", metavar="FILE|-", type=click.File("rb"))
-@click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of every script.")
-@click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools go before others.")
+@click.option("--input", "inputs", metavar="JSON|@FILE|-", default="{}", help="Inputs of all scripts.")
+@click.option("--prompt", default="", metavar="ID", help="Prompt whose own tools take precedence.")
 @options.workspace
 @options.settings
 @options.as_json
 def fill_template(
     template: BinaryIO, inputs: str, prompt: str, *, workspace: Path, flags: dict[str, str], as_json: bool
 ) -> None:
-    """Print a template with every {{script:id.field key='value'}} replaced by what the script says.
+    """Print a template with every {{script:id.field key='value'}} replaced by the output of the script.
 
-    Each script runs once for the same inputs, under policy and on the record, and has five seconds.
+    Each script runs once for the same inputs, with a timeout of five seconds. Policy and the ledger apply.
     """
     settings = load(workspace, flags=flags).settings
     try:

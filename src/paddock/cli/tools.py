@@ -39,13 +39,11 @@ _NOTHING = "nothing found; try other words, or see `paddock servers list` for th
     ),
 )
 @click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
-@click.option(
-    "--server", shell_complete=completions.servers, help="Look only among the tools of this server."
-)
+@click.option("--server", shell_complete=completions.servers, help="Search only the tools of this server.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100),
-    help="Most tools to show; by default 8, at least 2 a query.",
+    help="Maximum number of tools; by default 8, at least 2 for each query.",
 )
 @options.workspace
 @options.settings
@@ -59,9 +57,9 @@ def search(
     *,
     as_json: bool,
 ) -> None:
-    """Find tools by what they do; this starts the servers. The best comes first.
+    """Find tools by what they do, best match first. Starts the servers.
 
-    For a task of several steps give a short query for each step, in quotes: the best tool of each comes first.
+    For a task of several steps, pass a short quoted query for each step. The best tool of each step comes first.
     """
     if len(queries) > MAX_QUERIES:
         raise Failure(
@@ -91,7 +89,7 @@ def search(
 @options.settings
 @options.as_json
 def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show tools, named SERVER.TOOL, as TypeScript; this starts the servers."""
+    """Show tools, named SERVER.TOOL, as TypeScript. Starts the servers."""
     from paddock.catalog.catalog import UnmatchedName
 
     settings = load(workspace, flags=flags).settings
@@ -119,10 +117,10 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 @options.settings
 @options.as_json
 def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
-    """Show how tools differ from what was pinned at their first use; this starts the servers.
+    """Show how tools differ from their pinned definitions. Starts the servers.
 
-    A new tool with invisible characters, which nobody has accepted yet, is shown with these spelled out and as its
-    server sends it. The exit code is 1 when a server did not tell its tools, so that nothing is known of them.
+    A new tool with invisible characters is shown twice: with these characters escaped, and as its server sends it.
+    Exit code: 1 if a server did not list its tools.
     """
     changes, listing, config = run_until_signal(
         _diff_tools(load(workspace, flags=flags).settings, workspace, server)
@@ -146,7 +144,7 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
 def approve(
     server: str, tools: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_json: bool
 ) -> None:
-    """Accept what `diff` showed last of a server, or of some of its tools. Nothing is started."""
+    """Accept the changes that `diff` showed last for a server or some of its tools. Starts nothing."""
     approved = run_until_signal(
         _approve_changes(load(workspace, flags=flags).settings, workspace, server, tools)
     )

@@ -12,9 +12,7 @@ from paddock.cli.table import print_json, print_table
 from paddock.secrets.vault import VALUE_BYTES, Vault, open_vault
 from paddock.settings.loader import load
 
-_scope = click.option(
-    "--scope", default="global", show_default=True, help="Which of several sets of secrets is meant."
-)
+_scope = click.option("--scope", default="global", show_default=True, help="Set of secrets to use.")
 
 
 @click.group(
@@ -29,7 +27,7 @@ _scope = click.option(
 def command() -> None:
     """Keep secrets for scripts, in the system's keyring or in an encrypted file.
 
-    A script reads one with paddock.vault.get(NAME). Its value is removed from all that leaves Paddock.
+    A script reads one with paddock.vault.get(NAME). Paddock removes its value from all output.
     """
 
 
@@ -42,7 +40,7 @@ def command() -> None:
 @options.settings
 @options.as_json
 def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Keep a secret. Its value is asked for, or read from standard input; it is never an argument."""
+    """Store a secret. The command asks for the value or reads it from standard input; it is never an argument."""
     _open_vault(workspace, flags).set(scope, name, ask_secret(f"Value of {name}"))
     if as_json:
         print_json({"scope": scope, "name": name})
@@ -56,7 +54,7 @@ def set_(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_js
 @options.settings
 @options.as_json
 def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """List the names in a scope; values are never listed."""
+    """List the names in a scope, without values."""
     names = _open_vault(workspace, flags).names(scope)
     if as_json:
         print_json({"scope": scope, "names": names})
@@ -75,7 +73,7 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
 @options.settings
 @options.as_json
 def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Remove a secret; the exit code is 1 when there was none."""
+    """Remove a secret. Exit code: 1 if there was none."""
     deleted = _open_vault(workspace, flags).delete(scope, name)
     if as_json:
         print_json({"scope": scope, "name": name, "deleted": deleted})

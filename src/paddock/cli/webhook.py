@@ -28,7 +28,7 @@ from paddock.settings.loader import load
     ),
 )
 def command() -> None:
-    """List, register, test and delete webhooks: addresses that are told what happened, each message signed."""
+    """List, register, test and delete webhooks, which receive signed messages about events."""
 
 
 @command.command("list", epilog=render_examples("paddock webhook list", "paddock webhook list --json"))
@@ -36,7 +36,7 @@ def command() -> None:
 @options.settings
 @options.as_json
 def list_(*, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """List the webhooks; their secrets are never listed."""
+    """List the webhooks, without secrets."""
     found = _call_method(workspace, flags, "list")
     if as_json:
         print_json(found)
@@ -73,7 +73,7 @@ def register(
 ) -> None:
     """Register a webhook and print its id.
 
-    Without --vault the secret that messages are signed with is asked for, or read from standard input; it goes to the
+    Without --vault the command asks for the signing secret, or reads it from standard input, and stores it in the
     vault. It is never an argument.
     """
     secret = {"vault": name} if name is not None else ask_secret("Secret that messages are signed with")
@@ -90,7 +90,7 @@ def register(
 @options.settings
 @options.as_json
 def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Send a webhook a message `webhook.test`; the exit code is 1 when it does not arrive."""
+    """Send the message `webhook.test` to a webhook. Exit code: 1 if it does not arrive."""
     found = _call_method(workspace, flags, "test", id_)
     if as_json:
         print_json(found)
@@ -106,7 +106,7 @@ def test(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> 
 @options.settings
 @options.as_json
 def delete(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -> None:
-    """Forget a webhook, and its secret unless --vault named it; the exit code is 1 when there was none."""
+    """Delete a webhook, and its secret unless --vault named it. Exit code: 1 if there was none."""
     deleted = _call_method(workspace, flags, "delete", id_)
     if as_json:
         print_json({"id": id_, "deleted": deleted})

@@ -27,24 +27,24 @@ class GuestLimits(Value):
     """Ceilings of one guest execution."""
 
     timeout_ms: PositiveInt = 120_000
-    """Wall time from the first byte of the program to its result, in milliseconds."""
+    """Maximum time from the start of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = 50 * KIB
-    """Program size as UTF-8 bytes; one byte more is refused before anything runs."""
+    """Maximum size of the program, in bytes of UTF-8. A larger program does not start."""
     output_bytes: PositiveInt = 10 * MIB
-    """Bytes of console lines kept, newlines not counted; then one `[output truncated]`."""
+    """Maximum console output, in bytes without line ends. The rest is replaced by one `[output truncated]`."""
     result_bytes: PositiveInt = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
     stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
     sleep_ms: PositiveInt = 30_000
-    """Longest single `sleep()`; longer ones are cut to it."""
+    """Maximum time of one `sleep()`, in milliseconds. Longer ones are shortened to it."""
     memory_bytes: PositiveInt = 256 * MIB
-    """Data segment the worker may add after its start: heap, array buffers, stacks."""
+    """Maximum memory that the worker adds after its start, in bytes: heap, array buffers and stacks."""
     host_calls: PositiveInt = 1_000
-    """Calls from guest to host in one execution."""
+    """Maximum number of calls of tools and of the SDK in one execution."""
     parallel_calls: PositiveInt = 32
-    """Host calls in flight at once; further ones wait their turn."""
+    """Maximum number of calls in flight at the same time. Further calls wait."""
     frame_bytes: PositiveInt = 16 * MIB
-    """Largest message between worker and parent, either way."""
+    """Maximum size of one message between worker and parent, in bytes."""
     frame_values: PositiveInt = MOST_VALUES
     """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result, and in
     the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools take at most 1,000,000."""

@@ -77,27 +77,27 @@ class SdkCommand(Value):
     """
 
     name: Annotated[str, Field(pattern=rf"^{_WORD}\.{_WORD}$")]
-    """Namespace and function, for instance `issues.list`."""
+    """Namespace and function, such as `issues.list`."""
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
-    """The program, by path or by its name on `PATH`, and templates of its arguments."""
+    """Program, by path or by its name on `PATH`, followed by templates of its arguments."""
     stdin: str | None = None
     """Template of standard input."""
     output: Literal["text", "json"] = "text"
-    """Whether what it prints is a text or JSON."""
+    """Whether the output is a text or JSON."""
     timeout_ms: PositiveInt = 30_000
-    """Wall time in milliseconds, within `sdk.call_timeout_ms`."""
+    """Maximum time, in milliseconds; at most `sdk.call_timeout_ms`."""
     output_bytes: PositiveInt = MIB
-    """Bytes that it may print; with more it has failed."""
+    """Maximum output, in bytes. A command that prints more fails."""
     access: Access = "none"
-    """What it may do with the workspace: nothing (`none`), read it, or write to it too."""
+    """Access to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
-    """What it may do with the network: nothing (`none`), or everything (`full`)."""
+    """Access to the network: none, or all of it."""
     readable: tuple[str, ...] = ()
-    """Absolute paths that it must read besides what belongs to the system."""
+    """Absolute paths that the command may read besides system files."""
     environment: tuple[str, ...] = ()
-    """Variables of Paddock's environment that it gets."""
+    """Environment variables of Paddock that the command gets."""
     secrets: dict[str, str] = Field(default_factory=dict)
-    """Variables that hold a secret, by its name in the vault: `{TRACKER_TOKEN = "tracker-token"}`."""
+    """Environment variables that hold a secret, with its name in the vault: `{TRACKER_TOKEN = "tracker-token"}`."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

@@ -15,16 +15,16 @@ class ProfileLimits(GuestLimits):
     """Limits of one profile: what a program gets and, but for the wall time, the most it may ask for."""
 
     max_timeout_ms: PositiveInt = 600_000
-    """Longest wall time a request may ask for, in milliseconds; `timeout_ms` is what it gets without asking."""
+    """Maximum that a request may ask for, in milliseconds; `timeout_ms` is the default."""
 
 
 class ScriptLimits(ProfileLimits):
     """Limits of `paddock run`."""
 
     timeout_ms: PositiveInt = 300_000
-    """Wall time from the first byte of the program to its result, in milliseconds."""
+    """Maximum time from the start of the program to its result, in milliseconds."""
     max_timeout_ms: PositiveInt = 24 * HOUR_MS
-    """Longest wall time that `--timeout` may ask for, in milliseconds."""
+    """Maximum that `--timeout` may ask for, in milliseconds."""
 
 
 class ExecuteLimits(ProfileLimits):
@@ -35,20 +35,20 @@ class ComputeLimits(ProfileLimits):
     """Limits of pure computations without console, timers and servers."""
 
     timeout_ms: PositiveInt = 1_000
-    """Wall time from the first byte of the program to its result, in milliseconds."""
+    """Maximum time from the start of the program to its result, in milliseconds."""
     code_bytes: PositiveInt = MIB
-    """Program size as UTF-8 bytes."""
+    """Maximum size of the program, in bytes of UTF-8."""
     output_bytes: PositiveInt = 64 * KIB
-    """Bytes that `emit()` may write: what a program gets without asking."""
+    """Maximum output of `emit()` by default, in bytes."""
     max_output_bytes: PositiveInt = 2 * MIB
-    """Most bytes that a request may ask for."""
+    """Maximum output that a request may ask for, in bytes."""
 
 
 class LimitSettings(Value):
     """`[limits]`: ceilings of guest programs, one group for each profile."""
 
     timeout_policy: Literal["deny", "clamp"] = "deny"
-    """A request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
+    """Whether a request that asks for more than a ceiling is refused (`deny`) or gets the ceiling (`clamp`)."""
     script: ScriptLimits = Field(default_factory=ScriptLimits)
     """Limits of `paddock run`."""
     execute: ExecuteLimits = Field(default_factory=ExecuteLimits)

@@ -16,34 +16,34 @@ class Rule(Value):
     """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
 
     effect: Effect
-    """`deny` refuses; `ask` has a person asked first; an `allow` refuses whatever of its kind no `allow` or `ask` of
-    the same file names."""
+    """What the rule does: `deny` refuses, `ask` asks a person first, and `allow` refuses every request of its kind
+    that no `allow` or `ask` of the same file matches."""
     tool: str | None = None
-    """Glob over `server/tool`, for instance `github/delete_*` or `*/write_*`. A `deny` or `ask` also holds for a tool
-    whose alias matches."""
+    """Glob over `server/tool`, such as `github/delete_*` or `*/write_*`. `deny` and `ask` also match a tool's alias."""
     server: str | None = None
     """Glob over the server's name."""
     method: str | None = None
-    """Glob over a method of the SDK, for instance `vault.*`; also over those that run other work, such as `exec`."""
+    """Glob over a method of the SDK, such as `vault.*`. It also matches methods that run other work, such as `exec`."""
     runtime: str | None = None
-    """Glob over the runtime of a program, in any case, for instance `python`."""
+    """Glob over the runtime of a program, such as `python`. Letter case is ignored."""
     executable: str | None = None
-    """Glob over the name of the executable that runs a program, in any case. A program that asks for none gets one
-    that can be had without being refused or asked about, where there is one."""
+    """Glob over the executable of a program. Letter case is ignored. A program that names none gets an executable
+    that is neither refused nor asked about, if there is one."""
     access: Access | None = None
-    """What a program may do with the workspace."""
+    """Access of a program to the workspace."""
     network: Network | None = None
-    """What a program may do with the network."""
+    """Access of a program to the network."""
     jit: Literal[True] | None = None
-    """`true`: JavaScript programs that ask for just-in-time compilation."""
+    """`true` matches JavaScript programs that ask for just-in-time compilation."""
     workspace: str | None = None
-    """Glob over the path of the workspace, links resolved."""
+    """Glob over the path of the workspace, with links resolved."""
     script: str | None = None
-    """Glob over the id of a script tool, in any case."""
+    """Glob over the id of a script tool. Letter case is ignored."""
     kind: Literal["guest", "server", "runtime", "tool", "sdk"] | None = None
-    """Kind of work: `guest`, `server` (upstream tools), `runtime` (programs), `tool` (script tools) or `sdk`."""
+    """Kind of work: `guest` (JavaScript), `server` (upstream tools), `runtime` (programs), `tool` (script tools) or
+    `sdk`."""
     reason: str = ""
-    """What the refused caller is told, and the person who is asked."""
+    """Reason for the refused caller, and for the person who is asked."""
     origin: str = ""
     """Which file the rule came from; filled in by Paddock, an error in a file."""
 
@@ -90,8 +90,9 @@ class ApprovalSettings(Value):
     """`[approvals]`: how a person is asked what a rule with the effect `ask` is about."""
 
     wait_ms: PositiveInt = 300_000
-    """Milliseconds that a person has for an answer; none is a refusal. The time limit of a program stands still."""
+    """Time that a person has for an answer, in milliseconds. No answer is a refusal. The time limit of the program
+    stands still meanwhile."""
     max_waiting: PositiveInt = 4
-    """Maximum number of runs of one client that wait for an answer at a time; a further one is refused at once."""
+    """Maximum number of runs of one client that wait for an answer. A further one is refused at once."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
-    """Directory of what waits for `paddock approve`, by default `paddock/approvals` below the state directory."""
+    """Directory of the questions for `paddock approve`; by default `paddock/approvals` in the state directory."""

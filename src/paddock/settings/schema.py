@@ -30,12 +30,13 @@ class GrantSettings(Grants):
     """`[grants]`: the most that any request may be granted."""
 
     jit: bool = False
-    """Whether a request may ask for just-in-time compilation (`--jit`): faster, more attack surface."""
+    """Whether a request may ask for just-in-time compilation (`--jit`). It is faster, and attackers have more code to
+    attack."""
     servers: tuple[str, ...] = ("*",)
-    """Upstream servers that programs may call: names, or `*` for every configured one."""
+    """Upstream servers that programs may call: a list of names, or `*` for every configured server."""
     calls: Calls = "run"
-    """Which tools programs may call: any (`run`), those their servers mark as read-only, others being refused
-    (`read_only`) or answered with a stub and listed (`dry_run`). A request may ask for less."""
+    """Which tools programs may call: all of them (`run`), only those that their server marks as read-only
+    (`read_only`), or only those, with a stub instead of every other call (`dry_run`). A request may ask for less."""
 
 
 Protection = Literal["restore", "refuse"]
@@ -46,59 +47,60 @@ class SandboxSettings(Value):
     """`[sandbox]`: how programs are confined, and what confinement is the least."""
 
     minimum_tier: Tier = "landlock"
-    """Weakest confinement that a program may run under; without it the program does not start."""
+    """Weakest confinement under which a program may run. Where the machine offers less, the program does not start."""
     job_user: str = ""
     """User, by name or number, that processes become when Paddock runs as root. When empty they become user 65531, whom
     no system gives to anybody; in the tier `namespaces` those that get a workspace stay root without any capability.
     `root` keeps these root in the tier `landlock` too, where they can then change the mode of every file of root's.
     Where they cannot become that user, each result says so under `sandbox`, and `paddock doctor` does."""
     spares: Count = 1
-    """Confined places kept ready for the next process of the same grants, from the second one on; each is a few waiting
-    processes."""
+    """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
+    a few idle processes."""
     protected_paths: Protection = "restore"
-    """Where mounts cannot keep `.git/hooks`, `.mcp.json` and the like in a writable workspace from being changed (in
-    the tier `landlock`, and where they are links): put them back after the run and report it (`restore`), or do not
-    run (`refuse`). Those that do not exist yet are put back in every tier."""
+    """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
+    keep them (in the tier `landlock`, and for links). `restore` puts them back after the run and reports it; `refuse`
+    does not run the program. Paths that do not exist yet are removed after the run in every tier."""
 
 
 class AuditSettings(Value):
     """`[audit]`: where the ledger is and how hard it is written."""
 
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
-    """Directory of the ledger, by default `paddock/audit` below the user's state directory."""
+    """Directory of the ledger; by default `paddock/audit` in the user's state directory."""
     required: Literal["effects", "all"] = "all"
-    """What does not run without its record: everything (`all`), or everything that can have effects (`effects`), so
-    that a pure computation may run although the ledger cannot be written."""
+    """What does not run when its record cannot be written: everything (`all`), or everything except pure computations
+    (`effects`)."""
     sync: Literal["batch", "always"] = "batch"
-    """Whether records reach the disk one by one before work starts (`always`) or together (`batch`)."""
+    """Whether each record is written to disk before its work starts (`always`), or several together up to 0.2 seconds
+    later (`batch`)."""
 
 
 class ArtifactSettings(Value):
     """`[artifacts]`: where the output of programs is kept, how much of it and for how long."""
 
     enabled: bool = True
-    """Whether output is kept at all."""
+    """Whether output is stored."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "artifacts")
-    """Directory of the artifacts, by default `paddock/artifacts` below the user's state directory."""
+    """Directory of stored output; by default `paddock/artifacts` in the user's state directory."""
     url: str | None = None
-    """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`; credentials come from the environment."""
+    """Bucket to use instead of the directory: `s3://`, `gs://` or `az://`. Credentials come from the environment."""
     ttl_hours: Annotated[int, Field(gt=0, le=1_000_000)] = 24
-    """Hours after which an artifact can no longer be read, and is deleted."""
+    """Time after which stored output is deleted, in hours."""
     max_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
-    """Bytes of output, both streams together, of one execution; with more, none of it is kept."""
+    """Maximum stored output of one execution, both streams together, in bytes. Larger output is not stored."""
     max_read_bytes: Annotated[int, Field(ge=1024)] = 50 * MIB
-    """Bytes that reading one artifact may decompress to."""
+    """Maximum decompressed size of stored output when it is read, in bytes."""
     cross_workspace: bool = False
-    """Whether artifacts of other workspaces may be read."""
+    """Whether stored output of other workspaces may be read."""
 
 
 class RedactionPattern(Value):
     """One `[[redaction.patterns]]`. What it matches, within a line, is replaced by `[REDACTED:name]`."""
 
     pattern: Annotated[str, Field(min_length=1, max_length=1000)]
-    """Regular expression in the syntax of RE2, which takes linear time on any text."""
+    """Regular expression in RE2 syntax, which takes linear time on any text."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}$")] = "custom"
-    """What stands in place of a secret."""
+    """Name in the mark that replaces a match."""
     flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}$")] = ""
     """Flags of RE2: `i` ignores case."""
 
@@ -109,8 +111,8 @@ class RedactionSettings(Value):
     enabled: bool = True
     """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
     include_defaults: bool = True
-    """Whether the built-in rules are applied: keys and tokens of known shapes, named values that look like secrets,
-    passwords in addresses, private keys."""
+    """Whether the built-in rules are applied. They find keys and tokens of known shapes, named values that look like
+    secrets, passwords in addresses, and private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
     """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
 
@@ -124,39 +126,40 @@ class SdkSettings(Value):
     """`[sdk]`: which methods of `paddock.*` programs may call, and for how long."""
 
     script: tuple[str, ...] = ("*",)
-    """Methods for scripts that people run: names, globs such as `vault.*`, or `*`."""
+    """Methods that scripts of people may call: names, globs such as `vault.*`, or `*`."""
     execute: tuple[str, ...] = (
         *("cir.*", "compute", "exec", "health.check", "ledger.verify", "output.query", "script.run"),
         *("sequence.list", "temporal.list", "tool"),
     )
-    """Methods for programs that agents send; none of these reads a secret or reaches out."""
+    """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network."""
     call_timeout_ms: PositiveInt = 30_000
-    """Most milliseconds that one call may take."""
+    """Maximum time of one call, in milliseconds."""
     long_call_timeout_ms: PositiveInt = 600_000
-    """Most milliseconds of `sequence.run` and `temporal.fire`."""
+    """Maximum time of `sequence.run` and `temporal.fire`, in milliseconds."""
     commands: tuple[SdkCommand, ...] = ()
     """Commands of this machine that programs may call as functions, where their profile is granted the name.
     A workspace may not set them."""
     signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
-    """Database of `paddock.cir`, by default `paddock/signals.db` below the user's state directory."""
+    """Database of `paddock.cir`; by default `paddock/signals.db` in the user's state directory."""
     webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
-    """File of registered webhooks, by default `paddock/webhooks.json` below the user's state directory."""
+    """File of registered webhooks; by default `paddock/webhooks.json` in the user's state directory."""
     webhook_networks: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
-    """Networks that webhooks may reach besides public addresses, for instance `10.1.0.0/16`."""
+    """Networks that webhooks may reach besides public addresses, such as `10.1.0.0/16`."""
     notify: tuple[str, ...] = ("desktop", "webhook")
-    """Where `notify.send` sends to, the first that there is: `desktop`, `webhook`, or the name of one of `commands`
-    that takes `title` and `body`."""
+    """Notification channels of `notify.send`, in order of preference; the first one available is used. A channel is
+    `desktop`, `webhook`, or the name of one of `commands` that takes `title` and `body`."""
     temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
-    """Directory for when schedules last ran, by default `paddock/temporals` below the user's state directory."""
+    """Directory that records when schedules last ran; by default `paddock/temporals` in the user's state directory."""
 
 
 class VaultSettings(Value):
     """`[vault]`: where secrets are kept."""
 
     backend: Literal["auto", "keyring", "file"] = "auto"
-    """The keyring of the operating system, an encrypted file, or the keyring where there is one (`auto`)."""
+    """Where secrets are kept: in the keyring of the operating system, in an encrypted file, or in the keyring if
+    there is one (`auto`)."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
-    """Directory of the encrypted file and its key, by default `paddock/vault` below the user's state directory."""
+    """Directory of the encrypted file and its key; by default `paddock/vault` in the user's state directory."""
 
 
 def _without_nul(text: str) -> str:
@@ -169,35 +172,32 @@ class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
     config: Path | None = None
-    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace.
-
-    Keep it outside of workspaces that programs may write to: it names commands, and a program that could change it does
-    not start, unless it is where such files are protected, as in `.vscode`.
-    """
+    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace. It names commands, so
+    keep it outside of workspaces that programs may write to. A program that could change it does not start."""
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
-    """Directory for what is remembered of servers: pinned tool definitions, types of results."""
+    """Directory of pinned tool definitions and inferred result types."""
     registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
-    """List of servers that can be had, in the format of the official registry; without the file there are none."""
+    """List of available servers, in the format of the official registry. Without the file no server is offered."""
     registry_source: Annotated[str, AfterValidator(_without_nul)] = ""
-    """Where `paddock servers refresh` takes that list from: the `https://` address of a registry, or a file, outside of
-    workspaces that programs may write to. Nothing is fetched without it, nor at any other time."""
+    """Source of that list for `paddock servers refresh`: the `https://` address of a registry, or a file outside of
+    workspaces that programs may write to. Nothing else fetches it."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
-    """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, each with `@VERSION` to allow one version
-    alone, and `npm:@SCOPE/*`. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
+    """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, or `npm:@SCOPE/*`. `@VERSION` after a
+    name trusts one version. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
     questions: tuple[str, ...] = ()
-    """Servers (globs over names) that may have a person asked in the midst of a call. The person sees the question and
-    the answer that the form holds by itself, and agrees or not; a program never answers."""
+    """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
+    answer that the form suggests, and agrees or refuses. Programs never answer."""
     semantic_search: Literal["auto", "on", "off"] = "auto"
-    """Whether a search for tools ranks them by meaning, too, with a model that runs on this machine: `auto` does where
-    the extra `paddock[semantic]` is installed, `on` reports an error where it is not, `off` ranks by words alone."""
+    """Whether searches also rank tools by meaning, with a model on this machine: where `paddock[semantic]` is
+    installed (`auto`), always, with an error where it is missing (`on`), or never (`off`)."""
     max_live: PositiveInt = 20
-    """Most servers that run at a time; the one idle for longest makes room."""
+    """Maximum number of running servers. The one idle for longest is stopped for another one."""
     idle_timeout_ms: PositiveInt = 300_000
-    """A server not called for so long is shut down, in milliseconds."""
+    """Time after which an unused server is stopped, in milliseconds."""
     answer_values: PositiveInt = MOST_VALUES
     """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
     call_timeout_ms: PositiveInt = 600_000
-    """Most milliseconds a single call may take, whatever the server's own `timeoutMs` (60 000) says."""
+    """Maximum time of one call, in milliseconds, whatever `timeoutMs` of the servers file says."""
 
 
 def _expand_path(path: Path) -> Path:
@@ -214,16 +214,16 @@ class Repository(Value):
     """
 
     repo_id: Annotated[str, Field(min_length=1, max_length=128)]
-    """Its name; that of the directory for the workspace that is served."""
+    """Name of the workspace. The served workspace has the name of its directory."""
     root_path: Annotated[Path, AfterValidator(_expand_path)]
-    """Its directory, from the root or from the home (`~/`)."""
+    """Directory of the workspace, absolute or below the home directory (`~/`)."""
 
 
 class McpSettings(Value):
     """`[mcp]`: the MCP server, `paddock serve mcp`."""
 
     answer_characters: PositiveInt = 40_000
-    """Most characters of one result, as text and as data; what is more is cut and said to be cut."""
+    """Maximum size of one result, in characters, as text and as data. The rest is left out, and the answer says so."""
     repos: tuple[Repository, ...] = ()
     """Workspaces that `repoId` may name, of all files together."""
     shutdown_grace_ms: Count = 5_000
@@ -235,98 +235,97 @@ class GuestSettings(Value):
     """`[guest]`: the pool of guest workers."""
 
     max_workers: PositiveInt = 8
-    """Most programs that run at a time; further ones wait."""
+    """Maximum number of JavaScript programs that run at the same time. Further ones wait."""
     spare_workers: Count = 4
-    """Workers kept ready for the next program."""
+    """Number of workers that are started ahead."""
 
 
 class PythonSettings(Value):
     """`[runtimes.python]`: programs in Python."""
 
     environment: Path | None = None
-    """Directory of an environment whose interpreter and packages programs use, made by venv, uv, virtualenv or conda.
-    Programs read all of it and change nothing of it."""
+    """Directory of a virtual environment (venv, uv, virtualenv or conda) whose interpreter and packages programs use.
+    Programs can read it and cannot change it."""
 
 
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
 
     enabled: bool = True
-    """Whether such programs run at all."""
+    """Whether programs in language runtimes run."""
     allowed: tuple[Runtime, ...] = RUNTIMES
     """Runtimes that may be used."""
     executables: tuple[str, ...] = ()
-    """Names of executables that may run programs; empty allows all that are compatible with the runtime."""
+    """Executables that may run programs, by name. An empty list allows every executable that fits the runtime."""
     timeout_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
-    """Wall time of a program that asks for none, compile step included, and the most it may ask for."""
+    """Maximum time of a program, including compilation, in milliseconds. It is also the default."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """Resident memory of a program that asks for none, and the most it may ask for."""
+    """Maximum memory of a program, in bytes. It is also the default."""
     stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
-    """Bytes of standard output that an answer is made of, half from its start and half from its end."""
+    """Maximum standard output in an answer, in bytes: half from its start and half from its end."""
     stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
-    """Bytes of standard error that an answer is made of."""
+    """Maximum standard error in an answer, in bytes."""
     environment: tuple[str, ...] = ()
-    """Variables of Paddock's environment that programs get; apart from these, those that a runtime cannot do
-    without."""
+    """Environment variables of Paddock that programs get, besides those that runtimes need."""
     access: Access = "read-only"
-    """Most that a program may do with the workspace: nothing (`none`), read it, or write to it too."""
+    """Maximum access of programs to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
-    """Most that a program may do with the network: nothing (`none`), or everything (`full`)."""
+    """Maximum access of programs to the network: none, or all of it."""
     max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
-    """Maximum number of programs that run at a time, by default the number of processors."""
+    """Maximum number of programs that run at the same time; by default the number of processors."""
     max_waiting: Count = 1000
-    """Maximum number of programs that wait for their turn. One more is `unavailable`: nothing of it started, and it may
-    be tried again."""
+    """Maximum number of programs that wait. A further program is `unavailable`: it did not start, and may be tried
+    again."""
     max_wait_ms: PositiveInt = 3_600_000
-    """Longest wait for a turn, in milliseconds. A program that has waited so long is `unavailable`, likewise."""
+    """Maximum wait of a program, in milliseconds. After that it is `unavailable`."""
     workspace_environment: bool = False
-    """Whether Python programs use the environment of their workspace: the activated one (`VIRTUAL_ENV`), else `.venv`.
-    In the tier `namespaces` a program that may write to the workspace does not change it; in the tier `landlock` such a
-    program does not use it."""
+    """Whether Python programs use the virtual environment of their workspace: the activated one (`VIRTUAL_ENV`), or
+    `.venv`. A program that may write to the workspace cannot change it in the tier `namespaces`, and does not use it
+    in the tier `landlock`."""
     python: PythonSettings = Field(default_factory=PythonSettings)
     """Programs in Python."""
     cache_bytes: Count = 512 * MIB
-    """Bytes of compiled programs kept for the next run of the same source; with 0 nothing is kept."""
+    """Maximum size of the cache of compiled programs, in bytes; 0 disables it."""
 
 
 class ToolSettings(Value):
     """`[tools]`: script tools (`paddock tool`), and the most that they may be granted."""
 
     enabled: bool = True
-    """Whether script tools run at all."""
+    """Whether script tools run."""
     folders: tuple[str, ...] = ()
-    """Further folders with tool directories, or with prompts that have some."""
+    """Further folders with tools, or with prompts that have tools."""
     timeout_ms: PositiveInt = 30_000
-    """Wall time of a tool that asks for none, in milliseconds."""
+    """Maximum time of a tool by default, in milliseconds."""
     max_timeout_ms: PositiveInt = 300_000
-    """Longest wall time of a tool; one that asks for more gets this."""
+    """Maximum time that a tool may ask for, in milliseconds. A tool that asks for more gets this."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """Resident memory of a tool and all it starts."""
+    """Maximum memory of a tool and its processes, in bytes."""
     output_bytes: Annotated[int, Field(ge=1024)] = 10 * MIB
-    """Bytes that a tool may write to standard output, and to standard error."""
+    """Maximum output of a tool on each stream, in bytes."""
     strict_nulls: bool = False
-    """Whether null is checked against the type of an input like any other value; else it stands for any type."""
+    """Whether `null` is checked like any other value. Otherwise it is accepted for every type."""
     environment: tuple[str, ...] = ()
-    """Variables of Paddock's environment that `${NAME}` in a tool's `env` may stand for, besides the harmless ones."""
+    """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, besides harmless ones."""
     access: Access = "read-only"
-    """Most that a tool may declare for the workspace: nothing (`none`), read it, or write to it too."""
+    """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
     network: Network = "none"
-    """Most that a tool may declare for the network: nothing (`none`), or everything (`full`)."""
+    """Maximum access to the network that a tool may declare: none, or all of it."""
     max_jobs: PositiveInt = 8
-    """Tools that run at a time; further ones wait."""
+    """Maximum number of script tools that run at the same time. Further ones wait."""
 
 
 class TelemetrySettings(Value):
     """`[telemetry]`: traces and metrics, which take `pip install 'paddock[telemetry]'`; no workspace may set them."""
 
     traces: Literal["none", "otlp", "console"] = "none"
-    """Where spans of requests go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
+    """Where traces go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
     (`console`)."""
     endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s@]+)?$")] = ""
-    """Address of the collector, without `/v1/traces`; when empty `OTEL_EXPORTER_OTLP_ENDPOINT`, else
-    `http://localhost:4318`. Credentials belong into `OTEL_EXPORTER_OTLP_HEADERS`."""
+    """Address of the collector, without `/v1/traces`. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
+    `http://localhost:4318`. Credentials belong in `OTEL_EXPORTER_OTLP_HEADERS`."""
     metrics: bool = False
-    """Whether `paddock serve mcp --http` answers `/metrics` to those who hold the token."""
+    """Whether `paddock serve mcp --http` serves `/metrics` to clients that have the token."""
 
 
 LogLevel = Literal["error", "warning", "info", "debug"]
@@ -336,9 +335,9 @@ class LogSettings(Value):
     """`[log]`: what `paddock serve` writes to standard error; no workspace may set it."""
 
     format: Literal["text", "json"] = "text"
-    """Lines for people (`text`), or one JSON object a line (`json`)."""
+    """Format of log lines: text, or one JSON object for each line."""
     level: LogLevel = "warning"
-    """Least level that is written, unless `--log-level` says another; at `info` one line for each request."""
+    """Minimum level of log lines, unless `--log-level` gives another. At `info` there is one line for each request."""
 
 
 class Settings(Value):
