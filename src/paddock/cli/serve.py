@@ -49,7 +49,7 @@ def command() -> None:
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"File of the bearer token for HTTP, created if missing. Default: {TOKEN_VARIABLE}, or a random, printed token.",
+    help=f"File of the bearer token for HTTP, created if missing. Default: {TOKEN_VARIABLE}, or a random one, printed.",
 )
 @click.option(
     "--allowed-host",
