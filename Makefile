@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench clean
+.PHONY: help setup demo test test-fast check docs bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install uv and everything else into .venv
 
@@ -32,6 +32,9 @@ test: $(READY) ## Build the wheel, install it, and run every test against it (PY
 	@$(UV) pip install --quiet --python $(WHEEL_VENV) --no-deps --reinstall dist/*.whl
 	@$(RUN)python scripts/install_toolchains.py >/dev/null
 	@TEST_INSTALLED=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(WHEEL_VENV)/bin/pytest -n 2
+
+test-fast: $(READY) ## Run the unit and contract tests against the tree
+	@$(RUN)pytest -q -n 2 tests/unit tests/contract
 
 check: $(READY) ## Check style, types, layers, generated files and the shape of the tree
 	@$(RUN)ruff check

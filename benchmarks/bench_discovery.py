@@ -30,7 +30,7 @@ NOTE = (
     "All questions are Paddock's own. A *task* is a text that takes 2 to 4 tools, and its figure is the share of these\n"
     "among the first ten; a *step* takes one tool. *Plain BM25* ranks by all words of names and descriptions. *Today*\n"
     "is one query, as a whole; *sentences* is the same, split at their ends; *list* is one short query for each step.\n"
-    "*Semantic* is the same three with the model of `paddock[semantic]`."
+    "*Semantic* is the same three with the model of `paddock-sandbox[semantic]`."
 )
 
 _DATA = Path(__file__).parent / "discovery"

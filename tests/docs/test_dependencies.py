@@ -62,7 +62,7 @@ def test_every_dependency_of_the_package_is_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     rows = {name for name, _, _ in documented("Installed with Paddock")}
     for extra in project["project"]["optional-dependencies"]:
-        rows |= {name for name, _, _ in documented(f"Installed with `paddock[{extra}]`")}
+        rows |= {name for name, _, _ in documented(f"Installed with `paddock-sandbox[{extra}]`")}
     assert rows == wanted(project)
 
 

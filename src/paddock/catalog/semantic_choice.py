@@ -71,7 +71,7 @@ class SemanticSettings:
         if missing:
             raise ConfigurationError(
                 f'servers.semantic_search is "on", and packages are missing: {", ".join(missing)}; '
-                "run: pip install 'paddock[semantic]'"
+                "run: pip install 'paddock-sandbox[semantic]'"
             )
         try:
             from paddock.catalog.semantic import Semantics  # takes a second to load
@@ -79,6 +79,6 @@ class SemanticSettings:
         except ImportError as problem:
             raise ConfigurationError(
                 f"the packages of semantic search cannot be loaded: {problem}; "
-                "run: pip install --force-reinstall 'paddock[semantic]'"
+                "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
             ) from None
         return Semantics(VectorCache(self._directory))

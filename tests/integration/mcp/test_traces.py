@@ -167,7 +167,7 @@ def test_without_its_packages_the_error_says_what_to_install(place: Place) -> No
         1,
         "",
         "[telemetry] is configured, and the package opentelemetry that it takes is not installed. Run: "
-        "pip install 'paddock[telemetry]'\n",
+        "pip install 'paddock-sandbox[telemetry]'\n",
     )
 
 

