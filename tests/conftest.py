@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,12 @@ from paddock.settings.schema import AuditSettings, GrantSettings, Settings
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)
 hypothesis.settings.load_profile("paddock")
+
+# `nohup` and shells in the background ignore signals, and ignored signals stay ignored in children. A handler does not:
+# exec(2) resets it. So a hangup ends no test run, and yet the processes that tests start hear it.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 ROOT = Path(__file__).resolve().parents[1]
 ODD_SERVER = ROOT / "tests/servers/odd.py"
