@@ -9,12 +9,12 @@ from pages.text import described, spoken, table
 
 EXIT_CODES = {
     "0": "success; a program ended with exit code 0",
-    "1": "failure of the command or of the program; a check that found a problem (`audit verify`, `doctor`)",
+    "1": "the command or the program failed; a check found a problem (`audit verify`, `doctor`)",
     "2": "invalid command line or request; nothing ran",
     "3": "`paddock policy check`: the request would ask a person",
     "124": "`paddock exec`: the program was ended at its time limit",
     "125": "`paddock exec`: Paddock failed, or its worker died",
-    "126": "`paddock exec`: policy refused the request, and nothing ran; `paddock policy check`: policy would refuse it",
+    "126": "`paddock exec`: policy refused, nothing ran; `paddock policy check`: policy would refuse",
     "127": "`paddock exec`: this machine has no such runtime",
     "128 + N": "ended by signal N: 130 after Ctrl-C, 141 when the reader of standard output is gone",
     "any other": "`paddock exec`: the program's own",
@@ -50,7 +50,7 @@ def page() -> str:
     codes = table(("exit code", "what it means"), [(f"`{key}`", text) for key, text in EXIT_CODES.items()])
     parts = [
         HEAD + statuses,
-        "The columns `run` and `exec` have the exit codes of `paddock run` and `paddock exec`. N is the signal number.\n",
+        "`run` and `exec` have the exit codes of `paddock run` and `paddock exec`. N is the signal number.\n",
     ]
     return "\n".join([*parts, "## Exit codes\n", codes])
 
