@@ -37,7 +37,10 @@ GENERATED = {
     "runtimes.md",
 }
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+    ),
     *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED),
 ]
 
