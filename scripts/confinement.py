@@ -63,9 +63,9 @@ nothing runs.
   program made the repository a submodule (`git status --ignore-submodules=all` does not look into it). The
   contents of `.git/modules` and `.git/worktrees` are not protected either. They hold the settings of
   submodules and of linked worktrees.
-* **Concurrent writers.** Protection covers all programs of one Paddock. If two programs write to the same
-  workspace at the same time, a temporary change of one can be taken for the user's own file during the
-  other's run, and be restored.
+* **Concurrent writers.** Protection covers all programs of one Paddock. Two programs may write to the same
+  workspace at the same time. Paddock can then take a temporary change of one for the user's own file, and
+  restore it after the other's run.
 * **Before Paddock restores a path**, an editor, an agent, or another Paddock that starts can read what the
   program wrote. A session uses the servers files as they were before its first program. Servers that start in
   a writable workspace find the files of programs there, because `npx`, `uv` and `python -m` look there first.

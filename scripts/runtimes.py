@@ -78,7 +78,7 @@ names, a program can read those in the workspace. Script tools use the first int
 * C#: top-level statements or a class with `Main`. Mono supports only the latter.
 * Node.js: Node.js itself distinguishes ES modules and CommonJS, from version 20.19 on.
 
-Line numbers in errors are those of the original program. A copy is named by its file name (`code.py`),
+Line numbers in errors are those of the submitted program. A copy is named by its file name (`code.py`),
 without its directory. C++ and R report no line for an uncaught error.
 
 ## Programs of several files
