@@ -29,7 +29,7 @@ Every program that Paddock starts as a process runs in one of three tiers:
 installs it. Paddock uses the strongest tier that held. If that tier is weaker than `sandbox.minimum_tier`,
 nothing runs.
 
-## Who a program is, and what it may touch
+## User and access of a program
 
 * **Reading.** A program reads the system (`/usr` and what libraries need of `/etc`), its toolchain, and the
   workspace if that is granted.
@@ -77,7 +77,7 @@ nothing runs.
 * **End.** A result is due within a quarter of a second after the wall time, and no process of the program is
   left then.
 
-## What the tiers do not have in common
+## Differences between the tiers
 
 | | `namespaces` | `landlock` |
 |---|---|---|
@@ -95,7 +95,7 @@ With `sandbox.job_user = "root"` a program with a workspace is root in the tier 
 capability. Root owns the machine's files, and the program can change their modes. Use this setting only for
 code that you would run as root.
 
-## What keeps the limits
+## Enforcement of limits
 
 | limit | with a control group (cgroup v2) | without one |
 |---|---|---|
@@ -118,7 +118,7 @@ Delegate=yes paddock ...`), a container may write to its own, or Paddock is root
 A test program that exceeds the limit proves first that the limit holds. Otherwise memory is polled; `paddock
 doctor` reports which. The next start ends and removes the groups that a killed Paddock left behind.
 
-## What has not been tried out
+## Not tested
 
 * The test machines have cgroup v1 hierarchies with `memory`. There the tests cover the choice of a group and,
   with real groups, joining, ending and removing it. `memory.max`, `pids.max`, and groups that file

@@ -21,7 +21,7 @@ Paddock contains no language. It runs programs with the toolchains of the machin
 the toolchains that it found. `paddock runtimes --check` runs a confined program in each of them. `paddock
 runtimes install` prints the commands that install one, or runs them with `--yes`.
 
-## What is used
+## Choice of a toolchain
 
 Paddock uses the first executable of the table, from top to bottom, that is on PATH. A request may name
 another executable of the runtime. Paddock ignores:
@@ -136,7 +136,7 @@ From Python, set the event `stop`. Cancelling the waiting task also ends the pro
 asyncio. An MCP client that cancels gets no answer, as the protocol requires, but the record names the stored
 output.
 
-## What is shown
+## Output
 
 A pipe gets the bytes that a program writes. A terminal gets text. Colours and carriage returns pass
 unchanged. Any other control character is escaped (`\\x1b`), because it could move the cursor, change the
@@ -162,7 +162,7 @@ stored output contains every byte: `paddock output show`.
 If the reader of the output is gone, the program ends with the exit code 141. A closed stream behaves like
 `/dev/null`. Output that cannot be written, for example to a full disk, is an error with the exit code 125.
 
-## What a program finds
+## Environment of a program
 
 * **Directories.** The working directory is the workspace, if it is granted. The home directory and `TMPDIR`
   are private and deleted when the program ends.
@@ -181,7 +181,7 @@ access to a workspace requires that this user may write there.
 """
 
 OUTPUT = """
-## When output comes
+## Output buffers
 
 Paddock passes on output as the program writes it. A killed program loses nothing that it has written. Paddock
 disables the language's own output buffer, so that each line arrives at once:
