@@ -34,6 +34,9 @@ PAGES = [
 ]
 
 
+DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+
 def read_prose(text):
     """Return the text of a page without code and comments; links keep their words, tables and headings their lines."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -62,6 +65,11 @@ def test_a_page_uses_plain_words_and_short_sentences(path):
     prose = read_prose(path.read_text())
     long = [sentence for sentence in split_sentences(prose) if len(sentence.split()) > LONGEST_SENTENCE]
     assert (find_words(prose), long) == ([], [])
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_uses_plain_words(path):
+    assert find_words(read_prose(path.read_text())) == []
 
 
 def test_unclear_words_and_long_sentences_are_found():
