@@ -19,118 +19,129 @@ HEAD = """\
 
 Every program that Paddock starts as a process runs in one of three tiers:
 
-| tier | what it is | where it works |
+| tier | mechanisms | where it works |
 |---|---|---|
-| `namespaces` | files, processes and network of its own, and all of `landlock` | user namespaces, bubblewrap |
-| `landlock` | rules for files, a filter of system calls, no capabilities | Linux 5.13 or later, containers too |
-| `unconfined` | neither; limits still hold, and nothing outlives the program | wherever a settings file asks for it |
+| `namespaces` | private files, processes and network, and everything in `landlock` | user namespaces, bubblewrap |
+| `landlock` | Landlock rules for files, a seccomp filter, no capabilities | Linux 5.13 or later, containers |
+| `unconfined` | none; limits still apply, and no process outlives the program | wherever a settings file asks for it |
 
-`paddock doctor` tries the first two out by attacking from within, and says what is missing and which command
-adds it. The strongest that held is used. When that is less than `sandbox.minimum_tier`, nothing runs.
+`paddock doctor` attacks the first two tiers from inside. It reports what is missing and the command that
+installs it. Paddock uses the strongest tier that held. If that tier is weaker than `sandbox.minimum_tier`,
+nothing runs.
 
-## Who a program is, and what it may touch
+## User and access of a program
 
-* It reads the system (`/usr` and what libraries need of `/etc`), its toolchain, and the workspace when that is
-  granted.
-* It writes to a scratch directory, which is gone after it, and to the workspace when that is granted for
-  writing.
-* It has no network unless that is granted, and never unix sockets.
-* When Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the tier
-  `namespaces` a program with a workspace runs as root without any capability, so that it gets at the user's files.
-  In the tier `landlock` it does not: it reads what everybody may read, and a workspace is granted for writing only
-  where that user may write. `sandbox.job_user = "root"` changes that.
-* Before Linux 6.12 the tier `landlock` cannot keep processes of the same user from signalling each other. Where
-  Paddock's own processes are among them, the tier is not used.
-* Paddock's own directories (settings, record, stored output, vault, caches) are no part of a workspace, also where that
-  is the home that holds them. In `namespaces` each is an empty directory. In `landlock` they can be listed and not
-  read, and such a workspace cannot be granted for writing. Where a setting places a file of Paddock's in a workspace
-  (`servers.trust`, `.config`, `.registry`), a program that may write there does not start, and where that is
-  `sdk.webhooks` or `.signals`, none that may read there does.
-* Where Paddock itself is installed below a writable workspace, as in the virtual environment of a project, programs can
-  read and not write; in `landlock` none starts that may write there.
-* In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and the like are protected: by
-  mounts where they exist and the tier is `namespaces`, else they are put back after the run and reported: content,
-  owner, mode, ACL and attributes, not times. A run after which one could not be put back, because it was a socket or
-  the disk is full, is an error that names it. They may hold 64 MiB in all. `sandbox.protected_paths` can refuse the
-  run.
-  Where one is a link, that is protected, and what it leads to is not: `refuse` refuses such a workspace.
-* That holds for the workspace itself, not for folders below it: a program that may write there can make another
-  repository in one, with hooks and settings that `git` obeys when it is called there, and from above, too, when the
-  program has made it a submodule (`git status --ignore-submodules=all` does not look into it). What `.git/modules` and
-  `.git/worktrees` hold is not protected either: settings of submodules and of linked worktrees, wherever those are.
-  It holds for all programs of one Paddock: when two write to the same workspace at the same time, what a program
-  leaves for a moment can be taken by the other for the user's own, and put back.
-* What is put back is what the program wrote until then: an editor, an agent, or another Paddock that begins meanwhile
-  can read it. A session goes by what the servers files held before its first program. Servers that are started in a
-  writable workspace find what programs left there, for `npx`, `uv` and `python -m` look there first: give their
-  entries a `cwd` elsewhere.
-* A file of a writable workspace that has another name outside of it (a hard link) is written to by both names.
-* A script tool does not start when a link has taken the place of its folder since it was found. What is in the folder
-  is as trustworthy as who may write there: programs that may write to a workspace, beside its tools, among them.
-* A result is due a quarter of a second after the wall time at the latest, and no process of the program is left
-  then.
+* **Reading.** A program reads the system (`/usr` and what libraries need of `/etc`), its toolchain, and the
+  workspace if that is granted.
+* **Writing.** It writes to a scratch directory, which Paddock deletes after it, and to the workspace if write
+  access is granted.
+* **Network.** It has no network without a grant, and never Unix sockets.
+* **User.** If Paddock runs as root, programs run as user 65531, or as the user of `sandbox.job_user`. In the
+  tier `namespaces` a program with a workspace runs as root without any capability, so that it can access the
+  user's files. In the tier `landlock` it does not. It reads what all users may read, and write access to a
+  workspace requires that this user may write there. `sandbox.job_user = "root"` changes that.
+* **Signals.** Before Linux 6.12 the tier `landlock` cannot stop processes of the same user from signalling
+  each other. If Paddock's own processes are among them, the tier is not used.
+* **Paddock's own directories** (settings, record, stored output, vault, caches) are never part of a
+  workspace, even if the workspace is the home directory that contains them. In `namespaces` each of them is
+  an empty directory. In `landlock` they can be listed but not read, and write access to such a workspace
+  cannot be granted.
+* **Paddock's own files in a workspace.** Settings such as `servers.trust`, `servers.config` and
+  `servers.registry` can place files there. A program that may write to that workspace does not start. With
+  `sdk.webhooks` or `sdk.signals`, a program that may read it does not start either.
+* **Paddock's installation** may be below a writable workspace, as in the virtual environment of a project.
+  Programs can read but not write it. In `landlock`, a program that could write to it does not start.
+* **Protected paths.** In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and
+  similar paths are protected. In the tier `namespaces`, mounts protect those that exist. In all other cases
+  Paddock restores them after the run and reports the change. It restores content, owner, mode, ACL and
+  attributes, but not times. If a path cannot be restored, because it was a socket or the disk is full, the
+  run ends with an error that names it. Protected paths may contain 64 MiB in total. `sandbox.protected_paths`
+  can refuse the run instead. If a protected path is a link, the link is protected but its target is not;
+  `refuse` refuses such a workspace.
+* **Folders below the workspace** are not protected. A program that may write there can create another
+  repository with hooks and settings. `git` obeys these if it is called there, and also from above if the
+  program made the repository a submodule (`git status --ignore-submodules=all` does not look into it). The
+  contents of `.git/modules` and `.git/worktrees` are not protected either. They hold the settings of
+  submodules and of linked worktrees.
+* **Concurrent writers.** Protection covers all programs of one Paddock. Two programs may write to the same
+  workspace at the same time. Paddock can then take a temporary change of one for the user's own file, and
+  restore it after the other's run.
+* **Before Paddock restores a path**, an editor, an agent, or another Paddock that starts can read what the
+  program wrote. A session uses the servers files as they were before its first program. Servers that start in
+  a writable workspace find the files of programs there, because `npx`, `uv` and `python -m` look there first.
+  Give their entries a `cwd` elsewhere.
+* **Hard links.** If a file of a writable workspace has a second name outside, a write changes both.
+* **Script tools.** A script tool does not start if a link has replaced its directory since it was found.
+  Every program that may write to the directory of a tool can change the tool. This includes programs with
+  write access to the workspace that contains it.
+* **End.** A result is due within a quarter of a second after the wall time, and no process of the program is
+  left then.
 
-## What the tiers do not have in common
+## Differences between the tiers
 
 | | `namespaces` | `landlock` |
 |---|---|---|
-| files that are not granted | are not there | cannot be read, written, listed or made; names can be tried out |
-| of them, what the program's user owns | is not there | mode, times and attributes can be changed (as root: none) |
-| of them, what the program's user may read | is not there | its use can be watched (inotify) |
-| protected paths | cannot be changed where they are, else are put back | are put back |
-| other processes | are not there | cannot be signalled, traced, slowed down or looked into |
-| `/tmp`, `/dev/shm` | directories of each program's own, in memory | cannot be written to; `TMPDIR` is in scratch |
-| `/proc` | its own | its own entry, which tells of mounts and connections of the machine, and a few facts about it |
-| network, when none is granted | an empty one, and no sockets | no sockets |
-| the last process | dies with the first, by the kernel | is found and killed by the warden |
+| files without a grant | do not exist | cannot be read, written, listed or created; names can be tested |
+| of them, files that the program's user owns | do not exist | can change mode, times and attributes (as root: none) |
+| of them, files that the program's user may read | do not exist | their use can be watched (inotify) |
+| protected paths | cannot be changed if they exist, otherwise are restored | are restored |
+| other processes | do not exist | cannot be signalled, traced, slowed down or inspected |
+| `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
+| `/proc` | private | its own entry, with mounts and connections of the machine, and a few facts about it |
+| network, without a grant | an empty network namespace, and no sockets | no sockets |
+| the last process | is killed by the kernel when the first one ends | is found and killed by the supervisor |
 
-With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any capability. Root
-owns the machine's files, and the program can change their modes: set it only for code that you would run as root.
+With `sandbox.job_user = "root"` a program with a workspace is root in the tier `landlock`, without any
+capability. Root owns the machine's files, and the program can change their modes. Use this setting only for
+code that you would run as root.
 
-## What keeps the limits
+## Enforcement of limits
 
-| limit | with a control group of ours (cgroup v2) | without one |
+| limit | with a control group (cgroup v2) | without one |
 |---|---|---|
-| memory | `memory.max` and no swap; the kernel ends the whole job at once | resident memory is sampled (1) |
-| processes | `pids.max`, 256 tasks above the limit, and the sampled count | `RLIMIT_NPROC`, and the sampled count (2) |
-| CPU time, scratch | sampled | sampled |
-| the end | `cgroup.kill` first, then as without | everything below the job's warden is stopped and killed |
+| memory | `memory.max` and no swap; the kernel kills the whole job at once | resident memory is polled (1) |
+| processes | `pids.max`, 256 tasks above the limit, and the polled count | `RLIMIT_NPROC`, and the polled count (2) |
+| CPU time, scratch | polled | polled |
+| the end | `cgroup.kill` first, then as without a group | everything below the job's supervisor is stopped and killed |
 
-(1) Each socket and pipe counts as the most that it can hold, all of them as far as the machine has less memory to spare
-than before. Memory files and removed files of which nobody can be sure (mapped and not open, on their way through a
-socket, or hidden by their process) count where the machine itself holds so much more than before. Tables of pages,
-mappings, locks on files and what is watched count once the kernel's own memory has grown by a quarter of the limit,
-also with a control group, which does not count all of it. (2) Of processes, and of threads, of which there may be
-256 more; `RLIMIT_NPROC` does not hold for a program that is root.
+(1) Each socket and pipe counts with its maximum content, up to the decrease of the machine's free memory.
+Memory files and deleted files can be mapped and not open, on their way through a socket, or hidden by their
+process. They count up to the increase that the machine itself shows. Page tables, mappings, file locks and
+watches count once the kernel's own memory has grown by a quarter of the limit. This also applies with a
+control group, which does not count all of it.
 
-Paddock uses a control group where systemd delegates one (`systemd-run --user --scope -p Delegate=yes paddock ...`),
-where a container may write to its own, and as root of a machine that systemd does not manage. A program that takes
-too much shows first that the limit holds, or memory goes on being sampled; `paddock doctor` says which. What a killed
-Paddock leaves behind of groups, the next one ends and removes.
+(2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
+that is root.
 
-## What has not been tried out
+Paddock uses a control group in three cases: systemd delegates one (`systemd-run --user --scope -p
+Delegate=yes paddock ...`), a container may write to its own, or Paddock is root on a machine without systemd.
+A test program that exceeds the limit proves first that the limit holds. Otherwise memory is polled; `paddock
+doctor` reports which. The next start ends and removes the groups that a killed Paddock left behind.
 
-* The tests run where the hierarchies of cgroup v1 hold `memory`: there they cover the choice of a group, and with real
-  groups their way in, their end and their removal. `memory.max`, `pids.max`, and groups delegated to a user by the
-  rights of their files were exercised by hand, on Linux 6.1 in an emulated machine; delegation by systemd was not.
-* On aarch64 nothing has run. The tests interpret its filters, call by call, as they do those of x86-64; that its
-  kernel, Landlock and bubblewrap behave the same is expected, and `paddock doctor` finds out.
+## Not tested
+
+* The test machines have cgroup v1 hierarchies with `memory`. There the tests cover the choice of a group and,
+  with real groups, joining, ending and removing it. `memory.max`, `pids.max`, and groups that file
+  permissions delegate to a user were tested by hand, on Linux 6.1 in an emulated machine. Delegation by
+  systemd was not tested.
+* Nothing has run on aarch64. The tests interpret its seccomp filters call by call, as they do for x86-64. Its
+  kernel, Landlock and bubblewrap are expected to behave the same. `paddock doctor` checks that.
 
 ## Attacks
 
-`closed` means that the attack failed, **open** that it worked. Each line is a program below
+`closed` means that the attack failed, **open** means that it worked. Each line is a program below
 `tests/escape/processes/attacks`, which the tests run with a writable workspace in these places:
 
 | place | how the tests make it |
 |---|---|
-| as root, and as an ordinary user | as started, and by `setuid` to a number that nobody has |
+| as root, and as an ordinary user | as started, and by `setuid` to an unused user id |
 | without user namespaces | in a user namespace whose `user.max_user_namespaces` is 0 (`landlock` alone) |
 | in a container | under a filter with the denials of Docker's default profile (`landlock` alone) |
-| unconfined, as an ordinary user | the control: there, an attack that can succeed has to |
+| unconfined, as an ordinary user | the control: an attack that can succeed must succeed here |
 
-In the tier `landlock`, root runs programs as a user of their own, who owns nothing else. Two things are open there:
-names can be tried out (`stat` tells that a file is there, its size and its owner), and folders that everybody may
-read can be watched. Landlock has no rule for either.
+In the tier `landlock`, a root Paddock runs programs as a separate user that owns nothing else. Two attacks
+work there, because Landlock has no rule for them. Names can be tested: `stat` shows that a file exists, its
+size and its owner. Directories that all users may read can be watched.
 
 | attack | namespaces | landlock, as root | landlock, as another user |
 |---|---|---|---|

@@ -17,71 +17,88 @@ HEAD = """\
 <!-- Written by scripts/runtimes.py from src/paddock/runtimes/recipes.toml; `make check` compares.
 Change the recipes. -->
 
-Paddock brings no language along: it runs programs with the toolchains of the machine. `paddock runtimes` says which
-it found, `paddock runtimes --check` runs a program in each of them, confined as any other, and `paddock runtimes
-install` prints the commands that get one, or runs them with `--yes`.
+Paddock contains no language. It runs programs with the toolchains of the machine. `paddock runtimes` lists
+the toolchains that it found. `paddock runtimes --check` runs a confined program in each of them. `paddock
+runtimes install` prints the commands that install one, or runs them with `--yes`.
 
-## What is used
+## Choice of a toolchain
 
-Of the executables in the table, from top to bottom, the first that is on PATH; a request may name another one of its
-runtime. Three things are passed over: directories of PATH that are not absolute; what lies in the workspace,
-because a program may have put it there; and what the user of programs cannot reach. Paddock running as root runs
-programs as another user unless they work in root's files, so a toolchain in root's home (rustup, pyenv, nvm) is not
-for them: install one for the whole machine.
+Paddock uses the first executable of the table, from top to bottom, that is on PATH. A request may name
+another executable of the runtime. Paddock ignores:
 
-The stand-ins of version managers are asked for the program behind them. A toolchain outside of the system's
-directories is granted to programs for reading, as narrow as it can be told; one that would open a home directory is
-refused.
+* directories of PATH that are not absolute
+* executables in the workspace, because a program may have put them there
+* executables that the programs' user cannot reach
 
-`paddock runtimes` and `paddock doctor` name the executable that `paddock exec` would use in the workspace. Where
-`--access none` changes it, because programs then run as another user, `paddock runtimes` names that one, too.
+If Paddock runs as root, it runs programs as another user unless they work in root's files. They cannot use a
+toolchain in root's home (rustup, pyenv, nvm). Install one for the whole machine.
+
+Paddock asks the shims of version managers for the program behind them. It grants read access to a toolchain
+outside the system's directories, as narrowly as it can. It rejects a toolchain that would open a home
+directory.
+
+`paddock runtimes` and `paddock doctor` name the executable that `paddock exec` would use in the workspace.
+With `--access none` programs may run as another user and use another executable; `paddock runtimes` then
+names that one too.
 
 ## Python environments
 
-The packages of an activated environment are there for programs where its `bin` is first on PATH and outside of the
-workspace. Another one is named in the user's settings, made by venv, uv, virtualenv or conda:
+Programs can use the packages of an activated environment if its `bin` is first on PATH and outside the
+workspace. To use another environment, made by venv, uv, virtualenv or conda, name it in the user's settings:
 
 ```toml
 [runtimes.python]
 environment = "~/.venvs/data"
 ```
 
-Programs read all of it and change nothing of it. It is never replaced by another one: where it cannot be used, Python
-programs are `unavailable`, and the error says why.
+Programs can read all of it and change nothing. Paddock never substitutes another environment. If it cannot
+use the named one, Python programs are `unavailable`, and the error says why.
 
-The workspace's own environment (the activated one, else `.venv`) is passed over, because a program may have changed it.
-`workspace_environment = true` under `[runtimes]` in the user's settings lets programs use it. Then the interpreter must
-be that of an installation outside of the workspace, whose `bin` and `lib` programs may read; `.venv` and its `bin` are
-directories, not links. With `workspace-write` it stays as it is in the tier `namespaces`. The tier `landlock` cannot
-keep it so, and it is passed over there. When a module is missing, the hint says which interpreter ran the program,
-which environment was passed over, and why.
+Paddock ignores the workspace's own environment (the activated one, otherwise `.venv`), because a program may
+have changed it. `workspace_environment = true` under `[runtimes]` in the user's settings lets programs use
+it. These conditions apply:
 
-A `.pth` file of an environment, as `pip install -e` writes it, grants nothing: of the directories that it names a
-program reads those in the workspace. Script tools use the first interpreter on PATH.
+* The interpreter must belong to an installation outside the workspace. Programs must be able to read its
+  `bin` and `lib`.
+* `.venv` and its `bin` must be directories, not links.
+* With `workspace-write`, only the tier `namespaces` can keep the environment unchanged. In the tier
+  `landlock` it is ignored.
+
+If a module is missing, the hint names the interpreter, the ignored environment, and the reason.
+
+A `.pth` file of an environment, as `pip install -e` writes it, grants nothing. Of the directories that it
+names, a program can read those in the workspace. Script tools use the first interpreter on PATH.
 
 ## Programs in two styles
 
-* PHP: `<?php` is put in front where it is missing.
-* Java: the class that has `main` is run, wherever in the file it stands; the file is named after the public class.
-* Kotlin: a file with `fun main`, at its top or static in an object, is a program, anything else a script, as in `.kts`.
-* C#: statements at the top or a class with `Main`. With Mono only the latter.
-* Node.js: ES modules and CommonJS are told apart by Node.js itself, from version 20.19 on.
+* PHP: Paddock adds `<?php` if it is missing.
+* Java: the class with `main` runs, at any position in the file. The file is named after the public class.
+* Kotlin: a file with `fun main`, at the top level or static in an object, is a program. Any other file is a
+  script, as in `.kts`.
+* C#: top-level statements or a class with `Main`. Mono supports only the latter.
+* Node.js: Node.js itself distinguishes ES modules and CommonJS, from version 20.19 on.
 
-Line numbers in errors are those of the program as it was given, and a copy is called by its name (`code.py`), not by
-its place. C++ and R themselves name no line for what nobody catches.
+Line numbers in errors are those of the submitted program. A copy is named by its file name (`code.py`),
+without its directory. C++ and R report no line for an uncaught error.
 
 ## Programs of several files
 
-A `FILE` of the workspace that is interpreted runs where it stands, and finds what is beside it: `import helper`,
-`require_relative`, `. "$(dirname "$0")/lib.sh"`. What it finds there it reads itself, with the access it was granted.
+An interpreted `FILE` of the workspace runs in place and finds the files beside it: `import helper`,
+`require_relative`, `. "$(dirname "$0")/lib.sh"`. It reads them itself, with the access that it was granted.
 
-Everything else runs from a copy in a directory of its own, with nothing beside it: `CODE`, a program on standard input,
-a file outside of the workspace, one that its job may not read, any file without access to the workspace, one that must
-be changed first (a byte order mark, PHP without `<?php`) or has a suffix that is not its runtime's. A copy is what was
-asked for: a file that has become another one meanwhile is not run instead.
+Everything else runs from a copy in a directory of its own, without files beside it:
 
-A compiler sees the one file alone. Programs of several files in C, C++, Rust, Go, Java, Kotlin and C# are compiled by a
-shell program, which may read the workspace and write to `TMPDIR`, with toolchains of the system's directories:
+* `CODE`, and a program on standard input
+* a file outside the workspace, and any file without access to the workspace
+* a file that its job may not read
+* a file that must be changed first (a byte order mark, PHP without `<?php`)
+* a file with a suffix of another runtime
+
+A copy contains what was requested. If the file changes in the meantime, the changed version does not run.
+
+A compiler sees only one file. To compile a program of several files in C, C++, Rust, Go, Java, Kotlin or C#,
+use a shell program. It may read the workspace, write to `TMPDIR`, and use the toolchains in the system's
+directories:
 
 ```console
 paddock exec shell -c 'gcc src/*.c -o "$TMPDIR/main" && "$TMPDIR/main"'
@@ -89,94 +106,107 @@ paddock exec shell -c 'gcc src/*.c -o "$TMPDIR/main" && "$TMPDIR/main"'
 
 ## Arguments without a program
 
-With `-- ARGS` and no program the runtime's own executable gets the arguments: `paddock exec python -- -m unittest`,
-`paddock exec node -- --test`, `paddock exec java -- -jar app.jar`. For Go that is `go run`, or the command of Go's own
-that the arguments begin with: `paddock exec go -- run .` or `paddock exec go -- test ./...` in a module, with the
-dependencies that are in its directory `vendor`.
+With `-- ARGS` and no program the runtime's own executable gets the arguments: `paddock exec python -- -m
+unittest`, `paddock exec node -- --test`, `paddock exec java -- -jar app.jar`. For Go the executable is `go
+run`, or the subcommand of `go` that the arguments begin with. Examples are `paddock exec go -- run .` and
+`paddock exec go -- test ./...` in a module, with the dependencies in its directory `vendor`.
 
 ## Faster starts
 
-`paddock runtimes warm` makes once per toolchain what compilers can start from: Go's compiled standard library
-(for programs, `go run` and `go test`), archives of the classes of the Java and Kotlin compilers, the class that begins
-a Kotlin script. It is kept in the cache directory and read-only to programs. When a toolchain changes, it is no longer
-used until it is made again.
+`paddock runtimes warm` prepares, once for each toolchain, data that compilers can start from:
 
-A session that runs a second program with the same grants keeps a confined place ready for the third
-(`sandbox.spares`), and looks for a toolchain again only when something changed that a search would see.
+* Go's compiled standard library (for programs, `go run` and `go test`)
+* class archives of the Java and Kotlin compilers
+* the class that starts a Kotlin script
+
+The data is in the cache directory, and programs can only read it. After a change of the toolchain it is not
+used until you run the command again.
+
+A session that runs a second program with the same grants starts a sandbox ahead for the third
+(`sandbox.spares`). It searches for a toolchain again only after a change that the search would notice.
 
 ## Stopping a program
 
-Ctrl-C ends a program to its last process, and so do SIGTERM and a terminal that closes; what was ignored before, as
-under nohup, stays ignored. What it wrote until then is shown, or told by `--mode` and `--json` with the status
-`cancelled`, and kept like any other output; the exit code is 130, or 128 and the number of the signal. A program that
-waits for its turn is taken out of the queue. From Python, set the event `stop`; cancelling
-the task that waits ends the program too, and raises as everywhere in asyncio. An MCP client that cancels gets no
-answer, as the protocol has it, but the record names what is kept.
+Ctrl-C ends a program with all its processes. SIGTERM and a closed terminal do the same. A signal that was
+ignored before, as under nohup, stays ignored. The output up to then is printed, or reported by `--mode` and
+`--json` with the status `cancelled`. It is stored like any other output. The exit code is 130, or 128 plus
+the signal number. A program in the queue is removed from it.
 
-## What is shown
+From Python, set the event `stop`. Cancelling the waiting task also ends the program, and raises as usual in
+asyncio. An MCP client that cancels gets no answer, as the protocol requires, but the record names the stored
+output.
 
-A pipe gets the bytes that a program writes. A terminal gets text: colours and carriage returns as they are, any other
-control character spelled out (`\\x1b`), for it could move the cursor, retitle the window or write to the clipboard.
-Colours end with the program, so that none of them hides what comes next. A line is shown when it is complete,
-because a secret is recognized only then; a carriage return completes it, so a progress bar is shown as it moves. Switch
-redaction off (`redaction.enabled`) to get every byte at once, if no secret of the vault is read. When output is not
-kept for later, for instance because there is more of it than `artifacts.max_bytes`, the last line on standard error
-says so, unless `--no-keep` or `artifacts.enabled` does.
+## Output
 
-Standard output and standard error are two pipes, and the order between two pipes is not known. Where both go to the
-same place, on a terminal or with `2>&1`, the program writes to one pipe, and the order is kept. `--combined`, the
-argument `combined` of `run_program` and `exec(..., combined=True)` ask for one: all of it is standard output then.
+A pipe gets the bytes that a program writes. A terminal gets text. Colours and carriage returns pass
+unchanged. Any other control character is escaped (`\\x1b`), because it could move the cursor, change the
+window title or write to the clipboard. Colours end with the program, so that they cannot hide later output.
 
-In `--mode`, in answers to agents and in `query_output`, output that redraws itself is shown as a terminal leaves it:
-progress as its last frame. That holds for carriage returns, for lines that are erased and drawn anew, and for several
-lines that the cursor goes up to, as docker, npm and cargo do. Lines are numbered as they are shown. What is kept is
-every byte: `paddock output show`.
+A line is printed when it is complete, because a secret is recognized only then. A carriage return completes a
+line, so a progress bar is updated as it moves. To get every byte at once, disable redaction
+(`redaction.enabled`); this works if no secret of the vault is read.
 
-When nobody reads any more, the program ends and the exit code is 141. A stream that was closed is as good as
-`/dev/null`. Output that cannot be written, for instance to a full disk, is an error with the exit code 125.
+If output cannot be stored, for example because it is larger than `artifacts.max_bytes`, the last line on
+standard error says so. `--no-keep` and `artifacts.enabled` switch storage off without this line.
 
-## What a program finds
+Standard output and standard error are two pipes, and the order between two pipes is unknown. If both go to
+the same destination, a terminal or `2>&1`, the program writes to one pipe and the order is kept.
+`--combined`, the argument `combined` of `run_program` and `exec(..., combined=True)` request a single pipe.
+All output is then standard output.
 
-Its working directory, where it is granted, and a home and `TMPDIR` of its own, which go when it ends. `PATH` is
-`/usr/local/bin:/usr/bin:/bin` and what its toolchain needs; the language is `C.UTF-8`; variables of yours, `TZ` among
-them, come by `runtimes.environment`. Without a network it hears at once that it may not make a socket; looking up a
-name fails like a network that is down. In the tier `landlock`, `/tmp` itself and `/dev/shm` are closed: what ignores
-`TMPDIR`, semaphores such as those of Python's `multiprocessing.Pool`, and Mono in a shell program, which asks `/proc`,
-need the tier `namespaces`.
+In `--mode`, in answers to agents and in `query_output`, output that redraws itself is shown as a terminal
+leaves it. A progress bar becomes its last frame. This covers carriage returns, erased lines, and several
+lines that the cursor moves up to, as docker, npm and cargo do. Line numbers refer to the lines as shown. The
+stored output contains every byte: `paddock output show`.
 
-Paddock that runs as root, as in many containers, runs programs in a workspace as root without its powers in the tier
-`namespaces`. They cannot change what belongs to somebody else: name the owner in `sandbox.job_user`. In the tier
-`landlock` they run as user 65531: toolchains and workspaces have to be where that user may enter, and a workspace is
-granted for writing where that user may write.
+If the reader of the output is gone, the program ends with the exit code 141. A closed stream behaves like
+`/dev/null`. Output that cannot be written, for example to a full disk, is an error with the exit code 125.
+
+## Environment of a program
+
+* **Directories.** The working directory is the workspace, if it is granted. The home directory and `TMPDIR`
+  are private and deleted when the program ends.
+* **Variables.** `PATH` is `/usr/local/bin:/usr/bin:/bin` and what the toolchain needs. The language is
+  `C.UTF-8`. Pass variables of yours, including `TZ`, with `runtimes.environment`.
+* **Network.** Without the grant, creating a socket fails at once. Name resolution fails as if the network
+  were down.
+* **Shared directories.** In the tier `landlock`, `/tmp` itself and `/dev/shm` are closed. Programs that
+  ignore `TMPDIR` need the tier `namespaces`. So do semaphores, such as those of Python's
+  `multiprocessing.Pool`, and Mono in a shell program, which reads `/proc`.
+
+If Paddock runs as root, as in many containers, programs in a workspace run as root without capabilities in
+the tier `namespaces`. They cannot change files of another user; name the owner in `sandbox.job_user`. In the
+tier `landlock` they run as user 65531. Toolchains and workspaces must be accessible to that user, and write
+access to a workspace requires that this user may write there.
 """
 
 OUTPUT = """
-## When output comes
+## Output buffers
 
-Output is passed on as the program writes it, and a program that is killed loses none that it has written. Buffers of
-the language itself are switched off, so that each line comes at once:
+Paddock passes on output as the program writes it. A killed program loses nothing that it has written. Paddock
+disables the language's own output buffer, so that each line arrives at once:
 
 | runtime | output leaves the program | how a program buffers it |
 |---|---|---|
 """
 
 AFTER_OUTPUT = """
-Each write costs one to three microseconds of CPU time. Languages that would have buffered (C, C++, Perl, Python and
-Ruby) take a second or two longer for a million lines. A program that prints so much buffers it as the table says; then
-lines come late, out of order with standard error, and are lost when the program is killed. In C++, `std::cout` is
-flushed at each line until `sync_with_stdio(false)`. Programs that a shell program compiles or starts are not changed.
+Each write costs one to three microseconds of CPU time. In languages that normally buffer (C, C++, Perl,
+Python and Ruby), a million lines take a second or two longer. A program with so much output can enable
+buffering as the table shows. Its lines then arrive late and out of order with standard error, and are lost if
+the program is killed. In C++, `std::cout` is flushed at each line until `sync_with_stdio(false)`. Paddock
+does not change programs that a shell program compiles or starts.
 """
 
 MEMORY = """
 ## Out of memory
 
-A program that uses more memory than it may is ended with the status `memory_limit`. A runtime that gets no more memory
-ends by itself, often before: its heap has a limit, and one allocation may be larger than all there is. That is
-`memory_limit`, too, where the runtime shows it by its exit code or signal together with its own last words on standard
-error: in {known}.
+Paddock ends a program that exceeds its memory limit with the status `memory_limit`. A runtime that gets no
+more memory often ends by itself before that, because its heap has a limit or one allocation exceeds the rest.
+This is also `memory_limit` if the runtime shows it by its exit code or signal together with its own message
+on standard error. These do: {known}.
 
-{others} show no such thing. There the status is `failed`, and the hint says how much memory the
-program had.
+{others} do not show it. There the status is `failed`, and the hint says how much memory the program had.
 """
 
 
@@ -197,8 +227,8 @@ def page() -> str:
             "\n## Languages\n\n",
             "| runtime | executable | file | needs as well | install | remark |\n|---|---|---|---|---|---|\n",
             *rows,
-            "\n## Commands\n\nWords in braces are filled in for each job; the caller's arguments follow.\n",
-            "Arguments without a program are those of the executable, unless more is shown.\n",
+            "\n## Commands\n\nPaddock replaces the words in braces for each job and appends the caller's arguments.\n",
+            "Arguments without a program go to the executable, unless more is shown.\n",
             *commands,
         ]
     )

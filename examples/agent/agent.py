@@ -1,7 +1,7 @@
-"""An agent that acts by writing programs: question, program, outcome, and again until it knows the answer.
+"""An agent that writes programs: question, program, outcome, and again until it knows the answer.
 
-The model is a script, so that this runs anywhere; everything else is real. The first program has a mistake. What the
-agent is told of it is what makes the second one right.
+A script replaces the model, so that the example runs anywhere. Everything else is real. The first program has a
+mistake. The agent corrects it with the help of the error.
 
     python agent.py [SERVERS_FILE]
 """
@@ -32,20 +32,20 @@ return zones.filter((_, n) => hours[n] >= 9 && hours[n] < 17);
 
 
 class ScriptedModel:
-    """Says what stands in REPLIES, but no answer after a failure; a language model has the same method."""
+    """Returns REPLIES in order, but gives no answer after a failure. Replace it by a language model."""
 
     def __init__(self) -> None:
         self._replies = iter(REPLIES)
 
     def reply(self, conversation: list[str]) -> str:
-        """Return what the model says next."""
+        """Return the model's next reply."""
         said = next(self._replies)
         knows = program_in(said) is not None or conversation[-1].startswith("ok")
         return said if knows else "I could not find out."
 
 
 def main(servers: Path) -> None:
-    """Talk until the model answers without a program."""
+    """Run the model's programs until it replies without one."""
     model, conversation = ScriptedModel(), [QUESTION]
     with BlockingPaddock(overrides={"servers.config": str(servers)}, actor="example agent") as paddock:
         while (program := program_in(reply := model.reply(conversation))) is not None:
@@ -56,12 +56,12 @@ def main(servers: Path) -> None:
 
 
 def program_in(reply: str) -> str | None:
-    """Return the program that a reply holds; None for an answer."""
+    """Return the program in a reply; None if the reply is an answer."""
     return reply.removeprefix("```ts\n").removesuffix("\n```") if reply.startswith("```ts") else None
 
 
 def report(outcome: Outcome) -> str:
-    """Return what a model should hear of an outcome: the value, or the error in its own program's lines."""
+    """Return an outcome as text for the model: the value, or the error with the line of the program."""
     if outcome.error is None:
         return f"{outcome.status}: {outcome.value}"
     return f"{outcome.status}, line {outcome.error.line}: {outcome.error.message}"

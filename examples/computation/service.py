@@ -1,6 +1,6 @@
-"""Computations as an HTTP service: `POST /` takes {"source", "input"}, and answers {"status", "output", "error"}.
+"""Computations as an HTTP service: `POST /` takes {"source", "input"} and returns {"status", "output", "error"}.
 
-Requests come in threads of their own, and share one Paddock: it bounds how many programs run at a time.
+Each request has its own thread. All of them share one Paddock, which limits the number of running programs.
 
     python service.py [PORT]
     curl -d '{"source": "emit(read_input().toUpperCase())", "input": "hello"}' http://127.0.0.1:8080
@@ -17,13 +17,13 @@ LIMIT_MS = 500
 
 
 class Computations(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Handles one connection."""
 
     paddock: BlockingPaddock
     timeout = 10
 
     def do_POST(self) -> None:
-        """Compute; what is wrong with a program is an answer, what is wrong with a request is a 400."""
+        """Run a computation. A failing program is a normal answer; an invalid request is a 400."""
         try:
             length = int(self.headers["Content-Length"])
             asked = json.loads(self.rfile.read(length)) if 0 <= length <= MOST_BYTES else None

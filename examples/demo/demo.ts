@@ -1,5 +1,5 @@
-// Reads the recent history of a repository through one MCP server, its name through a second, and keeps what it found
-// in a third. Four kinds of call are all it may make: paddock.toml beside this file says which.
+// Reads the recent history of a repository through one MCP server and its name through a second, and stores the result
+// in a third. It may make only four kinds of call, which paddock.toml in this directory lists.
 
 interface Input {
   readonly repository: string;
@@ -51,7 +51,7 @@ async function recentCommits(): Promise<Commit[]> {
   return [...log.matchAll(entry)].map(([, sha, author, subject]) => ({ sha, author, subject }));
 }
 
-/** Top-level files and directories that a commit changed; all there are when its parent is not in a shallow clone. */
+/** Top-level files and directories that a commit changed; all of them if a shallow clone lacks the commit's parent. */
 async function areasOf({ sha }: Commit): Promise<Set<string>> {
   try {
     const patch: string = await servers.git.git_show({ repo_path, revision: sha });
@@ -97,7 +97,7 @@ async function remember(project: string, areas: readonly Area[]): Promise<Graph>
   return servers.memory.read_graph({});
 }
 
-/** What policy says when the program asks for more than it was given. */
+/** The error of a call that policy denies. */
 async function refusal(): Promise<string> {
   try {
     await servers.files.write_file({ path: `${repo_path}/pyproject.toml`, content: "" });

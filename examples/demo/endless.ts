@@ -1,4 +1,4 @@
-// Hostile: gives the event loop back once, so that a timeout around the first turn misses it, and never again.
+// Hostile: yields to the event loop once, so that a timeout around the first turn does not end it, then never again.
 await sleep(0);
 console.log("still here");
 for (;;) {}

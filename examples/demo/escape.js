@@ -1,4 +1,4 @@
-// Hostile: climbs from everything it was handed to a function constructor, and asks for the host's process.
+// Hostile: tries to reach a function constructor, and with it the host's process, from every object that it has.
 const handed = { sleep, setTimeout, log: console.log, call: servers.files.call, promise: Promise.resolve(), realm: this };
 const way = (name, thing) => {
   try {

@@ -1,4 +1,4 @@
-// A computation: reads one text, emits another. It sees no clock and no chance unless it asks for them.
+// A computation: reads one string and emits another. It has no clock and no random numbers unless it requests them.
 const readings = {};
 for (const line of read_input().trim().split("\n").slice(1)) {
   const [city, degrees] = line.split(",");

@@ -1,4 +1,4 @@
-"""Run the tests of a change before anybody has read it: in a copy, confined, without a network.
+"""Run the tests of an unreviewed change: in a copy, confined, without a network.
 
 python check.py [PROJECT]
 """
@@ -19,7 +19,7 @@ TESTS = ("-B", "-m", "unittest", "discover", "-s", "tests")
 
 
 def main(project: Path) -> int:
-    """Run the tests of a project, tell what became of them, and return their exit code."""
+    """Run the tests of a project, print the result, and return their exit code."""
     with TemporaryDirectory() as place:
         copy = Path(shutil.copytree(project, Path(place) / "project"))
         (copy / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def main(project: Path) -> int:
 
 
 def report(outcome: Outcome) -> str:
-    """Return the last words of the tests, or why there are none."""
+    """Return the failures of the tests, or the reason why they did not run."""
     if outcome.program is None or outcome.program.exit_code is None:
         return f"{outcome.status}: {outcome.error and outcome.error.message}"
     failures = [

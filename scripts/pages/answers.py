@@ -8,18 +8,18 @@ from paddock.model.program import ProgramEnd
 from pages.text import described, spoken, table
 
 EXIT_CODES = {
-    "0": "done; for a program: it ran to its end, with exit code 0",
-    "1": "not done, or a program that failed; a check that found something (`audit verify`, `doctor`)",
-    "2": "the command line or the request makes no sense; nothing ran",
-    "3": "`paddock policy check`: a person would be asked",
-    "124": "`paddock exec`: ended at its time limit",
-    "125": "`paddock exec`: Paddock's own fault, or a worker that was lost",
-    "126": "`paddock exec`: policy refused; nothing ran; `paddock policy check`: it would refuse",
+    "0": "success; a program ended with exit code 0",
+    "1": "the command or the program failed; a check found a problem (`audit verify`, `doctor`)",
+    "2": "invalid command line or request; nothing ran",
+    "3": "`paddock policy check`: the request would ask a person",
+    "124": "`paddock exec`: the program was ended at its time limit",
+    "125": "`paddock exec`: Paddock failed, or its worker died",
+    "126": "`paddock exec`: policy refused, nothing ran; `paddock policy check`: policy would refuse",
     "127": "`paddock exec`: this machine has no such runtime",
-    "128 + N": "ended by signal N: 130 after Ctrl-C; 141 when nobody reads standard output any more",
+    "128 + N": "ended by signal N: 130 after Ctrl-C, 141 when the reader of standard output is gone",
     "any other": "`paddock exec`: the program's own",
 }
-"""What they mean. The test that nothing is missing: tests/docs/test_reference.py."""
+"""Meaning of each exit code. The test that nothing is missing: tests/docs/test_reference.py."""
 
 _SIGNAL = 9
 
@@ -29,8 +29,8 @@ HEAD = """\
 <!-- Written by scripts/reference.py from src/paddock/model/outcome.py; `make check` compares. Change the texts
 there. -->
 
-Whatever becomes of a request is an outcome, and its status says who is to blame: the program, a limit or the
-caller, the request, or Paddock. These never mix. Refusals, timeouts and failing programs are values, not exceptions.
+The result of every request is an outcome. Its status says where the cause lies: in the program, in a limit or
+the caller, in the request, or in Paddock. Refusals, timeouts and failing programs are values, not exceptions.
 
 ## Statuses
 
@@ -41,7 +41,7 @@ def page() -> str:
     """Return the page."""
     texts = described(Status)
     statuses = table(
-        ("status", "what it means", "`run`", "`exec`", "`compute` says"),
+        ("status", "what it means", "`run`", "`exec`", "code of `compute`"),
         [
             (f"`{status}`", spoken(texts[status.name]), *exits(status), f"`{code(status)}`")
             for status in Status
@@ -50,7 +50,7 @@ def page() -> str:
     codes = table(("exit code", "what it means"), [(f"`{key}`", text) for key, text in EXIT_CODES.items()])
     parts = [
         HEAD + statuses,
-        "`run` and `exec` are the exit codes of `paddock run` and `paddock exec`; N is the number of the signal.\n",
+        "`run` and `exec` have the exit codes of `paddock run` and `paddock exec`. N is the signal number.\n",
     ]
     return "\n".join([*parts, "## Exit codes\n", codes])
 

@@ -13,21 +13,21 @@ HEAD = """\
 
 <!-- Written by scripts/reference.py from tests/client_libraries; `make check` compares. -->
 
-Tests connect with each of these libraries to `paddock serve mcp`, over stdio and over HTTP. They list the tools, run a
-program in JavaScript and one in Python, call a tool of another server, and answer a question for a person.
+The tests connect each of these libraries to `paddock serve mcp`, over stdio and over HTTP. They list the tools, run a
+program in JavaScript and one in Python, call a tool of another server, and answer a question as its user.
 
 | library | package | images | approvals | structured content | notes |
 |---|---|---|---|---|---|
 """
 FEET = """
 * **images**: an image in the result of a tool arrives as an image.
-* **approvals**: the library passes a question for a person to the program that uses it. With the others the call ends
-  as `waiting`, and the person [answers in a terminal](approvals.md#from-another-terminal).
-* **structured content**: the data of an answer arrive beside its text or in its place. Every native tool except
-  `call_tool` declares [all fields of its answers](mcp-tools.md), also those of failures.
+* **approvals**: the library passes a question for the user to the program that uses it. With the others the call ends
+  as `waiting`, and the user [answers in a terminal](approvals.md#from-another-terminal).
+* **structured content**: the data of an answer arrive with its text or instead of it. Every native tool except
+  `call_tool` declares [all fields of its answers](mcp-tools.md), including those of failures.
 
-Arguments of the native tools are in snake case. Camel case is understood too (`timeoutMs` is `timeout_ms`), and `null`
-means that an argument was not given. No argument has a name that one of these libraries keeps for itself.
+Arguments of the native tools are in snake case. Camel case is accepted too (`timeoutMs` is `timeout_ms`), and `null`
+means that an argument was not given. No argument has a name that one of these libraries reserves.
 
 ## Connect and call
 

@@ -11,15 +11,15 @@ HEAD = """\
 <!-- Written by scripts/reference.py from src/paddock/cli/clients/table.py; `make check` compares.
 Change the table. -->
 
-`paddock install CLIENT` enters Paddock into the configuration of an MCP client, as a server for the workspace.
+`paddock install CLIENT` adds Paddock to the configuration of an MCP client, as a server for the workspace.
 `paddock install --list` lists the clients and which of them have Paddock. A client counts as installed if its command
-is on `PATH`, or if its directory holds a file that Paddock has not written.
+is on `PATH`, or if its directory contains a file that Paddock did not write.
 
 * **Scope.** If a client has a file for each project, Paddock writes that file, and each project has its own entry.
   `--scope user` writes the user's file.
-* **An entry that is there.** Paddock sets its own program and the workspace. Everything else stays: further options of
-  `serve mcp` and of `docker run`, `env`, and other keys. A warning lists the options that stay. An entry that is
-  switched off stays off, with a warning.
+* **Existing entries.** Paddock sets its own program and the workspace. Everything else stays: further options of
+  `serve mcp` and of `docker run`, `env`, and other keys. A warning lists the options that stay. A disabled entry
+  stays disabled, with a warning.
 * **`--replace`.** Some entries are changed or removed only with this option; `--name` makes a second entry instead:
   * an entry of another server that has the same name. It is replaced as a whole.
   * an entry that starts Paddock in another way, such as by `uvx` or in a container. Removing it needs no `--replace`.
@@ -29,10 +29,11 @@ is on `PATH`, or if its directory holds a file that Paddock has not written.
 * **Backups.** Each change keeps the file before it as `FILE.backup`, then `FILE.backup.2` and so on. No backup is
   overwritten, so the first one is the file before Paddock. `--dry-run` shows the difference and changes nothing.
 * **Refused files.** Paddock does not change a file with a mistake in its syntax, and reports where it is. The same
-  holds for a file that is not UTF-8, holds no object, is write-protected, or was changed by another program meanwhile.
+  holds for a file that is not UTF-8, contains no object, is write-protected, or was changed by another program in the
+  meantime.
 * **Paths.** An entry names paths of this machine. Do not commit a project's file that has one.
-* **Links.** A link is followed, and stays a link. In a project, a link that leads out of the project is refused, as is
-  a file of another user. `--move-servers` needs two files: it is refused if one is a link to the other.
+* **Links.** Paddock follows a link and keeps it. In a project it refuses a link that leads out of the project, and a
+  file of another user. `--move-servers` needs two files, and fails if one is a link to the other.
 
 Programs that connect by a library, such as LangChain or the Vercel AI SDK: [client libraries](client-libraries.md).
 
@@ -44,25 +45,25 @@ Any other client: `paddock install mcp-json` prints the entry.
 
 ## Variables
 
-Some clients look for the user's file elsewhere if a variable is set. Paddock follows the same variable.
+Some clients use another directory for the user's file if a variable is set. Paddock follows the same variable.
 `XDG_CONFIG_HOME` replaces `~/.config`, except for Amp.
 
 """
 CONTAINER = """
 ## On macOS and Windows
 
-Paddock runs on Linux, WSL 2 included. Elsewhere it runs in a container, whose image is built as
-[Containers](docker.md) says. `--docker IMAGE` enters `docker run -i --rm ... IMAGE serve mcp`: the workspace is
-mounted at `/workspace`, the record and stored output are in the volume `paddock-state`, and no port is opened. The
-image itself prints the entry for a directory of your machine:
+Paddock runs on Linux, including WSL 2. Elsewhere it runs in a container. [Containers](docker.md) says how to build the
+image. `--docker IMAGE` adds `docker run -i --rm ... IMAGE serve mcp`. The workspace is mounted at `/workspace`, the
+record and stored output are in the volume `paddock-state`, and no port is opened. The image itself can print the entry
+for a directory of your machine:
 
 ```text
 docker run --rm paddock install mcp-json --docker paddock --workspace "$PWD"
 ```
 
-Servers for programs run in the container, too. What they need is installed in an image of your own, `FROM paddock`.
+Servers for programs run in the container too. Install their requirements in an image of your own, `FROM paddock`.
 
-A client on Windows starts a Paddock in WSL 2 by `wsl.exe`. Enter it by hand, with the paths that `paddock install
+A client on Windows starts Paddock in WSL 2 with `wsl.exe`. Add this entry by hand, with the paths that `paddock install
 mcp-json` prints in WSL:
 
 ```json

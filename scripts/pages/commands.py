@@ -14,9 +14,10 @@ HEAD = """\
 
 <!-- Written by scripts/reference.py from src/paddock/cli; `make check` compares. Change the help texts. -->
 
-Each command prints what is here with `--help`. With `--json` a command prints one JSON document for programs; where it
-cannot be done, that is `{"error": {"message": ...}}`, and the same text is on standard error. Settings come from
-[these places](configuration.md), and exit codes mean [this](answers.md#exit-codes).
+Each command prints the text on this page with `--help`. With `--json` a command prints one JSON document for
+programs. On failure that is `{"error": {"message": ...}}`, and the same message is on standard error.
+[Configuration](configuration.md) lists the settings and their sources. [Exit codes](answers.md#exit-codes)
+lists the exit codes.
 
 """
 _HELP = "help"

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Paddock
 
-> Runs unreviewed code with exactly the powers that its policy grants, and puts all of it on the record.
+> Runs unreviewed code with exactly the permissions that its policy grants, and records everything that it does.
 > A command line, an MCP server and a Python library, for Linux.
 """
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")

@@ -16,20 +16,24 @@ HEAD = """\
 <!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
 Change the descriptions in src/paddock/mcp_server. -->
 
-The tools that `paddock serve mcp` lists. Enabled [script tools](tools.md) of the workspace follow these. The first
-word of an answer's text is its [status](answers.md); for `run_program` it is one of `success`, `failure`, `timeout`,
-`cancelled`, `denied`, `unavailable` and `invalid`. `call_tool`, `compute` and script tools return their result
-unchanged; an error of `compute` begins with its code. `isError` is true for every status except `ok` and `success`,
-and false for a call that is `waiting` for [a person](approvals.md#from-another-terminal). Paddock checks the
-arguments before it runs anything. Camel case is accepted too (`timeoutMs` for `timeout_ms`), and `null` means that an
-argument was not given.
+This page lists the tools of `paddock serve mcp`. After them the server lists the enabled [script
+tools](tools.md) of the workspace.
+
+The first word of an answer's text is its [status](answers.md). For `run_program` it is one of `success`,
+`failure`, `timeout`, `cancelled`, `denied`, `unavailable` and `invalid`. `call_tool`, `compute` and script
+tools return their result unchanged. An error of `compute` begins with its code. `isError` is true for every
+status except `ok` and `success`. It is false for a call with the status `waiting`, which waits for [a
+person](approvals.md#from-another-terminal).
+
+Paddock checks the arguments before it runs anything. Camel case is accepted too (`timeoutMs` for
+`timeout_ms`), and `null` means that an argument was not given.
 
 """
 SEED = """\
-## Names of the tools it replaces
+## Compatible names
 
-`paddock serve mcp --names seed` lists these instead, with the texts that existing prompts expect. Both sets are
-understood whichever is listed.
+`paddock serve mcp --names seed` lists these tools instead, with the names and texts that existing prompts expect.
+The server accepts calls of both sets in either mode.
 
 """
 _PADDOCK = Path(sys.executable).with_name("paddock")

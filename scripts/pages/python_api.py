@@ -17,8 +17,8 @@ HEAD = """\
 
 <!-- Written by scripts/reference.py from the docstrings of what `paddock` exports; `make check` compares. -->
 
-`from paddock import ...` gives these names, and importing them costs little: each is loaded at its first use. What
-to do with them: [Paddock from Python](library.md).
+`from paddock import ...` offers these names. Importing them is cheap, because each is loaded at its first use.
+[Paddock from Python](library.md) is the guide.
 
 """
 MADE_BY_CALLERS = frozenset({"Answer", "BlockingPaddock", "OutputQuery", "Paddock", "Settings"})
@@ -33,7 +33,7 @@ def page() -> str:
     others = [kind for kind in kinds if kind not in raised]
     made = [part for kind in others if kind.__name__ in MADE_BY_CALLERS for part in sections(kind, "##")]
     got = [part for kind in others if kind.__name__ not in MADE_BY_CALLERS for part in sections(kind, "###")]
-    return HEAD + "\n".join([*made, "## What you get\n", *got, "## Exceptions\n", *exceptions(raised)])
+    return HEAD + "\n".join([*made, "## Results\n", *got, "## Exceptions\n", *exceptions(raised)])
 
 
 def exceptions(kinds: list[type[Exception]]) -> Iterator[str]:

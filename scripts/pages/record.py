@@ -12,70 +12,70 @@ from pages.text import described, spoken, table
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "paddock"
 _FACTS = "dict[str, Field]"
 EVENTS = {
-    "asked": "a person is asked whether it may run, and the request waits",
-    "answered": "what they said, or that nobody answered",
-    "decided": "nothing ran: policy or a person refused it, or it was a rehearsal",
-    "started": "the request is claimed, and its engine starts after this",
-    "looked": "a program looks which tools a server has, which may be started for that; `status` says if it may",
-    "finished": "what became of it",
-    "recovered": "the ledger found a record that was cut off, by a crash or a full disk, and says what it dropped",
-    "repaired": "a file or directory of Paddock's own could be read by others, or not by its owner; its mode was set",
+    "asked": "the request waits for a person to allow it",
+    "answered": "the person's answer, or that the question expired",
+    "decided": "nothing ran: policy or a person refused the request, or it was a rehearsal",
+    "started": "the request is claimed; its engine starts after this record",
+    "looked": "a program lists the tools of a server, which may start it; `status` says whether policy allows that",
+    "finished": "the request has ended, with this result",
+    "recovered": "the ledger dropped an incomplete record, left by a crash or a full disk",
+    "repaired": "Paddock corrected the mode of one of its own files or directories",
 }
 FACTS = {
-    "actor": "who asked",
-    "surface": "through which door: `cli`, `mcp`, `library`, `guest` for a program's own call, `sequence`, `temporal`",
-    "kind": "what was asked for: a program, a call of a server, a method of the SDK, a runtime, a script tool",
+    "actor": "the caller",
+    "surface": "the surface: `cli`, `mcp`, `library`, `sequence`, `temporal`, or `guest` for a program's own call",
+    "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool",
     "audit_hash": "SHA-256 over the decision and the identity of the request",
-    "rule": "which rule decided",
+    "rule": "the rule that decided",
     "question": "id of a question to a person",
-    "call_sha256": "hash of all that would be done after a yes",
-    "answer": "the answer",
-    "answered_by": "who gave it: a client, a terminal, or `paddock` itself when nobody could",
+    "call_sha256": "hash of the whole action that the question describes",
+    "answer": "the person's answer",
+    "answered_by": "source of the answer: a client, a terminal, or `paddock` itself if no person could answer",
     "name": "name of the script, of the tool, of the method or of the runtime",
     "prompt": "the prompt that a script tool belongs to",
     "profile": "`script`, `execute` or `compute`",
-    "tool": "what a computation is called by other systems",
-    "span": "the same, for their traces",
+    "tool": "name of the computation in other systems",
+    "span": "id of the computation in traces of other systems",
     "jit": "whether V8 could compile",
     "bytes_in": "size of the program, or of the arguments",
     "source_sha256": "hash of the program's text",
     "arguments_sha256": "hash of the arguments, as canonical JSON",
-    "content_sha256": "hash of what a runtime was given",
+    "content_sha256": "hash of the input of a runtime",
     "script_sha256": "hash of the script of a tool",
     "argument_count": "number of command line arguments",
     "cwd": "working directory, relative to the workspace",
-    "executable": "the executable that was asked for",
-    "file": "the file that was asked for, relative to the workspace",
-    "access": "what it may do with the workspace",
-    "network": "what it may reach",
-    "status": "how it ended: [statuses](answers.md); `planned` is a call that a rehearsal did not make",
-    "code": "the same in the words of computations",
+    "executable": "the requested executable",
+    "file": "the requested file, relative to the workspace",
+    "access": "access to the workspace",
+    "network": "network access",
+    "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make",
+    "code": "the status as an error code of computations",
     "ms": "wall time in milliseconds",
     "cpu_ms": "processor time in milliseconds",
-    "peak_bytes": "most memory it had",
-    "bytes_out": "size of result and console, or of what a computation emitted",
+    "peak_bytes": "peak memory in bytes",
+    "bytes_out": "size of result and console output, or of a computation's output",
     "calls": "number of its calls",
-    "tier": "[tier](confinement.md) of the confinement; missing, like `cpu_ms`, where the caller was cancelled",
-    "layers": "what confined it, by layer",
-    "phase": "how far a program came: `compile` means that it did not run itself",
+    "tier": "[tier](confinement.md) of the confinement; missing, like `cpu_ms`, if the caller cancelled the request",
+    "layers": "the confinement, by layer",
+    "phase": "phase of the end: `compile` means that the program itself did not run",
     "exit_code": "exit code of the process",
     "signal": "signal that ended it",
-    "stdout_bytes": "bytes it wrote to standard output",
-    "stderr_bytes": "bytes it wrote to standard error",
+    "stdout_bytes": "bytes written to standard output",
+    "stderr_bytes": "bytes written to standard error",
     "artifact": "handle of the stored output",
-    "cached": "whether a compiled program came out of the cache",
+    "cached": "whether a compiled program came from the cache",
     "compile_ms": "wall time of the compile step, 0 where there is none",
-    "survivors": "processes that the kernel had not let die in time; anything but 0 is a fault",
-    "limit": "the limit that ended it",
-    "reason": "of `recovered`: what had happened",
-    "torn_bytes": "of `recovered`: how many bytes were cut off",
-    "torn_sha256": "of `recovered`: their hash",
-    "path": "of `repaired`: which file or directory",
-    "mode_before": "of `repaired`: its mode, in octal digits",
-    "mode_after": "of `repaired`: the mode that it has now",
-    "violations": "protected paths that it changed, and that were put back",
+    "survivors": "processes that could not be killed in time; any value except 0 is a fault",
+    "limit": "the limit that ended the request",
+    "reason": "of `recovered`: the cause",
+    "torn_bytes": "of `recovered`: number of bytes that were dropped",
+    "torn_sha256": "of `recovered`: hash of these bytes",
+    "path": "of `repaired`: the file or directory",
+    "mode_before": "of `repaired`: the mode before, in octal digits",
+    "mode_after": "of `repaired`: the mode after, in octal digits",
+    "violations": "protected paths that the program changed and Paddock restored",
 }
-"""What is written about a request, by name. The test that nothing is missing: tests/docs/test_reference.py."""
+"""Description of each fact of a record. The test that nothing is missing: tests/docs/test_reference.py."""
 
 HEAD = """\
 # The record
@@ -83,26 +83,28 @@ HEAD = """\
 <!-- Written by scripts/reference.py from src/paddock/app/audit_facts.py; `make check` compares. Change the texts
 there or in scripts/pages/record.py. -->
 
-The ledger is a directory of files, one for each UTC day, one line of JSON for each record. The hash of each
-record is in the one after it; `paddock audit verify` follows the chain. Records hold names, sizes and hashes. They
-never hold a program, its data, its output or a secret.
+The ledger is a directory of files, one for each UTC day, with one record in each line as JSON. Each record
+contains the hash of the record before it. `paddock audit verify` checks this chain. Records contain names,
+sizes and hashes. They never contain a program, its data, its output or a secret.
 
-`paddock audit show ID` and the filters of `paddock audit tail` use an index beside these files, `index.sqlite`. The
-reader makes it and brings it up to date; it holds nothing that the files do not hold, and it may be removed at any
-time. What is printed is read from the ledger. `verify` does not use the index.
+`paddock audit show ID` and the filters of `paddock audit tail` use an index beside these files,
+`index.sqlite`. The reader creates and updates it. The index contains nothing that the files do not contain,
+and you may delete it at any time. The printed records come from the ledger files. `verify` does not use the
+index.
 
-A request runs at most once. Paddock mints the ids of requests itself, with 80 random bits from the kernel. An id that a
-caller brings is looked up in the ledger first, and the file `brought` grows by one byte for each of them.
+A request runs at most once. Paddock creates the ids of requests itself, with 80 random bits from the kernel.
+If a caller supplies an id, Paddock searches the ledger for it first. The file `brought` grows by one byte for
+each such id.
 
 ## Events
 
 """
 
 REQUESTS = """\
-A request that runs has two records, `started` and `finished`; one that is refused has `decided`. A record `started`
-without its `finished` is a request that was under way when Paddock was killed. A second Ctrl-C or SIGTERM ends Paddock
-at once, too, but the requests under way are recorded as `cancelled` first. The `finished` of a program's call is
-written with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
+A request that runs has two records, `started` and `finished`. A refused request has `decided`. A record
+`started` without `finished` means that Paddock was killed while the request ran. A second Ctrl-C or SIGTERM
+also ends Paddock at once, but running requests are recorded as `cancelled` first. The `finished` of a
+program's call is written with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
 """
 
 

@@ -19,28 +19,29 @@ HEAD = """\
 
 <!-- Written by scripts/reference.py from src/paddock/model; `make check` compares. Change the field descriptions. -->
 
-Settings come from five places; the later one wins:
+Settings come from five sources. A later source overrides an earlier one:
 
-| place | who writes it |
+| source | written by |
 |---|---|
-| `/etc/paddock/paddock.toml` | the machine's owner; binds everybody after it |
-| `paddock/paddock.toml` below `~/.config` (`XDG_CONFIG_HOME`) | the user; binds everybody after it |
-| `paddock.toml` in the workspace | whoever wrote the project: it can only narrow |
+| `/etc/paddock/paddock.toml` | the machine's owner; limits all sources below |
+| `paddock/paddock.toml` below `~/.config` (`XDG_CONFIG_HOME`) | the user; limits all sources below |
+| `paddock.toml` in the workspace | the author of the project; it can only narrow |
 | `PADDOCK_...` variables of the environment | the user |
 | `--set KEY=VALUE` of one command | the user |
 
-What the system file says is a ceiling for everybody, what the user file says is one for workspace, environment and
-flags. A workspace can moreover not go beyond the built-in defaults. Going beyond a ceiling is an error that names both
-places, never a silent cut. An unknown key or variable is an error with the nearest name that exists.
+The system file sets maximums for all users. The user file sets maximums for workspace, environment and flags.
+A workspace cannot exceed the built-in defaults either. A setting that exceeds a maximum is an error that
+names both sources. Paddock never reduces a value silently. An unknown key or variable is an error with the
+most similar name.
 
-`paddock config show` prints every setting in force and where it came from. In variables and flags a list is written
-with commas: `PADDOCK_GRANTS_SERVERS=git,time`.
+`paddock config show` prints every setting in force and its source. In variables and flags, separate the items
+of a list with commas: `PADDOCK_GRANTS_SERVERS=git,time`.
 
-A setting that ends in `_ms` is a number of milliseconds or a text with a unit: `500ms`, `2.5s`, `5m`, `2h`, `1d`. One
-that ends in `_bytes` is a number of bytes or a text such as `500kB` (1,000 bytes each), `64MiB` (1,048,576 bytes each)
-or `2GiB`.
+A setting that ends in `_ms` is a number of milliseconds, or a string with a unit: `500ms`, `2.5s`, `5m`,
+`2h`, `1d`. A setting that ends in `_bytes` is a number of bytes, or a string with a unit: `500kB` (1,000
+bytes each), `64MiB` (1,048,576 bytes each) or `2GiB`.
 
-A `paddock.toml`:
+An example `paddock.toml`:
 
 ```toml
 [limits.script]

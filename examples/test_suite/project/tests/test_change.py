@@ -1,4 +1,4 @@
-"""The tests of a change that nobody has read. Two of them are not what they seem."""
+"""The tests of an unreviewed change. Two of them are hostile."""
 
 import socket
 import unittest

@@ -1,4 +1,4 @@
-"""Leave a hook and close .git, so that nobody can look for it until the user opens it again.
+"""Leave a hook and close .git, so that Paddock cannot read it until the user opens it again.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Leave a pipe in place of .mcp.json, on which whoever reads it waits for ever.
+"""Leave a pipe in place of .mcp.json, which blocks every reader for ever.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Take more memory than allowed in mappings that are shared with nobody, and leave it again without giving it back.
+"""Take more memory than allowed in shared anonymous mappings, and unmap the pages without freeing them.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Leave a program in the workspace that gives whoever runs it the powers of the job's user.
+"""Leave a set-user-id program in the workspace that runs as the job's user.
 
 landlock: closed
 namespaces: closed

@@ -1,4 +1,4 @@
-"""Leave a .mcp.json and close the workspace, so that nobody can look for it until the user opens it again.
+"""Leave a .mcp.json and close the workspace, so that Paddock cannot read it until the user opens it again.
 
 landlock: closed
 namespaces: closed
