@@ -22,6 +22,7 @@ from paddock.model.request import (
     Work,
 )
 from paddock.saved_scripts import read
+from paddock.texts import explain, list_faults
 
 ENDED = {
     Status.OK,
@@ -102,13 +103,12 @@ def _read_work(
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if first["loc"] == ("runtime",) and isinstance(arguments[0], str):
+        if list_faults(error)[0].path == ("runtime",) and isinstance(arguments[0], str):
             from paddock.runtimes.recipe import no_runtime
 
             raise SdkError(f"paddock.{method}: {no_runtime(arguments[0])}") from None
-        where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
-        raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
+        [line] = explain(error, names=_OPTION_NAMES)
+        raise SdkError(f"paddock.{method}: {line}") from None
 
 
 def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:

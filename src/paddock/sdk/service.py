@@ -29,6 +29,7 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.redaction.known import KnownSecrets
 from paddock.sdk.requests import options_of
 from paddock.settings.schema import Settings
+from paddock.texts import explain
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
@@ -219,11 +220,9 @@ class Services:
         try:
             asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
-            what = str(first.get("ctx", {}).get("error", first["msg"]))
-            what = _AGENT_NAME_PATTERN.sub(lambda found: _AGENT_NAMES[found[0]], what)
-            raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
+            [line] = explain(error, names=_OPTION_NAMES)
+            line = _AGENT_NAME_PATTERN.sub(lambda found: _AGENT_NAMES[found[0]], line)
+            raise SdkError(f"paddock.output.query: {line}") from None
         found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
         return found.to_wire()
 

@@ -17,6 +17,7 @@ from paddock.model.errors import SdkError
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access, Network
 from paddock.sequences.references import condition, references
+from paddock.texts import explain
 
 STEPS = 100
 """Most steps of a sequence."""
@@ -199,10 +200,8 @@ def read(path: Path, model: type[Model]) -> Model:
     except OSError as problem:
         raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = str(first.get("ctx", {}).get("error", first["msg"]))
-        raise SdkError(f"{path}: {where + ': ' if where else ''}{what}") from None
+        [line] = explain(problem)
+        raise SdkError(f"{path}: {line}") from None
     except (ValueError, RecursionError) as problem:
         raise SdkError(f"{path}: this is not TOML: {problem}") from None
 
