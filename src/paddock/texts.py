@@ -1,11 +1,13 @@
 """Phrases that every room writes the same way."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+_NAME_CHARS = 200
+"""How much of a name is compared: the time grows with its length, and it may come from anywhere."""
 _UNCHANGED: Mapping[str, str] = {}
 
 
@@ -51,3 +53,21 @@ def explain(
         path = ".".join(filter(None, (names.get(str(part), str(part)) for part in fault.path)))
         lines.append(f"{path}: {fault.text}" if path else fault.text)
     return lines
+
+
+def find_nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return up to `most` known names like `name`, the nearest first; `cutoff` is the least similarity, 0 to 1."""
+    from difflib import get_close_matches  # only mistakes pay for it
+
+    return get_close_matches(name[:_NAME_CHARS], list(known), n=most, cutoff=cutoff)
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message that names the known name most like a name, or "" where none is near."""
+    nearest = find_nearest(name, known)
+    return f"; did you mean `{nearest[0]}`?" if nearest else ""
+
+
+def ellipsis(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; `...` stands for the end of a longer one."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

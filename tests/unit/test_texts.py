@@ -1,7 +1,7 @@
 import pytest
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from paddock.texts import Fault, explain, list_faults
+from paddock.texts import Fault, ellipsis, explain, find_nearest, list_faults, suggest
 
 
 class Inner(BaseModel):
@@ -55,3 +55,25 @@ def test_a_fault_of_the_whole_value_has_no_path_and_the_words_of_its_validator()
 
 def test_a_value_is_never_repeated():
     assert "hunter2" not in repr(list_faults(reject({"name": {"hunter2": "hunter2"}}), most=None))
+
+
+def test_the_nearest_names_come_first():
+    known = ["list_files", "read_file", "read_files"]
+
+    assert find_nearest("read_fil", known) == ["read_file"]
+    assert find_nearest("read_fil", known, most=2) == ["read_file", "read_files"]
+    assert find_nearest("read_fil", known, cutoff=0.99) == []
+
+
+def test_a_suggestion_ends_a_message():
+    assert suggest("pyton", ["node", "python"]) == "; did you mean `python`?"
+    assert suggest("pyton", ["node"]) == ""
+
+
+def test_only_the_beginning_of_a_long_name_is_compared():
+    assert find_nearest("a" * 200 + "b" * 1_000_000, ["a" * 200]) == ["a" * 200]
+
+
+def test_a_text_longer_than_the_bound_ends_in_an_ellipsis_within_it():
+    assert ellipsis("123456", 6) == "123456"
+    assert ellipsis("1234567", 6) == "123..."

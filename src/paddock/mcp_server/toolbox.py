@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
+from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -250,7 +250,7 @@ class Toolbox:
         known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
-            near = get_close_matches(name[:200], known, n=1) if self._suggests else []
+            near = find_nearest(name, known) if self._suggests else []
             hint = f"; did you mean {near[0]}?" if near else ""
             return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments

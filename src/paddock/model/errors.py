@@ -35,6 +35,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from paddock.texts import find_nearest
+
 if TYPE_CHECKING:
     from paddock.model.base import Json
     from paddock.model.outcome import Outcome, Status
@@ -132,14 +134,12 @@ class UnknownServer(ServerError):
     """
 
     def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
-        from difflib import get_close_matches
-
         self.hint = ""
         if absent and name in absent:
             super().__init__(f"Unknown server: {name}; {absent[name]}")
             return
         spelled = {each.lower(): each for each in known}
-        near = get_close_matches(name[:200].lower(), spelled, n=1)
+        near = find_nearest(name.lower(), spelled)
         if not near:
             self.hint = f"those there are: {', '.join(spelled.values())[:_MAX_QUOTED_CHARS] or 'none'}"
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""

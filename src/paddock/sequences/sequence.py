@@ -5,7 +5,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -17,7 +16,7 @@ from paddock.model.errors import SdkError
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access, Network
 from paddock.sequences.references import condition, references
-from paddock.texts import explain
+from paddock.texts import explain, find_nearest
 
 STEPS = 100
 """Most steps of a sequence."""
@@ -186,7 +185,7 @@ def find(name: str, workspace: Path, what: str) -> Path:
     if name in known:
         return known[name]
     searched = "\n    ".join(str(folder / "*.toml") for folder in folders(workspace, what))
-    nearest = get_close_matches(name, known, n=1)
+    nearest = find_nearest(name, known)
     hint = f"\n  did you mean: {nearest[0]}?" if nearest else ""
     raise SdkError(f"there is no {what[:-1]} called {name}\n  searched:\n    {searched}{hint}")
 
