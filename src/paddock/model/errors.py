@@ -39,7 +39,7 @@ from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
-    from paddock.model.outcome import Outcome, Status
+    from paddock.model.status import Status
 
 
 _MAX_QUOTED_CHARS = 500
@@ -65,22 +65,6 @@ def explain_start_failure(why: str) -> str:
 
 class PaddockError(Exception):
     """Base of every exception Paddock raises on purpose."""
-
-
-class OutcomeError(PaddockError):
-    """An outcome is not ok: `outcome.check()` raises this. Its `outcome` has the status, the error and the rest."""
-
-    def __init__(self, outcome: "Outcome") -> None:
-        error = outcome.error
-        place = f" (line {error.line})" if error and error.line else ""
-        super().__init__(
-            f"{outcome.status}: {error.name}: {error.message}{place}" if error else outcome.status.value
-        )
-        self.outcome = outcome
-
-    def __reduce__(self) -> "tuple[type[OutcomeError], tuple[Outcome]]":
-        """Pickle it by its outcome."""
-        return OutcomeError, (self.outcome,)
 
 
 class ConfigurationError(PaddockError):
