@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.app.approvals import Asker
-from paddock.cancellation import cancel_gracefully
+from paddock.cancellation import cancel_gracefully, wait_shielded
 from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
@@ -292,8 +291,7 @@ class Toolbox:
             if self._stopped and task.cancelled():
                 return _STOPPED
             task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({task})
+            await wait_shielded(task)
             raise
 
     async def _list_changing_tools(self) -> dict[str, Tool]:
