@@ -27,7 +27,7 @@ from paddock.model.errors import (
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.redaction.known import KnownSecrets
-from paddock.sdk.requests import options_of
+from paddock.sdk.requests import options_of, reject_unknown_options
 from paddock.settings.schema import Settings
 from paddock.texts import explain
 
@@ -233,8 +233,7 @@ class Services:
         """Read `sequence.run(name, {vars})`."""
         wishes = options_of(options, "sequence.run")
         given = options_of(wishes.pop("vars", None), "sequence.run")
-        if wishes:
-            raise SdkError(f"paddock.sequence.run: unknown option {min(wishes)!r}; there is `vars`")
+        reject_unknown_options("sequence.run", wishes, "`vars`")
         return await self._facts.flows().run(request, _check_text("sequence.run", "name", name), given)
 
     async def _list_schedules(self, request: ExecutionRequest) -> Json:
@@ -244,8 +243,7 @@ class Services:
         """Read `temporal.fire(name, {due})`."""
         wishes = options_of(options, "temporal.fire")
         due = wishes.pop("due", None)
-        if wishes:
-            raise SdkError(f"paddock.temporal.fire: unknown option {min(wishes)!r}; there is `due`")
+        reject_unknown_options("temporal.fire", wishes, "`due`")
         moment = None if due is None else _check_text("temporal.fire", "due", due)
         return await self._facts.temporals().fire(request, _check_text("temporal.fire", "name", name), moment)
 
@@ -400,6 +398,5 @@ def _check_text(method: str, what: str, value: Json) -> str:
 def _read_scope(method: str, options: Json) -> str:
     wishes = options_of(options, method)
     scope = wishes.pop("scope", _SCOPE)
-    if wishes:
-        raise SdkError(f"paddock.{method}: unknown option {min(wishes)!r}; there is `scope`")
+    reject_unknown_options(method, wishes, "`scope`")
     return _check_text(method, "scope", scope)
