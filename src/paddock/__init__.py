@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         LedgerError,
         LedgerUnusable,
         NotASecret,
-        OutcomeError,
         PaddockError,
         ScriptNotFound,
         SdkError,
@@ -51,12 +50,13 @@ if TYPE_CHECKING:
         ErrorInfo,
         Frame,
         Outcome,
+        OutcomeError,
         PlannedCall,
         SandboxFacts,
-        Status,
         Usage,
     )
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
+    from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.script_tools.prompts.service import PromptReply
     from paddock.settings.schema import Settings
@@ -161,7 +161,7 @@ _MODULES = {
     "LineRange": "paddock.model.artifact",
     "NotASecret": "paddock.model.errors",
     "Outcome": "paddock.model.outcome",
-    "OutcomeError": "paddock.model.errors",
+    "OutcomeError": "paddock.model.outcome",
     "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.client.paddock",
@@ -184,7 +184,7 @@ _MODULES = {
     "ServerUnavailable": "paddock.model.errors",
     "Settings": "paddock.settings.schema",
     "SignalError": "paddock.model.errors",
-    "Status": "paddock.model.outcome",
+    "Status": "paddock.model.status",
     "ToolChanged": "paddock.model.errors",
     "ToolEnd": "paddock.model.tool",
     "ToolNotFound": "paddock.model.errors",

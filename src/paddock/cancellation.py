@@ -1,7 +1,8 @@
 """Ends that must come: what closes processes, and waits for records, is not cut short."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +25,23 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled from None if task.cancelled() else task.exception()
 
 
+async def wait_shielded(task: "asyncio.Task[Any]") -> None:
+    """Wait for the end of a task below a cancel scope of anyio, which cancels the waiter again at each await."""
+    import anyio  # loaded with the MCP library, whose scopes these are; other commands do without
+
+    with anyio.CancelScope(shield=True):
+        await run_shielded(asyncio.wait({task}))
+
+
+async def cancel_all(tasks: "Iterable[asyncio.Task[Any]]") -> None:
+    """Cancel tasks and wait for their ends."""
+    ending = [*tasks]
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
+
+
 async def cancel_gracefully(
     work: Callable[[asyncio.Event], Coroutine[Any, Any, T]], stop: asyncio.Event | None = None
 ) -> T:
@@ -42,7 +60,7 @@ async def cancel_gracefully(
         raise
 
 
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event | None) -> T | None:
+async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | None:
     """Return what `work` returns; None when `stop` was set before, which cancels the work and waits for its end."""
     if stop is None:
         return await work
@@ -55,3 +73,17 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event | Non
             running.cancel()
             await run_shielded(asyncio.wait({running}))
     return None if running.cancelled() else running.result()
+
+
+@contextmanager
+def call_when_set(stop: asyncio.Event | None, callback: Callable[[], None]) -> Generator[None]:
+    """Have `callback` called when `stop` is set within the context."""
+    if stop is None:
+        yield
+        return
+    stopping = asyncio.ensure_future(stop.wait())
+    stopping.add_done_callback(lambda done: None if done.cancelled() else callback())
+    try:
+        yield
+    finally:
+        stopping.cancel()

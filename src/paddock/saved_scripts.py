@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from paddock.model.errors import ScriptNotFound
+from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
     from paddock.model.request import Language
@@ -58,12 +59,10 @@ def find(argument: str, workspace: Path) -> Path:
         for name in names:
             if _is_there(folder / name, Path.is_file):
                 return folder / name
-    from difflib import get_close_matches
-
     searched = [f"    {folder / names[0]}{_other_suffixes(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in list_scripts(workspace)))
-    if nearest := get_close_matches(argument.removesuffix(Path(argument).suffix), known):
+    if nearest := find_nearest(argument.removesuffix(Path(argument).suffix), known, most=3):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
     elif not known:
         lines.append("  there are none yet: `paddock script new` makes one")

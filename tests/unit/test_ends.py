@@ -2,9 +2,17 @@
 
 import asyncio
 
+import anyio
 import pytest
 
-from paddock.cancellation import cancel_gracefully, run_shielded, unless_stopped
+from paddock.cancellation import (
+    call_when_set,
+    cancel_all,
+    cancel_gracefully,
+    run_shielded,
+    unless_stopped,
+    wait_shielded,
+)
 from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk.events import Events
@@ -171,3 +179,77 @@ def test_whoever_waits_for_work_without_a_stop_cancels_it():
         return running.cancelled(), told
 
     assert asyncio.run(main()) == (True, ["ended"])
+
+
+@pytest.mark.parametrize("cancel_as", ["scope", "task"])
+def test_the_end_of_a_task_is_waited_for_whatever_cancels_the_waiter(cancel_as):
+    turns = []
+
+    async def work():
+        for number in range(9):
+            await asyncio.sleep(0)
+            turns.append(number)
+
+    async def main():
+        task = asyncio.create_task(work())
+        with anyio.CancelScope() as scope:
+            waiter = asyncio.current_task()
+            asyncio.get_running_loop().call_soon(scope.cancel if cancel_as == "scope" else waiter.cancel)
+            await wait_shielded(task)
+            ended_first.append(task.done())
+            await asyncio.sleep(0)
+        return scope.cancelled_caught
+
+    ended_first = []
+    if cancel_as == "scope":
+        assert asyncio.run(main()) is True
+        assert ended_first == [True]
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(main())
+    assert turns == list(range(9))
+
+
+def test_cancelled_tasks_have_ended_when_that_returns():
+    cleaned = []
+
+    async def work(number):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(number)
+
+    async def main():
+        tasks = {asyncio.create_task(work(number)) for number in range(3)}
+        for task in tasks:
+            task.add_done_callback(tasks.discard)
+        await asyncio.sleep(0)
+        await cancel_all(tasks)
+        await cancel_all(())
+        return len(tasks)
+
+    assert asyncio.run(main()) == 0
+    assert sorted(cleaned) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("is_set", "calls"), [(True, ["stopped"]), (False, [])])
+def test_a_callback_is_called_only_for_an_event_that_is_set_meanwhile(is_set, calls):
+    called = []
+
+    async def main():
+        stop = asyncio.Event()
+        with call_when_set(stop, lambda: called.append("stopped")):
+            await asyncio.sleep(0)
+            if is_set:
+                stop.set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+        stop.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with call_when_set(None, lambda: called.append("never")):
+            pass
+
+    asyncio.run(main())
+    assert called == calls

@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.typescript import Described, describe_tool
 from paddock.model.base import Json, count
 from paddock.model.errors import ConfigurationError, ServerError
+from paddock.texts import find_nearest
 
 FRESH_S = 3_600.0
 """Seconds for which the word of a server counts, unless it says that its tools changed."""
@@ -174,7 +174,7 @@ class Catalog:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
-            return UnmatchedName(name, tuple(get_close_matches(name[:NAME], list(tools), n=3, cutoff=0.5)))
+            return UnmatchedName(name, tuple(find_nearest(name, tools, most=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
         return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 

@@ -12,7 +12,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -23,6 +22,7 @@ from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError
 from paddock.model.invisible import spell_invisible
 from paddock.own_files import NotOursError, read_trusted
+from paddock.texts import find_nearest
 
 MISSING_INTENT = "Missing required parameter: intent"
 """Error text for a provisioning request without an intent."""
@@ -326,7 +326,7 @@ class Provisioning:
             )
         if found:
             return Match(found[0], 1.0, is_trusted(found[0], load_trust(self.trust_file)))
-        near = get_close_matches(name[:200], [offer.name for offer in offers], n=1)
+        near = find_nearest(name, [offer.name for offer in offers])
         hint = f"did you mean {near[0]}?" if near else "`paddock servers refresh` fetches the list"
         raise ConfigurationError(f"there is no server {name[:200]!r} in the registry's list; {hint}")
 

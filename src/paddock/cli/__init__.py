@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 
-from paddock.cli.interrupts import install_interrupt_hook, is_interrupt, reset_sigchld
+from paddock.cli.interrupts import INTERRUPTED, install_interrupt_hook, is_interrupt, reset_sigchld
 from paddock.cli.streams import prepare_streams
 
 _COLLECT_AFTER = 200_000
@@ -14,12 +14,6 @@ _USUAL = gc.get_threshold()
 
 _OUR_FAULT = 125
 """That of `paddock exec`, whose lower ones are a program's; `surfaces.cli.exec` has it, too."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
-
-UNREAD = 141
-"""Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
 
 
 def main() -> None:

@@ -42,6 +42,7 @@ from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.loader import load
 from paddock.settings.merge import BUILT_IN
 from paddock.settings.schema import RuntimeSettings, Settings
+from paddock.texts import explain
 
 OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
@@ -145,7 +146,7 @@ def command(
         )
         context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
-        raise click.UsageError(list_faults(problem)) from None
+        raise click.UsageError(explain_request(problem)) from None
     except PaddockError as error:
         raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -318,11 +319,6 @@ def _read_stdin() -> bytes:
     return data
 
 
-def list_faults(problem: ValidationError) -> str:
-    """Return what is wrong with a request, without what was given."""
-    lines: list[str] = []
-    for error in problem.errors(include_input=False, include_url=False):
-        place = ".".join(str(part) for part in error["loc"] if part not in ("work", "runtime", "output"))
-        text = error["msg"].removeprefix("Value error, ")
-        lines.append(f"{place}: {text}" if place else text)
-    return "\n".join(lines)
+def explain_request(problem: ValidationError) -> str:
+    """Return what is wrong with a request, a line for each fault, without what was given."""
+    return "\n".join(explain(problem, names={"work": "", "runtime": "", "output": ""}, most=None))

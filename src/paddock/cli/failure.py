@@ -8,9 +8,8 @@ from typing import IO, Any
 
 import click
 
-from paddock.cli import INTERRUPTED
 from paddock.cli.folding import fold_text
-from paddock.cli.interrupts import end_at_next
+from paddock.cli.interrupts import INTERRUPTED, end_at_next
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explain_start_failure
 from paddock.rendering.terminal import escape_text
 

@@ -2,6 +2,8 @@
 
 import click
 
+from paddock.texts import find_nearest
+
 
 class Group(click.Group):
     """A group of commands: its help has whole sentences, and an unknown command the nearest known one."""
@@ -20,9 +22,7 @@ class Group(click.Group):
         """Return the command that the arguments begin with. Raises UsageError, with the nearest name in it."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0][:100], known, n=1)
+            near = find_nearest(args[0], known)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)

@@ -6,7 +6,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +35,7 @@ from paddock.cli.help import render_examples
 from paddock.cli.table import print_json, print_table, warn
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
+from paddock.texts import find_nearest
 
 NAME = "paddock"
 ANY = "mcp-json"
@@ -96,7 +96,7 @@ class _ClientName(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
             return value
-        near = get_close_matches(value[:100].lower(), self.choices, n=1)
+        near = find_nearest(value.lower(), self.choices)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise click.UsageError(
             f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "

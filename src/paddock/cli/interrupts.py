@@ -15,6 +15,9 @@ from paddock import forced_exit
 if TYPE_CHECKING:
     from types import FrameType
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
+
 SAME_S = 0.5
 """Seconds in which a signal counts as the one before it. timeout(1) sends each to its child and to the group of both,
 and what a terminal sends to all comes again from programs that pass it on, such as npm."""

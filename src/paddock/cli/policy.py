@@ -8,7 +8,7 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import DENIED, list_faults, own_settings
+from paddock.cli.exec import DENIED, explain_request, own_settings
 from paddock.cli.help import Group, render_examples
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
@@ -184,7 +184,7 @@ def _build_request(
         try:
             work = RuntimeRun.model_validate({"runtime": target, "code": "", **fields})
         except ValidationError as problem:
-            raise click.UsageError(list_faults(problem)) from None
+            raise click.UsageError(explain_request(problem)) from None
     else:
         raise click.BadParameter(
             f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
@@ -195,7 +195,7 @@ def _build_request(
             actor=find_actor(), surface="cli", workspace=workspace, work=work, limits=limits
         )
     except ValidationError as problem:
-        raise click.UsageError(list_faults(problem)) from None
+        raise click.UsageError(explain_request(problem)) from None
 
 
 def _render_decision(decision: Decision) -> str:

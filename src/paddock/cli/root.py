@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from paddock._version import __version__
-from paddock.cli import UNREAD
 from paddock.cli.failure import (
     PRINTED,
     Failure,
@@ -21,7 +20,7 @@ from paddock.cli.folding import fold_text
 from paddock.cli.help import Group, render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.repairs import record_repairs
-from paddock.cli.streams import find_output_error
+from paddock.cli.streams import UNREAD, find_output_error
 from paddock.model.errors import FlagError, PaddockError
 from paddock.rendering.terminal import escape_text
 

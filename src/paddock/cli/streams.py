@@ -6,6 +6,9 @@ import select
 import sys
 from typing import IO, Any, TextIO, cast
 
+UNREAD = 141
+"""Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
+
 
 class _BlockingWriter(io.BufferedWriter):
     """A buffer that waits for its reader.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Session, open_session
+from paddock.cancellation import cancel_all
 from paddock.client.arguments import read_object, read_value
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
@@ -158,8 +159,7 @@ class Paddock:
                 yield event
             yield await running
         finally:
-            running.cancel()
-            await asyncio.wait([running])
+            await cancel_all([running])
 
     async def run(
         self,

@@ -7,7 +7,6 @@ refused here, nothing was sent, and the refusal says what to do.
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 
 from paddock.hub.aliases import make_aliases
 from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
@@ -21,6 +20,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible
 from paddock.model.request import Places
+from paddock.texts import suggest
 
 _SCHEMAS = 256
 """Compiled schemas that are kept."""
@@ -167,8 +167,8 @@ class Admission:
 
 def _suggest_tools(name: str, standings: Mapping[str, PinCheck]) -> str:
     """Return which of the tools is meant, or which may be called."""
-    if near := get_close_matches(name[:_NAME], standings, n=1):
-        return f"; did you mean `{near[0]}`?"
+    if hint := suggest(name, standings):
+        return hint
     known = [each[:_NAME] for each, standing in standings.items() if not standing.changed]
     more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
     return f"; it has {', '.join(known[:_SHOWN]) or 'none'}{more}."

@@ -21,6 +21,7 @@ from paddock.schema.check import BrokenSchemaError, Schema
 from paddock.schema.dialect import MAPS, is_known_dialect, normalize_schema
 from paddock.schema.inline_refs import unfold_schema
 from paddock.schema.pattern_cost import BadPatternError
+from paddock.texts import ellipsis
 
 _MAX_SCHEMA_CHARS = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""
@@ -226,5 +227,4 @@ def _render_value(value: Json) -> str:
 
 
 def _shorten_text(text: str, longest: int) -> str:
-    line = " ".join(spell_invisible(text[: 4 * longest]).split())
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+    return ellipsis(" ".join(spell_invisible(text[: 4 * longest]).split()), longest)

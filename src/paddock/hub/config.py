@@ -32,6 +32,7 @@ from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.base import WholeNumber
 from paddock.model.limits import SERVERS_FILE_BYTES
 from paddock.redaction.known import NO_SECRETS, ServerSecrets, is_credential
+from paddock.texts import list_faults
 
 DEFAULT_TIMEOUT_MS = 60_000
 STATE_VOLUME = "paddock-state:/state"
@@ -380,10 +381,8 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
         given = cast("dict[str, object]", raw)
         entry = _Entry.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        expected = _EXPECTED.get(first["type"], first["msg"])
-        fill.warn(f"`{where}`: {expected}; skipped.")
+        [fault] = list_faults(error, messages=_EXPECTED)
+        fill.warn(f"`{'.'.join(map(str, fault.path))}`: {fault.text}; skipped.")
         return None
     if entry.disabled or not entry.enabled:
         return None

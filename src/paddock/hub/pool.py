@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from paddock.hub import lifecycle as on
-from paddock.hub.auth.tokens import Logins, make_auth
+from paddock.hub.auth.tokens import Logins
 from paddock.hub.breaker import Breaker
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import Server, StdioServer
@@ -34,6 +34,7 @@ from paddock.model.errors import (
 from paddock.model.json_meter import MOST_VALUES
 
 if TYPE_CHECKING:
+    from paddock.hub.auth.bearer import BearerAuth
     from paddock.hub.connection import Connection
 
 T = TypeVar("T")
@@ -344,7 +345,7 @@ class Hub:
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
             lost = functools.partial(self._feed_pool, on.ConnectionLost(child))
             changed = functools.partial(self._on_tools_changed, record)
-            auth = make_auth(server, self._logins)
+            auth = _make_auth(server, self._logins)
             async with protocol.open_connection(
                 server,
                 process,
@@ -443,3 +444,12 @@ def _make_terms(server: Server, default_ms: float) -> IdleRules:
         return IdleRules(own.idle_timeout_ms or default_ms, ephemeral=True)
     kept = None if own.mode == "keep-alive" else default_ms
     return IdleRules(own.idle_timeout_ms or kept)
+
+
+def _make_auth(server: Server, logins: Logins | None) -> "BearerAuth | None":
+    """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
+    if logins is None or isinstance(server, StdioServer) or server.has_credentials:
+        return None
+    from paddock.hub.auth.bearer import make_bearer_auth  # needs the MCP library's OAuth client
+
+    return make_bearer_auth(server, logins.find_keeper(server))

@@ -14,6 +14,7 @@ from paddock.hub.catalog_tool import CatalogTool
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible
 from paddock.schema.inline_refs import unfold_schema
+from paddock.texts import ellipsis
 
 Output = Literal["declared", "observed", "unknown"]
 """Where an output type comes from: the server's word, results seen so far, or nowhere."""
@@ -362,8 +363,7 @@ def _render_comment(text: str, longest: int) -> str:
     """Return a text on one line that cannot end the comment it stands in."""
     line = spell_invisible(text[: longest * 4])
     line = _SPACE.sub(" ", line).strip().replace("*/", "* /")
-    line = line if len(line) <= longest else line[: longest - 3] + "..."
-    return line.encode("utf-8", "replace").decode()
+    return ellipsis(line, longest).encode("utf-8", "replace").decode()
 
 
 def _first_sentence(text: str) -> str:

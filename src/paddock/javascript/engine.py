@@ -11,11 +11,10 @@ import asyncio
 import re
 import time
 from collections import defaultdict
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from paddock.cancellation import call_when_set
 from paddock.javascript.busy_poll import BusyPoll
 from paddock.javascript.computation import Computation
 from paddock.javascript.execution import Execution
@@ -162,9 +161,7 @@ class GuestEngine:
         try:
             facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
             dialogue = begin(worker)
-            if stop is None:
-                return await _run(dialogue, worker, placed, job, facts)
-            with _stop_when_set(stop, dialogue):
+            with call_when_set(stop, dialogue.stop):
                 return await _run(dialogue, worker, placed, job, facts)
         finally:
             placed.leave()
@@ -199,17 +196,6 @@ async def _run(
             # No EngineError, which says that nothing ran and that it is safe to try again.
             raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
     return dialogue.result(cost, wall_ms, facts)
-
-
-@contextmanager
-def _stop_when_set(stop: asyncio.Event, dialogue: Execution | Computation) -> Generator[None]:
-    """Stop what is under way when `stop` is set."""
-    waiting = asyncio.ensure_future(stop.wait())
-    waiting.add_done_callback(lambda done: None if done.cancelled() else dialogue.stop())
-    try:
-        yield
-    finally:
-        waiting.cancel()
 
 
 def _profile(jit: bool) -> "EngineProfile":

@@ -5,10 +5,10 @@ where that means nothing else, otherwise the way in which the name is used. Wher
 """
 
 import re
-from difflib import get_close_matches
 
 from paddock.javascript.expressions import ErrorSite, find_assignment, find_callee, gives_promise, split_names
 from paddock.model.outcome import ErrorInfo
+from paddock.texts import find_nearest
 
 _NO_MODULES = "a program is one text without modules; call tools through servers.<name>.<tool>(...)"
 _NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
@@ -297,7 +297,7 @@ def _of_a_method(error: ErrorInfo) -> str:
         return ""
     if name := _ELSEWHERE.get(found[2]):
         return f"the method is called `{name}` in JavaScript"
-    near = get_close_matches(found[2], _METHODS, n=1, cutoff=_NEAR)
+    near = find_nearest(found[2], _METHODS, cutoff=_NEAR)
     return f"did you mean `{near[0]}`?" if near and near[0] != found[2] else ""
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from paddock.mcp_server.arguments import to_snake_case
 from paddock.mcp_server.toolbox import ToolAnswer, build_refusal
 from paddock.model.outcome import Status
+from paddock.texts import Fault, list_faults
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 _MAX_PROBLEMS = 5
 _COMPAT_NAMES = {
@@ -64,16 +64,14 @@ def _build_rejection(tool: str, texts: list[str]) -> ToolAnswer:
 
 
 def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
-    found = problem.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
-    return [_describe_problem(error, names) for error in found]
+    faults = list_faults(problem, messages=_MESSAGES, most=_MAX_PROBLEMS)
+    return [_describe_fault(fault, names) for fault in faults]
 
 
-def _describe_problem(error: "ErrorDetails", names: Mapping[str, str]) -> str:
-    own = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return own
-    place = ".".join(part for part in error["loc"] if isinstance(part, str))
-    number = "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
+def _describe_fault(fault: Fault, names: Mapping[str, str]) -> str:
+    if not fault.path:
+        return fault.text
+    place = ".".join(part for part in fault.path if isinstance(part, str))
+    number = "".join(f"[{part}]" for part in fault.path if isinstance(part, int))
     name = f"`{names.get(place, place)}{number}`"
-    words = _MESSAGES.get(error["type"])
-    return f"{name}: {own}" if words is None else f"{name} {words.format_map(error.get('ctx', {}))}"
+    return f"{name} {fault.text}" if fault.kind in _MESSAGES else f"{name}: {fault.text}"

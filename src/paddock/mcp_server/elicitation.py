@@ -37,6 +37,7 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.app.approvals import Asker, ClientAsker
+from paddock.cancellation import cancel_all
 from paddock.javascript.job import OnConsole
 from paddock.mcp_server.list_changes import call_at_session_end, read_session_id
 from paddock.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
@@ -237,10 +238,7 @@ class ElicitationRounds:
     async def close(self) -> None:
         """End what still waits."""
         await self._held.close()
-        for task in (tasks := [*self._tasks]):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks)
 
     def _start_or_resume(
         self, context: Context, params: RepeatableParams, actor: str, work: Work[T]

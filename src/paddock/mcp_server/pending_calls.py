@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-import anyio
-
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import PendingApprovals
+from paddock.cancellation import cancel_all, wait_shielded
 from paddock.javascript.job import OnConsole
 from paddock.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
 from paddock.model import approval
@@ -72,8 +71,7 @@ class PendingCall(Generic[T]):
         except asyncio.CancelledError:
             if ends:
                 self.task.cancel()
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait({self.task})
+                await wait_shielded(self.task)
             raise
         finally:
             self._listener = None
@@ -164,10 +162,7 @@ class PendingCalls:
 
     async def close(self) -> None:
         """End what still waits or runs."""
-        for task in (tasks := [*self.running]):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self.running)
 
     def _keep_call(self, run: str, errand: PendingCall[ToolAnswer]) -> None:
         self._calls[run] = errand

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.session import Session, open_session
+from paddock.cancellation import cancel_all
 from paddock.mcp_server.compat.programs import build_compat_program_tools
 from paddock.mcp_server.compat.tools import build_compat_tools
 from paddock.mcp_server.elicitation import ElicitationRounds
@@ -108,8 +109,7 @@ class Service:
             try:
                 await self._wait_until_ended(stop, serving)
             finally:
-                serving.cancel()
-                await asyncio.wait({serving})
+                await cancel_all([serving])
 
     async def serve_http(self, door: Endpoint, stop: asyncio.Event) -> None:
         """Serve many clients over HTTP until `stop` is set."""
@@ -153,10 +153,7 @@ class Service:
         finally:
             await self._rounds.close()
             await self._repositories.close()
-            for task in watching:
-                task.cancel()
-            if watching:
-                await asyncio.wait(watching)
+            await cancel_all(watching)
 
     async def _watch_scripts(self) -> None:
         async for changed, others in self._saved.watch_changes():

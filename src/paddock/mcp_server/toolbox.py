@@ -5,16 +5,14 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import orjson
 from mcp.shared.exceptions import MCPError
 
 from paddock.app.approvals import Asker
-from paddock.cancellation import cancel_gracefully
+from paddock.cancellation import cancel_gracefully, wait_shielded
 from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
@@ -28,6 +26,7 @@ from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.rendering.terminal import make_encodable
 from paddock.schema.check import Schema
 from paddock.settings.schema import RedactionSettings
+from paddock.texts import find_nearest
 
 if TYPE_CHECKING:
     from mcp_types import InputRequests
@@ -250,7 +249,7 @@ class Toolbox:
         known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
-            near = get_close_matches(name[:200], known, n=1) if self._suggests else []
+            near = find_nearest(name, known) if self._suggests else []
             hint = f"; did you mean {near[0]}?" if near else ""
             return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments
@@ -292,8 +291,7 @@ class Toolbox:
             if self._stopped and task.cancelled():
                 return _STOPPED
             task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({task})
+            await wait_shielded(task)
             raise
 
     async def _list_changing_tools(self) -> dict[str, Tool]:

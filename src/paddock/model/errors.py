@@ -35,9 +35,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from paddock.texts import find_nearest
+
 if TYPE_CHECKING:
     from paddock.model.base import Json
-    from paddock.model.outcome import Outcome, Status
+    from paddock.model.status import Status
 
 
 _MAX_QUOTED_CHARS = 500
@@ -63,22 +65,6 @@ def explain_start_failure(why: str) -> str:
 
 class PaddockError(Exception):
     """Base of every exception Paddock raises on purpose."""
-
-
-class OutcomeError(PaddockError):
-    """An outcome is not ok: `outcome.check()` raises this. Its `outcome` has the status, the error and the rest."""
-
-    def __init__(self, outcome: "Outcome") -> None:
-        error = outcome.error
-        place = f" (line {error.line})" if error and error.line else ""
-        super().__init__(
-            f"{outcome.status}: {error.name}: {error.message}{place}" if error else outcome.status.value
-        )
-        self.outcome = outcome
-
-    def __reduce__(self) -> "tuple[type[OutcomeError], tuple[Outcome]]":
-        """Pickle it by its outcome."""
-        return OutcomeError, (self.outcome,)
 
 
 class ConfigurationError(PaddockError):
@@ -132,14 +118,12 @@ class UnknownServer(ServerError):
     """
 
     def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
-        from difflib import get_close_matches
-
         self.hint = ""
         if absent and name in absent:
             super().__init__(f"Unknown server: {name}; {absent[name]}")
             return
         spelled = {each.lower(): each for each in known}
-        near = get_close_matches(name[:200].lower(), spelled, n=1)
+        near = find_nearest(name.lower(), spelled)
         if not near:
             self.hint = f"those there are: {', '.join(spelled.values())[:_MAX_QUOTED_CHARS] or 'none'}"
         hint = f"; did you mean `{spelled[near[0]]}`?" if near else ""

@@ -1,6 +1,6 @@
 """What became of a request. Everything a person sees is a rendering of an `Outcome`."""
 
-from enum import StrEnum
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal, Self
 
@@ -8,41 +8,15 @@ from pydantic import Field
 
 from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value
-from paddock.model.errors import OutcomeError
+from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants, GuestLimits
+from paddock.model.numbers import dumps
 from paddock.model.program import ProgramEnd, ProgramTerms
+from paddock.model.status import Status
 from paddock.model.tool import ToolEnd, ToolTerms
 
-
-class Status(StrEnum):
-    """Who is to blame. The program failed, the request was refused, or Paddock is broken: never mixed."""
-
-    OK = "ok"
-    """It ran to its end."""
-    FAILED = "failed"
-    """The program itself: it threw, it does not parse."""
-    TIMEOUT = "timeout"
-    """It used up its wall time, and was ended."""
-    MEMORY_LIMIT = "memory_limit"
-    """It wanted more memory than its limit, and was ended."""
-    OUTPUT_LIMIT = "output_limit"
-    """It wrote more than its limit, and was ended; or it returned more, which is stored."""
-    PROCESS_LIMIT = "process_limit"
-    """It started more processes than its limit, and was ended."""
-    CANCELLED = "cancelled"
-    """Who asked wanted it no more: Ctrl-C, a cancelled call, a client that is gone."""
-    DENIED = "denied"
-    """Policy refused; nothing ran."""
-    INVALID = "invalid"
-    """The request makes no sense; nothing ran."""
-    UNAVAILABLE = "unavailable"
-    """Never started; safe to retry."""
-    LOST = "lost"
-    """The worker died after the start; what it did up to then happened."""
-    ERROR = "error"
-    """Paddock itself failed."""
-
-
+_MAX_HTML_CHARS = 10_000
+"""Characters that a notebook shows of each part."""
 UNSEEN = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
 """Ends of a call of a tool that do not tell what it did to the world."""
 
@@ -245,6 +219,60 @@ class Outcome(RawResult):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from paddock.model.outcome_html import html
+        return _render_html(self)
 
-        return html(self)
+
+class OutcomeError(PaddockError):
+    """An outcome is not ok: `outcome.check()` raises this. Its `outcome` has the status, the error and the rest."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        error = outcome.error
+        place = f" (line {error.line})" if error and error.line else ""
+        super().__init__(
+            f"{outcome.status}: {error.name}: {error.message}{place}" if error else outcome.status.value
+        )
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type["OutcomeError"], tuple[Outcome]]:
+        """Pickle it by its outcome."""
+        return OutcomeError, (self.outcome,)
+
+
+def _render_html(outcome: Outcome) -> str:
+    """Return an outcome as HTML without scripts, styles or links; what the program made is escaped, and cut."""
+    from html import escape  # notebooks alone pay for it
+
+    facts = (
+        f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"
+    )
+    return f"<div>{facts}</div>{''.join(_list_parts(outcome))}"
+
+
+def _list_parts(outcome: Outcome) -> Iterator[str]:
+    if outcome.error is not None:
+        yield _render_block(f"{outcome.error.name}: {outcome.error.message}")
+    if outcome.has_value:
+        yield _render_block(_escape_text(outcome.value))
+    if outcome.program is not None:
+        for stream in (outcome.program.stdout, outcome.program.stderr):
+            if stream.head:
+                yield _render_block(f"{stream.head}{' […] ' if stream.truncated else ''}{stream.tail}")
+    if outcome.console:
+        lines = "\n".join(f"[{line.level}] {line.text}" for line in outcome.console)
+        yield f"<details><summary>console</summary>{_render_block(lines)}</details>"
+
+
+def _escape_text(value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _render_block(text: str) -> str:
+    from html import escape
+
+    shown = text if len(text) <= _MAX_HTML_CHARS else f"{text[:_MAX_HTML_CHARS]} […]"
+    return f"<pre>{escape(shown.encode('utf-8', 'replace').decode())}</pre>"

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from paddock.model.base import Value
 from paddock.model.program import RUNTIMES, Executables, Runtime
+from paddock.texts import find_nearest
 
 PLACE = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
@@ -253,7 +254,5 @@ def _guess_runtime(wanted: str) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    from difflib import get_close_matches
-
-    near = get_close_matches(wanted, [*RUNTIMES, *_ALSO], n=1)
+    near = find_nearest(wanted, [*RUNTIMES, *_ALSO])
     return _ALSO.get(near[0], near[0]) if near else ""

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from paddock.cancellation import run_shielded
+from paddock.cancellation import call_when_set, run_shielded
 from paddock.model.errors import EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -111,18 +111,13 @@ class Sandbox:
         job = await self.launch(argv, grants, limits, streams, place=place, canary=canary)
         if isinstance(job, ProcessResult):
             return job
-        stopping = None if stop is None else asyncio.ensure_future(stop.wait())
-        if stopping is not None:
-            stopping.add_done_callback(lambda _: job.cancel())
-        try:
-            return await asyncio.shield(job.result)
-        except asyncio.CancelledError:
-            job.cancel()
-            await asyncio.wait({job.result}, timeout=GRACE_S)
-            raise
-        finally:
-            if stopping is not None:
-                stopping.cancel()
+        with call_when_set(stop, job.cancel):
+            try:
+                return await asyncio.shield(job.result)
+            except asyncio.CancelledError:
+                job.cancel()
+                await asyncio.wait({job.result}, timeout=GRACE_S)
+                raise
 
     async def launch(
         self,

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from difflib import get_close_matches
 from math import frexp
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -20,6 +19,7 @@ from paddock.schema.dialect import normalize_schema
 from paddock.schema.number_cost import MOST as MOST_COMPARED
 from paddock.schema.number_cost import list_numbers
 from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_largest_kib
+from paddock.texts import ellipsis, find_nearest
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -332,7 +332,7 @@ def _find_nearest(name: str, known: list[str]) -> str | None:
     if len(name) > _NEAR_CHARS:
         return None
     short = [each for each in known[:_NEAR_NAMES] if len(each) <= _NEAR_CHARS]
-    return next(iter(get_close_matches(name, short, n=1)), None)
+    return next(iter(find_nearest(name, short)), None)
 
 
 def _near_option(value: Json, options: list[Json]) -> str | None:
@@ -344,7 +344,7 @@ def _near_option(value: Json, options: list[Json]) -> str | None:
         for each in options[:_NEAR_NAMES]
         if isinstance(each, str) and len(each) <= _NEAR_CHARS
     }
-    near = get_close_matches(value.lower(), texts, n=1, cutoff=_MIN_SIMILARITY)
+    near = find_nearest(value.lower(), texts, cutoff=_MIN_SIMILARITY)
     return json.dumps(texts[near[0]]) if near else None
 
 
@@ -389,4 +389,4 @@ def _read_fraction(digits: str) -> float | Decimal:
 
 
 def _cut_text(text: str, longest: int = _MAX_VALUE_CHARS) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+    return ellipsis(text, longest)

@@ -5,6 +5,8 @@ The engine is asked itself: the least size that it can compile a pattern within 
 
 from collections.abc import Mapping
 
+from paddock.texts import ellipsis
+
 MOST_PATTERNS = 300
 MOST_CHARACTERS = 16 * 1024
 """Characters of all patterns together; they are read before their size is known."""
@@ -57,8 +59,8 @@ def _measure_pattern(pattern: str) -> int:
         except ValueError:
             continue
         return kib
-    shown = pattern if len(pattern) <= _SHOWN else f"{pattern[: _SHOWN - 3]}..."
     raise BadPatternError(
-        f"the pattern {shown!r} is no regular expression, or none that takes linear time and {SIZES_KIB[-1]} KiB",
+        f"the pattern {ellipsis(pattern, _SHOWN)!r} is no regular expression, or none that takes linear time and "
+        f"{SIZES_KIB[-1]} KiB",
         pattern,
     )

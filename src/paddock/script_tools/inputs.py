@@ -12,6 +12,7 @@ from paddock.model.base import Json
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import loads_finite
 from paddock.schema.check import CostlyValueError, Schema
+from paddock.texts import ellipsis
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -151,11 +152,7 @@ def _type_message(error: "ValidationError", types: str | list[str]) -> str:
 
 
 def _format_message(error: "ValidationError") -> str:
-    text = (
-        error.message
-        if len(error.message) <= _MAX_MESSAGE_CHARS
-        else error.message[: _MAX_MESSAGE_CHARS - 3] + "..."
-    )
+    text = ellipsis(error.message, _MAX_MESSAGE_CHARS)
     return f"Field '{_field_name(error.instance_path)}': {text}" if error.instance_path else text
 
 

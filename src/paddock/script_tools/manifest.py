@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 from paddock.model.base import Json, Value
 from paddock.model.program import Access, Network
 from paddock.script_tools import yaml
+from paddock.texts import explain
 
 Trigger = Literal["schema_match", "explicit", "always", "never"]
 Text = Annotated[str, Field(min_length=1)]
@@ -91,12 +92,7 @@ def read(text: str) -> Manifest:
     try:
         return Manifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
     except ValidationError as problem:
-        errors = problem.errors(include_url=False, include_input=False, include_context=False)
-        lines = [
-            f"{'.'.join(map(str, each['loc']))}: {_MESSAGES.get(each['type'], each['msg'])}"
-            for each in errors[:_PROBLEMS]
-        ]
-        raise ManifestError("; ".join(lines)) from None
+        raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, most=_PROBLEMS))) from None
 
 
 def unknown_fields(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from paddock.model.base import Json, Value
 from paddock.model.errors import SdkError, SignalError
 from paddock.model.ids import find_mint_time, new_id
 from paddock.own_files import NotOursError, check_directory, check_file
+from paddock.texts import explain
 
 BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
@@ -160,8 +161,7 @@ def _read_options(model: type[Model], options: Mapping[str, Json]) -> Model:
     try:
         return model.model_validate(options)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise SdkError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        raise SdkError(*explain(error)) from None
 
 
 def _make_conditions(wanted: NoteFilter) -> tuple[str, tuple[Json, ...], int]:

@@ -1,6 +1,6 @@
 """The methods of the SDK that are requests of another kind: programs, computations, scripts, script tools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from paddock.model.request import (
     Work,
 )
 from paddock.saved_scripts import read
+from paddock.texts import explain, list_faults
 
 ENDED = {
     Status.OK,
@@ -102,13 +103,12 @@ def _read_work(
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if first["loc"] == ("runtime",) and isinstance(arguments[0], str):
+        if list_faults(error)[0].path == ("runtime",) and isinstance(arguments[0], str):
             from paddock.runtimes.recipe import no_runtime
 
             raise SdkError(f"paddock.{method}: {no_runtime(arguments[0])}") from None
-        where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
-        raise SdkError(f"paddock.{method}: {where + ': ' if where else ''}{first['msg']}") from None
+        [line] = explain(error, names=_OPTION_NAMES)
+        raise SdkError(f"paddock.{method}: {line}") from None
 
 
 def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
@@ -138,9 +138,8 @@ def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     limits = LimitOverrides(
         timeout_ms=wishes.pop("timeoutMs", None), output_bytes=wishes.pop("outputBytes", None)
     )
-    if unknown := wishes.keys() - {"deterministic", "partial"}:
-        names = "`timeoutMs`, `outputBytes`, `deterministic` and `partial`"
-        raise SdkError(f"paddock.compute: unknown option {min(unknown)!r}; there are {names}")
+    unknown = wishes.keys() - {"deterministic", "partial"}
+    reject_unknown_options("compute", unknown, "`timeoutMs`, `outputBytes`, `deterministic` and `partial`")
     work = GuestRun.model_validate(
         {
             **wishes,
@@ -197,8 +196,7 @@ def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitO
     inputs, options = (*arguments[1:], None, None)[:2]
     wishes = options_of(options, "tool")
     limits = _take_timeout(wishes)
-    if wishes:
-        raise SdkError(f"paddock.tool: unknown option {min(wishes)!r}; there is `timeoutMs`")
+    reject_unknown_options("tool", wishes, "`timeoutMs`")
     return find_tool(name, options_of(inputs, "tool")), limits
 
 
@@ -209,6 +207,13 @@ def options_of(given: Json, method: str) -> dict[str, Json]:
     if not isinstance(given, Mapping):
         raise SdkError(f"paddock.{method}: the options are one object, not {kind(given)}")
     return dict(cast("Mapping[str, Any]", given))
+
+
+def reject_unknown_options(method: str, unknown: Collection[str], known: str) -> None:
+    """Raise SdkError where a call has unknown options, with the names of the known ones."""
+    if unknown:
+        there = "there are" if " and " in known else "there is"
+        raise SdkError(f"paddock.{method}: unknown option {min(unknown)!r}; {there} {known}")
 
 
 def _take_timeout(wishes: dict[str, Json]) -> LimitOverrides:

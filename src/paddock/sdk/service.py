@@ -27,8 +27,9 @@ from paddock.model.errors import (
 from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.redaction.known import KnownSecrets
-from paddock.sdk.requests import options_of
+from paddock.sdk.requests import options_of, reject_unknown_options
 from paddock.settings.schema import Settings
+from paddock.texts import explain
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
@@ -219,11 +220,9 @@ class Services:
         try:
             asked = OutputQuery.model_validate({"artifact_handle": handle, **given})
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(_OPTION_NAMES.get(str(part), str(part)) for part in first["loc"])
-            what = str(first.get("ctx", {}).get("error", first["msg"]))
-            what = _AGENT_NAME_PATTERN.sub(lambda found: _AGENT_NAMES[found[0]], what)
-            raise SdkError(f"paddock.output.query: {where + ': ' if where else ''}{what}") from None
+            [line] = explain(error, names=_OPTION_NAMES)
+            line = _AGENT_NAME_PATTERN.sub(lambda found: _AGENT_NAMES[found[0]], line)
+            raise SdkError(f"paddock.output.query: {line}") from None
         found = await asyncio.to_thread(query, self._facts.artifacts(), asked, request.workspace)
         return found.to_wire()
 
@@ -234,8 +233,7 @@ class Services:
         """Read `sequence.run(name, {vars})`."""
         wishes = options_of(options, "sequence.run")
         given = options_of(wishes.pop("vars", None), "sequence.run")
-        if wishes:
-            raise SdkError(f"paddock.sequence.run: unknown option {min(wishes)!r}; there is `vars`")
+        reject_unknown_options("sequence.run", wishes, "`vars`")
         return await self._facts.flows().run(request, _check_text("sequence.run", "name", name), given)
 
     async def _list_schedules(self, request: ExecutionRequest) -> Json:
@@ -245,8 +243,7 @@ class Services:
         """Read `temporal.fire(name, {due})`."""
         wishes = options_of(options, "temporal.fire")
         due = wishes.pop("due", None)
-        if wishes:
-            raise SdkError(f"paddock.temporal.fire: unknown option {min(wishes)!r}; there is `due`")
+        reject_unknown_options("temporal.fire", wishes, "`due`")
         moment = None if due is None else _check_text("temporal.fire", "due", due)
         return await self._facts.temporals().fire(request, _check_text("temporal.fire", "name", name), moment)
 
@@ -401,6 +398,5 @@ def _check_text(method: str, what: str, value: Json) -> str:
 def _read_scope(method: str, options: Json) -> str:
     wishes = options_of(options, method)
     scope = wishes.pop("scope", _SCOPE)
-    if wishes:
-        raise SdkError(f"paddock.{method}: unknown option {min(wishes)!r}; there is `scope`")
+    reject_unknown_options(method, wishes, "`scope`")
     return _check_text(method, "scope", scope)

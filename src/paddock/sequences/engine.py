@@ -22,6 +22,7 @@ from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.sdk.requests import FindTool, render_ended, script_run
 from paddock.sequences.references import MissingReference, ReferenceFiller, condition, look_up
 from paddock.sequences.sequence import FailureSequence, Sequence, Step, find, list_files, read
+from paddock.texts import explain
 
 VALUE_BYTES = 1024 * 1024
 """Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
@@ -200,9 +201,7 @@ class _Run:
                 depth=parent.depth + 1,
             )
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            return _invalid_record(f"{where + ': ' if where else ''}{first['msg']}")
+            return _invalid_record(*explain(error))
         except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
             message = str(error)
             return _invalid_record(without_places(message, parent.workspace) if parent.caller else message)

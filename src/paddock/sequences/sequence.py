@@ -5,7 +5,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -17,6 +16,7 @@ from paddock.model.errors import SdkError
 from paddock.model.numbers import read_toml_float
 from paddock.model.program import Access, Network
 from paddock.sequences.references import condition, references
+from paddock.texts import explain, find_nearest
 
 STEPS = 100
 """Most steps of a sequence."""
@@ -185,7 +185,7 @@ def find(name: str, workspace: Path, what: str) -> Path:
     if name in known:
         return known[name]
     searched = "\n    ".join(str(folder / "*.toml") for folder in folders(workspace, what))
-    nearest = get_close_matches(name, known, n=1)
+    nearest = find_nearest(name, known)
     hint = f"\n  did you mean: {nearest[0]}?" if nearest else ""
     raise SdkError(f"there is no {what[:-1]} called {name}\n  searched:\n    {searched}{hint}")
 
@@ -199,10 +199,8 @@ def read(path: Path, model: type[Model]) -> Model:
     except OSError as problem:
         raise SdkError(f"{path}: cannot be read: {problem.strerror}") from None
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = str(first.get("ctx", {}).get("error", first["msg"]))
-        raise SdkError(f"{path}: {where + ': ' if where else ''}{what}") from None
+        [line] = explain(problem)
+        raise SdkError(f"{path}: {line}") from None
     except (ValueError, RecursionError) as problem:
         raise SdkError(f"{path}: this is not TOML: {problem}") from None
 

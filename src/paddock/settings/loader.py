@@ -23,6 +23,7 @@ from paddock.settings.merge import FILES_ONLY, RULES, Layer, LayerName, Merged, 
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
+from paddock.texts import suggest
 
 FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
@@ -146,7 +147,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
         if not name.startswith(PREFIX) or name == TOKEN_VARIABLE:
             continue
         if name not in _VARIABLES:
-            raise ConfigurationError(f"{name}: unknown variable{_suggest_key(name, list(_VARIABLES))}")
+            raise ConfigurationError(f"{name}: unknown variable{suggest(name, list(_VARIABLES))}")
         texts[_VARIABLES[name]] = (text, name)
     return texts
 
@@ -157,7 +158,7 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         if key in FILES_ONLY:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
         if key not in _DEFAULTS and key not in RENAMED:
-            raise ConfigurationError(f"--set {key}: unknown key{_suggest_key(key, list(_DEFAULTS))}")
+            raise ConfigurationError(f"--set {key}: unknown key{suggest(key, list(_DEFAULTS))}")
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
@@ -292,7 +293,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
             for listed, kind in _LISTED.items():
                 if key.startswith(listed):
                     known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
-            return f"{place}: unknown key `{key}`{_suggest_key(key, known)}"
+            return f"{place}: unknown key `{key}`{suggest(key, known)}"
         case "missing":
             return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
         case "value_error":
@@ -336,13 +337,6 @@ def _describe_value(value: Json) -> str:
             return f'the text "{value}"'
         case _:
             return str(value)
-
-
-def _suggest_key(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(name, known, n=1)
-    return f"; did you mean `{nearest[0]}`?" if nearest else ""
 
 
 def _line_of(key: str, text: str) -> int | None:

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 
-import anyio
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
+from paddock.cancellation import wait_shielded
 from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
 from paddock.hub.auth.guarded_http import AuthorizationHttp
 from paddock.hub.auth.sdk_flow import drive_flow, make_machine_flow, refresh_login
@@ -142,8 +142,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     finally:
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait({task})
+        await wait_shielded(task)
 
 
 class ClientCredentialsToken:

@@ -28,6 +28,7 @@ from paddock.hub.auth.client_config import merge_scopes
 from paddock.hub.auth.guarded_http import AuthorizationHttp
 from paddock.hub.auth.tokens import Login, LoginFailed
 from paddock.hub.config import HttpServer
+from paddock.texts import list_faults
 
 logging.getLogger("mcp.client.auth").setLevel(
     logging.CRITICAL
@@ -225,8 +226,8 @@ def _unreadable_token(answer: httpx2.Response) -> str:
 
 
 def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
-    [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-    field = f"no valid `{_make_printable(str(first['loc'][0]))}`" if first["loc"] else "no JSON object"
+    [fault] = list_faults(error)
+    field = f"no valid `{_make_printable(str(fault.path[0]))}`" if fault.path else "no JSON object"
     return f"{_render_origin(answer)} gave {field}"
 
 

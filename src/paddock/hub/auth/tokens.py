@@ -5,16 +5,13 @@ not get it, nor does the entry once it names another address.
 """
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
-from paddock.hub.config import HttpServer, Server, StdioServer
+from paddock.hub.config import HttpServer
 from paddock.model.base import Value
 from paddock.model.errors import PaddockError
-
-if TYPE_CHECKING:
-    from paddock.hub.auth.bearer import BearerAuth
 
 
 class LoginFailed(PaddockError):
@@ -84,15 +81,6 @@ class Logins(Protocol):
     def find_keeper(self, server: HttpServer) -> LoginStore:
         """Return where the login at a server is kept."""
         ...
-
-
-def make_auth(server: Server, logins: Logins | None) -> "BearerAuth | None":
-    """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
-    if logins is None or isinstance(server, StdioServer) or server.has_credentials:
-        return None
-    from paddock.hub.auth.bearer import make_bearer_auth  # needs the MCP library's OAuth client
-
-    return make_bearer_auth(server, logins.find_keeper(server))
 
 
 def parse_login(text: str) -> Login | None:

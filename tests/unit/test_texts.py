@@ -1,0 +1,79 @@
+import pytest
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from paddock.texts import Fault, ellipsis, explain, find_nearest, list_faults, suggest
+
+
+class Inner(BaseModel):
+    size: int = Field(le=3)
+
+
+class Outer(BaseModel):
+    name: str
+    inner: list[Inner] = []
+
+    @model_validator(mode="after")
+    def refuse_nobody(self) -> "Outer":
+        if self.name == "nobody":
+            raise ValueError("nobody has no size")
+        return self
+
+
+def reject(given: object) -> ValidationError:
+    with pytest.raises(ValidationError) as rejected:
+        Outer.model_validate(given)
+    return rejected.value
+
+
+def test_faults_are_lines_of_path_and_message_the_first_one_by_default():
+    problem = reject({"inner": [{"size": 1}, {"size": 9}]})
+
+    assert explain(problem) == ["name: Field required"]
+    assert explain(problem, most=None) == [
+        "name: Field required",
+        "inner.1.size: Input should be less than or equal to 3",
+    ]
+
+
+def test_messages_and_names_are_those_of_the_reader():
+    problem = reject({"inner": [{"size": 1}, {"size": 9}]})
+
+    assert explain(
+        problem,
+        messages={"missing": "is missing", "less_than_equal": "at most {le}"},
+        names={"inner": "", "size": "howMany"},
+        most=2,
+    ) == ["name: is missing", "1.howMany: at most 3"]
+
+
+def test_a_fault_of_the_whole_value_has_no_path_and_the_words_of_its_validator():
+    problem = reject({"name": "nobody"})
+
+    assert list_faults(problem) == [Fault((), "value_error", "nobody has no size")]
+    assert explain(problem) == ["nobody has no size"]
+
+
+def test_a_value_is_never_repeated():
+    assert "hunter2" not in repr(list_faults(reject({"name": {"hunter2": "hunter2"}}), most=None))
+
+
+def test_the_nearest_names_come_first():
+    known = ["list_files", "read_file", "read_files"]
+
+    assert find_nearest("read_fil", known) == ["read_file"]
+    assert find_nearest("read_fil", known, most=2) == ["read_file", "read_files"]
+    assert find_nearest("read_fil", known, cutoff=0.99) == []
+
+
+def test_a_suggestion_ends_a_message():
+    assert suggest("pyton", ["node", "python"]) == "; did you mean `python`?"
+    assert suggest("pyton", ["node"]) == ""
+
+
+def test_only_the_beginning_of_a_long_name_is_compared():
+    assert find_nearest("a" * 200 + "b" * 1_000_000, ["a" * 200]) == ["a" * 200]
+
+
+def test_a_text_longer_than_the_bound_ends_in_an_ellipsis_within_it():
+    assert ellipsis("123456", 6) == "123456"
+    assert ellipsis("1234567", 6) == "123..."
