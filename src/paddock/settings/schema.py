@@ -316,7 +316,7 @@ class ToolSettings(Value):
 
 
 class TelemetrySettings(Value):
-    """`[telemetry]`: traces and metrics. They need `pip install 'paddock-sandbox[telemetry]'`; no workspace may set them."""
+    """`[telemetry]`: traces and metrics, with `pip install 'paddock-sandbox[telemetry]'`. No workspace may set them."""
 
     traces: Literal["none", "otlp", "console"] = "none"
     """Where traces go: nowhere (`none`), to a collector by OTLP over HTTP (`otlp`), or to standard error
