@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple, Self
 from paddock.app.audit_facts import identity_facts
 from paddock.app.work import kind_of
 from paddock.audit.sink import AuditSink, Field
-from paddock.cancellation import unless_stopped
 from paddock.hub.person import ServerForm, UnanswerableQuestion
 from paddock.javascript.clock import Clock
 from paddock.model.approval import YES, Answer, Question
@@ -58,8 +57,16 @@ _CUT_SHORT = Answer(verdict="denied", by="paddock")
 
 
 async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answer:
-    """Return the answer, or a refusal as soon as `stop` is set."""
-    return await unless_stopped(asking, stop) or _CUT_SHORT
+    """Return the answer, or a refusal as soon as `stop` is set: an asker may ignore that it is cancelled."""
+    if stop is None:
+        return await asking
+    tasks = asyncio.ensure_future(asking), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else _CUT_SHORT
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def refuse_unasked(_question: Question) -> Answer:
