@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
 
-BUSY = "Busy"
+BUSY_ERROR_NAME = "Busy"
 """Name of the error of a program that did not get its turn."""
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
@@ -85,7 +85,7 @@ class Programs:
         try:
             is_in = await self._turns.enter(actor, stop, size=_count_waiting_bytes(work))
         except QueueFullError as error:
-            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
+            fault = ErrorInfo(name=BUSY_ERROR_NAME, message=str(error), hint=error.hint, phase="decide")
             yield RawResult(status=Status.UNAVAILABLE, error=fault)
             return
         if not is_in:

@@ -15,7 +15,7 @@ from paddock import forced_exit
 if TYPE_CHECKING:
     from types import FrameType
 
-SAME_S = 0.5
+SAME_INTERRUPT_S = 0.5
 """Seconds in which a signal counts as the one before it. timeout(1) sends each to its child and to the group of both,
 and what a terminal sends to all comes again from programs that pass it on, such as npm."""
 
@@ -51,7 +51,7 @@ def end_at_next(number: int) -> None:
     heard = time.monotonic()
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if time.monotonic() - heard >= SAME_S:
+        if time.monotonic() - heard >= SAME_INTERRUPT_S:
             _end_by(number)
 
     signal.signal(number, on_signal)
@@ -73,7 +73,7 @@ def _end_by(number: int) -> None:
             os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if done or time.monotonic() - heard >= SAME_S:
+        if done or time.monotonic() - heard >= SAME_INTERRUPT_S:
             _kill_self(number)
 
     signal.signal(number, on_signal)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.javascript.job import OnConsole
     from paddock.output.recorder import OnOutput
 
-INTERRUPTED = 128
+EXIT_SIGNAL_BASE = 128
 """A command ended by a signal exits with this and the signal's number, as under a shell."""
 
 
@@ -37,7 +37,7 @@ def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: 
     outcome, number = asyncio.run(carried)
     assert outcome is not None
     printer.print_outcome(outcome)
-    click.get_current_context().exit(INTERRUPTED + number if number else int(not outcome.ok))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not outcome.ok))
 
 
 async def carry_out(
@@ -72,7 +72,7 @@ async def carry_out(
 def value_of(outcome: Outcome | None, number: int) -> Json:
     """Return the value of a request that ended well. Raises `Failure`, with exit code 1 or that of the signal."""
     if outcome is None:
-        raise Failure("Cancelled", exit_code=INTERRUPTED + number)
+        raise Failure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
     if not outcome.ok:
         raise Failure(render.error_text(outcome))
     return outcome.value

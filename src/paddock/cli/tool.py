@@ -13,7 +13,7 @@ from paddock.app.script_tool_service import find_tool, make_tool_run, open_libra
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
-from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
@@ -217,7 +217,7 @@ def run(
     outcome, number = asyncio.run(carry_out(request, settings))
     (_print_json if as_json else _print_end)(outcome)
     failed = outcome is None or not outcome.ok
-    click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(failed))
 
 
 @command.command("match", epilog=render_examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))

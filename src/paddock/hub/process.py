@@ -20,7 +20,7 @@ from pathlib import Path
 
 from paddock.files import system_program
 from paddock.hub.config import StdioServer
-from paddock.hub.output import LINE_LIMIT, ServerOutput
+from paddock.hub.output import MAX_LINE_BYTES, ServerOutput
 from paddock.output.digest.faults import faults
 
 GRACE_MS = 50
@@ -33,7 +33,7 @@ _TAIL_BYTES = 4096
 _MAX_LINES = 10
 _MAX_LINE_CHARS = 400
 """Lines, and characters of one, that are told of what a server wrote for people."""
-_FRAME = re.compile(r"\s+at \S")
+_FRAME_PATTERN = re.compile(r"\s+at \S")
 """A line of a stack as V8 and Java print it; theirs are long, and the message stands above them."""
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
@@ -159,7 +159,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
         output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
         try:
             transport, pipes = await loop.subprocess_exec(
-                lambda: ServerPipes(limit=LINE_LIMIT, loop=loop),
+                lambda: ServerPipes(limit=MAX_LINE_BYTES, loop=loop),
                 *argv,
                 stdin=PIPE,
                 stdout=theirs,
@@ -205,7 +205,9 @@ def _death_signal() -> tuple[str, ...]:
 def _select_last_lines(text: str, *, whole: bool) -> str:
     """Return the last lines of a text, and the last error above them, without who called whom."""
     lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
-    told = [line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME.match(line)]
+    told = [
+        line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME_PATTERN.match(line)
+    ]
     above, last = told[:-_MAX_LINES], told[-_MAX_LINES:]
     if above and not any(faults(last)) and (errors := [fault.said for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]

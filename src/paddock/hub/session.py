@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AUTH_STATUS = (401, 403)
 _PROMPT_S = 2.0
 """Seconds within which a server that had started answers the handshake."""
-PAGES = 1_000
+MAX_PAGES = 1_000
 """Pages of one listing; a server that never ends its listing cannot hold us."""
 LISTING_CHARS = 64 * 1024 * 1024
 """Characters of all pages but the last; then no further one is asked for."""

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from paddock.javascript.launch import EngineProfile
 
-_BURY_SECONDS = 5.0
+_REAP_TIMEOUT_S = 5.0
 
-_HALF = ErrorInfo(
+_LONE_SURROGATE = ErrorInfo(
     name="SyntaxError",
     message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
     phase="parse",
@@ -127,7 +127,7 @@ class GuestEngine:
         profile = _profile(job.grants.jit)
         if job.work.computes:
             if re.search("[\ud800-\udfff]", job.work.source):
-                return RawResult(status=Status.FAILED, error=_HALF)
+                return RawResult(status=Status.FAILED, error=_LONE_SURROGATE)
             return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
         try:
             program = await self._intake.parse(job.work.source, job.work.language)
@@ -193,7 +193,7 @@ async def _run(
     wall_ms = (time.perf_counter() - started) * 1000
     if not dialogue.has_end:  # it crashed: how, its parent knows
         try:
-            async with asyncio.timeout(_BURY_SECONDS):
+            async with asyncio.timeout(_REAP_TIMEOUT_S):
                 await worker.death
         except TimeoutError as error:
             # No EngineError, which says that nothing ran and that it is safe to try again.

@@ -26,22 +26,22 @@ from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.large_json import count_in_slices
 from paddock.model.errors import PaddockError
-from paddock.model.json_meter import COUNTED_BYTES, MOST_CHECKED_VALUES
+from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
 
-TRUNCATED = "[output truncated]"
+TRUNCATION_MARK = "[output truncated]"
 
 _SEED = struct.Struct("4I")
 """What the program's `Math.random` starts from."""
 
-_STOP_SECONDS = 5.0
-_CONSOLE_LINES = 100_000
+_STOP_TIMEOUT_S = 5.0
+_MAX_CONSOLE_LINES = 100_000
 """Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
-_OTHER_MESSAGES = 16
-_HELD_FRAMES = 4
+_MAX_OTHER_MESSAGES = 16
+_MAX_PENDING_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
 
@@ -91,7 +91,7 @@ class Execution(WorkerListener):
         limits, work = self._job.limits, self._job.work
         settings = {
             "output": limits.output_bytes,
-            "lines": _CONSOLE_LINES,
+            "lines": _MAX_CONSOLE_LINES,
             "calls": limits.host_calls,
             "frame": limits.frame_bytes,
             "result": limits.result_bytes,
@@ -148,7 +148,7 @@ class Execution(WorkerListener):
             return
         self._heard += 1
         self._vigil.end()
-        if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
+        if self._heard > _MAX_CONSOLE_LINES + 2 * self._job.limits.host_calls + _MAX_OTHER_MESSAGES:
             self._refuse("messages beyond all bounds")
             return
         match message:
@@ -221,7 +221,7 @@ class Execution(WorkerListener):
     def _print_cut(self) -> None:
         if not self._cut:
             self._cut = True
-            self._keep(ConsoleLine(level="log", text=TRUNCATED))
+            self._keep(ConsoleLine(level="log", text=TRUNCATION_MARK))
 
     def _keep(self, line: ConsoleLine) -> None:
         self._console.append(line)
@@ -241,7 +241,7 @@ class Execution(WorkerListener):
             self._refuse("calls beyond their limit")
             return
         limits = self._job.limits
-        if self._held_bytes + call.size > (most := _HELD_FRAMES * limits.frame_bytes):
+        if self._held_bytes + call.size > (most := _MAX_PENDING_FRAMES * limits.frame_bytes):
             text = f"The arguments of the calls in flight are larger than {most} bytes"
             self._reply_error(call.number, "LimitError", text)
             return
@@ -267,9 +267,9 @@ class Execution(WorkerListener):
         most = self._job.limits.frame_values
         text = f"{what}: the arguments of {call.name} hold more than {most} values"
         how = f"Pass less at once, or raise `{self._key}`."
-        if most >= MOST_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
+        if most >= MAX_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
             # Tools have schemas, which would refuse what a higher limit lets through.
-            how = f"Pass less at once: tools take at most {MOST_CHECKED_VALUES}."
+            how = f"Pass less at once: tools take at most {MAX_CHECKED_VALUES}."
         self._reply_error(call.number, "RangeError", f"{text}. {how}")
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
@@ -338,7 +338,7 @@ class Execution(WorkerListener):
         if tasks := [task for task in self._tasks if task is not None]:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+            await asyncio.wait(tasks, timeout=_STOP_TIMEOUT_S)
 
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""

@@ -15,9 +15,9 @@ from platformdirs import user_cache_path
 from paddock.files import is_ours, make_private
 from paddock.own_files import read_own
 
-_NEW = ".new-"
+_NEW_PREFIX = ".new-"
 _ANSWER_BYTES = 1024 * 1024
-_ENTRIES = 512
+_MAX_ENTRIES = 512
 
 
 def find_directory() -> Path:
@@ -56,7 +56,7 @@ class ParseCache:
             make_private(self._directory)
             if not is_ours(self._directory):
                 return
-            handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
+            handle, new = tempfile.mkstemp(prefix=_NEW_PREFIX, dir=self._directory)
             try:
                 with open(handle, "wb") as file:  # a descriptor
                     file.write(answer)
@@ -74,7 +74,7 @@ class ParseCache:
         """Remove what was used longest ago, and with it what writers that died have left."""
         with os.scandir(self._directory) as entries:
             found = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
-        for _, path in found[:-_ENTRIES]:
+        for _, path in found[:-_MAX_ENTRIES]:
             Path(path).unlink(missing_ok=True)
 
 

@@ -2,7 +2,8 @@
 
     open -> take() -> [worker runs one program] -> death reported by the zygote
 
-A worker is used once. Taking one starts the next, off the request's path. A zygote is replaced after `RECYCLE_AFTER`
+A worker is used once. Taking one starts the next, off the request's path. A zygote is replaced after
+`MAX_RUNS_PER_FORK_SERVER`
 forks, because its children share its address layout; one that fails or dies is replaced at the next request.
 """
 
@@ -17,9 +18,9 @@ from paddock.javascript.launch import Child, EngineProfile, Launcher
 from paddock.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.errors import EngineError, explain_start_failure
 
-RECYCLE_AFTER = 1000
-_START_SECONDS = 20.0
-_REFILL_SECONDS = 0.003
+MAX_RUNS_PER_FORK_SERVER = 1000
+_START_TIMEOUT_S = 20.0
+_REFILL_DELAY_S = 0.003
 _CONTROL_BYTES = 4096
 _CLOSING = "Paddock is closing"
 
@@ -150,7 +151,7 @@ async def _await_ready(ready: asyncio.Future[None]) -> None:
     In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
     """
     for _ in range(2):
-        await asyncio.wait({ready}, timeout=_START_SECONDS / 2)
+        await asyncio.wait({ready}, timeout=_START_TIMEOUT_S / 2)
         if ready.done():
             return ready.result()
     raise TimeoutError
@@ -240,7 +241,7 @@ class Pool:
         """Replace the worker just taken, but leave the machine to its program for the first moment."""
         if self._spares and not self._closing:
             loop = asyncio.get_running_loop()
-            self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
+            self._refills[profile] = loop.call_later(_REFILL_DELAY_S, self.prepare, profile, self._spares)
 
     async def _fork(self, profile: EngineProfile) -> Worker:
         return await self._zygote(profile).fork_worker()
@@ -249,7 +250,7 @@ class Pool:
         if self._closing:  # nobody would end another one
             raise EngineError(_CLOSING)
         zygote = self._zygotes.get(profile)
-        if zygote is None or not zygote.alive or zygote.forks >= RECYCLE_AFTER:
+        if zygote is None or not zygote.alive or zygote.forks >= MAX_RUNS_PER_FORK_SERVER:
             if zygote is not None and zygote.alive:
                 zygote.retire()
                 self._retired = [old for old in self._retired if old.alive] + [zygote]

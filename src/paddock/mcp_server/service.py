@@ -18,7 +18,7 @@ from paddock.mcp_server.http.app import build_application, http_service
 from paddock.mcp_server.http.endpoint import Endpoint
 from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.overflow import OverflowStore
-from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
+from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts import Prompts
 from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
@@ -98,7 +98,7 @@ class Service:
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._inbox = PendingApprovals(settings.approvals.directory)
         self._rounds = ElicitationRounds(
-            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCHING[names])
+            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[names])
         )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:

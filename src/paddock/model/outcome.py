@@ -43,7 +43,7 @@ class Status(StrEnum):
     """Paddock itself failed."""
 
 
-UNSEEN = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
+UNCERTAIN_ENDS = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
 """Ends of a call of a tool that do not tell what it did to the world."""
 
 

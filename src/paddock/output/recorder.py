@@ -28,12 +28,12 @@ from paddock.redaction.stream import StreamRedactor
 OnOutput = Callable[[Stream, bytes], None]
 """Sees redacted output as it comes, in order. Must not block and must not raise."""
 
-_LEVEL = 4
-_GZIP = 16
+_COMPRESSION_LEVEL = 4
+_GZIP_BITS = 16
 """Added to the size of a window (log2), it has zlib write a gzip file."""
-_SMALL, _SMALL_WINDOW = 512, 9
+_SMALL_BYTES, _SMALL_WINDOW_BITS = 512, 9
 """So many bytes need no larger window than zlib's least, which is made in a fifth of the time."""
-_IN_MEMORY = 256 * 1024
+_MAX_MEMORY_BYTES = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
 
@@ -256,7 +256,7 @@ class RecordedStream:
         self._digest.update(data)
         if self._packed is None:
             self._small += data
-            if len(self._small) <= _SMALL:
+            if len(self._small) <= _SMALL_BYTES:
                 return
             self._packed, data, self._small = _GzipSpool(), self._small, b""
         self._packed.write(data)
@@ -270,7 +270,7 @@ class RecordedStream:
         """Return the finished gzip file, at its start. Raises OSError."""
         if self._packed is not None:
             return self._packed.finish()
-        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + _SMALL_WINDOW, 1)
+        packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_BITS + _SMALL_WINDOW_BITS, 1)
         return BytesIO(packer.compress(self._small) + packer.flush())
 
     def drop(self) -> None:
@@ -285,8 +285,8 @@ class _GzipSpool:
     """A gzip file in the making."""
 
     def __init__(self) -> None:
-        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + zlib.MAX_WBITS)
-        self._spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
+        self._packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_BITS + zlib.MAX_WBITS)
+        self._spool: IO[bytes] = SpooledTemporaryFile(_MAX_MEMORY_BYTES)  # noqa: SIM115
         self.close = self._spool.close
 
     def write(self, data: bytes) -> None:

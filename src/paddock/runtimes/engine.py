@@ -38,7 +38,7 @@ from paddock.settings.schema import RuntimeSettings
 if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Slot
 
-LEAST_RUN_MS = 1000
+MIN_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
@@ -48,8 +48,8 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
-_SMALL = 64 * KIB
-_KEPT_OUTPUT_BYTES = 8 * KIB
+_MAX_SMALL_SOURCE_CHARS = 64 * KIB
+_OUTPUT_END_BYTES = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
 _PROCESSORS = os.cpu_count() or 1
@@ -207,7 +207,7 @@ class RuntimeEngine:
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
-            if compiled.ms and task.compute_remaining_ms(compiled) < LEAST_RUN_MS:
+            if compiled.ms and task.compute_remaining_ms(compiled) < MIN_RUN_MS:
                 task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
@@ -337,13 +337,13 @@ def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
         timeout_ms=timeout_ms,
         cpu_ms=timeout_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
-        kept_bytes=_KEPT_OUTPUT_BYTES,
+        kept_bytes=_OUTPUT_END_BYTES,
     )
 
 
 async def _put_files(planned: StepRunner, scratch: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
-    if len(planned.source) <= _SMALL:
+    if len(planned.source) <= _MAX_SMALL_SOURCE_CHARS:
         _write_files(planned, scratch)
     else:
         await asyncio.to_thread(_write_files, planned, scratch)

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 from paddock.model.base import Value
 from paddock.model.program import RUNTIMES, Executables, Runtime
 
-PLACE = re.compile(r"\{([a-z_.]+)\}")
+PLACEHOLDER_PATTERN = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
 
 OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "main"})
@@ -29,7 +29,7 @@ OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm", "cold"
 """Places of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
 
 
-_ALSO = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
+_ALIASES = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
 """What people call runtimes besides."""
 
 
@@ -121,7 +121,7 @@ class RecipeVariant(Value):
     subcommands: Words = ()
     """First arguments that take the place of the last of these words: it is `go test`, not `go run test`."""
     hello: str = ""
-    """A program that prints GREETING, where that of the recipe asks too much of this way."""
+    """A program that prints HELLO_OUTPUT, where that of the recipe asks too much of this way."""
     out_of_memory: tuple[OutOfMemory, ...] = ()
     version: Version
     warm: WarmCache | None = None
@@ -164,7 +164,7 @@ class Recipe(Value):
     inherits: Words = ()
     """Variables of Paddock's own environment that the toolchain goes by."""
     hello: str = Field(min_length=1)
-    """A program that prints GREETING."""
+    """A program that prints HELLO_OUTPUT."""
     output: str = Field(min_length=1)
     """When what a program prints leaves it, if its standard output is a pipe; for the documentation."""
     output_buffered: str = ""
@@ -203,7 +203,7 @@ class Recipe(Value):
                 (tuple(chain(*way.warm.commands)) if way.warm else (), own | OF_JOBS),
                 ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):
-                unknown = {name for word in words for name in PLACE.findall(word)} - places
+                unknown = {name for word in words for name in PLACEHOLDER_PATTERN.findall(word)} - places
                 if unknown:
                     raise ValueError(f"{way.executables[0]}: no place is called {', '.join(sorted(unknown))}")
             if bool(way.compile) != any("{output}" in word for word in way.run):
@@ -218,7 +218,7 @@ def _of_way(way: RecipeVariant) -> frozenset[str]:
     return frozenset(names)
 
 
-GREETING = "hello from paddock"
+HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
 
 
@@ -255,5 +255,5 @@ def _guess_runtime(wanted: str) -> str:
             return runtime
     from difflib import get_close_matches
 
-    near = get_close_matches(wanted, [*RUNTIMES, *_ALSO], n=1)
-    return _ALSO.get(near[0], near[0]) if near else ""
+    near = get_close_matches(wanted, [*RUNTIMES, *_ALIASES], n=1)
+    return _ALIASES.get(near[0], near[0]) if near else ""

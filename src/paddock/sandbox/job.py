@@ -10,7 +10,7 @@ from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import CapturedStream
-from paddock.sandbox.child.messages import STREAMS, JobReport, JobSpec
+from paddock.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
 from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.io import InputWriter, OutputReader, Sink
 
@@ -31,7 +31,7 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "unrestored": (Status.ERROR, "protected"),
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
-_NONSENSE = "said what no warden says"
+_BAD_MESSAGE = "said what no warden says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class RunningProcess:
         try:
             report = JobReport.from_bytes(message) if message else self._on_lost("died")
         except (ValueError, TypeError):  # whatever it is, somebody waits for a result
-            report = self._on_lost(_NONSENSE)
+            report = self._on_lost(_BAD_MESSAGE)
         self._finish(report)
 
     def _overdue(self) -> None:
@@ -145,7 +145,7 @@ class RunningProcess:
         try:
             result = self._result(report, out, err)
         except (ValueError, TypeError):
-            report = self._on_lost(_NONSENSE)
+            report = self._on_lost(_BAD_MESSAGE)
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:
@@ -184,7 +184,7 @@ def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the ends of a pipe for each stream. Raises OSError, with nothing left open, also not of what is shared."""
     made: list[tuple[int, int]] = []
     try:
-        while len(made) < STREAMS:
+        while len(made) < STREAM_COUNT:
             made.append(os.pipe2(os.O_CLOEXEC))
     except OSError:
         for file in itertools.chain(shared, *made):

@@ -32,9 +32,9 @@ from paddock.sandbox.job import GRACE_S, RunningProcess, Streams
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
-_IDLE = 16
+_MAX_IDLE_SUPERVISORS = 16
 """Wardens without a job that are kept; the first fork costs a millisecond."""
-_KEPT_GRANTS = 8
+_MAX_PREPARED_GRANTS = 8
 """Sets of grants for which places are kept; the one not used for longest loses its own."""
 _PAUSE_S = 0.05
 """A program that starts so soon after another has ended comes in a row with it."""
@@ -213,7 +213,7 @@ class Sandbox:
     def _note(self, key: _Key) -> deque[Slot]:
         """Return what waits for programs with this in common, which are then the last to be forgotten."""
         places = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
-        while len(self._waiting) > _KEPT_GRANTS:
+        while len(self._waiting) > _MAX_PREPARED_GRANTS:
             self._drop(next(iter(self._waiting)))
         return places
 
@@ -313,7 +313,7 @@ class Sandbox:
             raise _explain_refusal(error) from error
 
     def _take_back(self, warden: SupervisorHandle) -> None:
-        if self._zygote is not None and len(self._idle) < _IDLE:
+        if self._zygote is not None and len(self._idle) < _MAX_IDLE_SUPERVISORS:
             self._idle.append(warden)
         else:
             warden.socket.close()

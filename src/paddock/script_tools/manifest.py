@@ -20,7 +20,7 @@ _MODES: dict[str, dict[str, Json]] = {
     "confirm": {"confirm": True},
 }
 """What the deprecated `mode` stands for, where nothing newer is said."""
-_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 _MESSAGES = {
     "missing": "is missing",
     "string_type": "must be a text; put it in quotes",
@@ -94,7 +94,7 @@ def read(text: str) -> Manifest:
         errors = problem.errors(include_url=False, include_input=False, include_context=False)
         lines = [
             f"{'.'.join(map(str, each['loc']))}: {_MESSAGES.get(each['type'], each['msg'])}"
-            for each in errors[:_PROBLEMS]
+            for each in errors[:_MAX_PROBLEMS]
         ]
         raise ManifestError("; ".join(lines)) from None
 

@@ -34,7 +34,7 @@ FLUSH_S = 2.0
 """How long the end of a session waits for spans to leave."""
 _DELAY_MS = 1000
 
-_PLAIN = (
+_PLAIN_FACTS = (
     *(
         "kind",
         "surface",
@@ -51,7 +51,7 @@ _PLAIN = (
     *("compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
 )
 """Facts that are attributes as they are: numbers, and names of Paddock's own."""
-_NAMED = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
+_NAMED_KINDS = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
 """Kinds of work whose name Paddock knows, and the attribute that holds it."""
 
 _log = logging.getLogger("paddock.telemetry")
@@ -89,7 +89,7 @@ class Traces:
         names = self._list_name_fields(kind, status, facts)
         span.update_name(" ".join([kind, *map(str, names.values())]))
         span.set_attribute("paddock.request", request)
-        known = {name: facts[name] for name in _PLAIN if facts.get(name) is not None}
+        known = {name: facts[name] for name in _PLAIN_FACTS if facts.get(name) is not None}
         for name, value in {**known, **names}.items():
             span.set_attribute(f"paddock.{name}", cast("str | int | float | bool", value))
         if status not in ("ok", "planned"):
@@ -133,9 +133,12 @@ class Traces:
         if kind == "server":
             server, tool = call_of(facts, self._told)
             return {name: value for name, value in (("server", server), ("tool", tool)) if value}
-        if kind not in _NAMED or status in ("denied", "invalid"):  # then a program may have made the name up
+        if kind not in _NAMED_KINDS or status in (
+            "denied",
+            "invalid",
+        ):  # then a program may have made the name up
             return {}
-        return {_NAMED[kind]: facts["name"]}
+        return {_NAMED_KINDS[kind]: facts["name"]}
 
 
 class _LossWarning(SpanExporter):

@@ -41,10 +41,10 @@ def strangers(sandbox: Sandbox) -> list[str]:
         if state != "Z":
             seen[int(folder.name)] = int(parent), name
     wardens = {pid for pid, (parent, _) in seen.items() if parent == zygote}
-    kept = dict.fromkeys(wardens, 1 + namespaces._KEPT)
+    kept = dict.fromkeys(wardens, 1 + namespaces._MAX_CACHED_ROOTS)
     found: list[str] = []
     for parent, name in (seen[pid] for pid in seen if pid not in wardens):
-        if name in {own, namespaces.TITLE.decode()} and kept.get(parent):
+        if name in {own, namespaces.PROCESS_TITLE.decode()} and kept.get(parent):
             kept[parent] -= 1
         else:
             found.append(name)

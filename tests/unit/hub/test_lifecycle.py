@@ -11,7 +11,7 @@ from hypothesis.stateful import (
 
 from paddock.hub.breaker import Breaker
 from paddock.hub.lifecycle import (
-    MOVES,
+    TRANSITIONS,
     CallEnded,
     CallHealth,
     CallRequested,
@@ -54,7 +54,7 @@ def test_legal_moves_are_those_of_the_specification(source):
         State.FAILED: {State.CONNECTING, State.CLOSED},
         State.CLOSED: set(),
     }
-    assert MOVES[source] == legal[source]
+    assert TRANSITIONS[source] == legal[source]
     for target in State:
         child = Child(1, "a", source)
         if target in legal[source]:

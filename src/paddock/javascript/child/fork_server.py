@@ -29,7 +29,7 @@ PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": (*FLAGS, "--no-maglev")
 """Without Maglev, the compiler between the others: long loops would stay in its code, which takes a quarter longer, and
 it would be one more to trust."""
 
-_DESCRIPTORS = 2
+_PASSED_DESCRIPTORS = 2
 
 
 class ForkServer:
@@ -64,7 +64,7 @@ class ForkServer:
 
     def _answer(self) -> tuple[worker.Channel, int] | None:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _DESCRIPTORS)
+            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _PASSED_DESCRIPTORS)
         except ConnectionResetError:  # the parent died with unread reports
             message, descriptors = b"", []
         if not message:

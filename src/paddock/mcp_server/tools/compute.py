@@ -21,7 +21,7 @@ from paddock.rendering.computation import (
     convert_request,
 )
 
-COMPUTE = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
+DESCRIPTION = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
 COMPAT_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
@@ -56,10 +56,10 @@ def build_compute_tool(
     return Tool(
         name="compute",
         title="Compute a text",
-        description=COMPUTE,
+        description=DESCRIPTION,
         input_schema=build_schema(jit=jit),
         run=compute,
-        output_schema=output_schemas.COMPUTED,
+        output_schema=output_schemas.COMPUTATION_SCHEMA,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, _given, problems: render_envelope(
             build_refused_envelope(InvalidInput("; ".join(problems))), cap

@@ -168,7 +168,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     lockdown.make_undumpable()
     lockdown.adopt_orphans()
-    for profile in service.FILTERS:
+    for profile in service.FILTER_NAMES:
         seccomp.read_filter(profile)  # for every warden, which inherits the cache
     gc.freeze()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

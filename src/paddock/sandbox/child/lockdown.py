@@ -27,9 +27,9 @@ _THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 _LOWEST_PRIVATE_DESCRIPTOR = 3
 
-UNPRIVILEGED = 65534
+UNPRIVILEGED_UID = 65534
 """The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
-JOB_USER = 65531
+JOB_UID = 65531
 """The user and group of jobs of a root Paddock by default. No distribution and no system service gives this number
 away (Debian policy 9.2.2; UIDs and GIDs of systemd), so it owns no file and no other process has it, unlike `nobody`.
 It is below 65536, so that most user namespaces of containers map it."""
@@ -137,7 +137,7 @@ def is_mapped(number: int) -> bool:
 @functools.cache
 def has_own_user() -> bool:
     """Tell whether what this process starts gets a user of its own: only root can give one that exists."""
-    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED)
+    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED_UID)
 
 
 def shed_powers(rules: Rules) -> None:
@@ -146,7 +146,7 @@ def shed_powers(rules: Rules) -> None:
     Root of a user namespace with no other user stays what it is, without a capability.
     """
     if has_own_user():
-        become_user(UNPRIVILEGED)
+        become_user(UNPRIVILEGED_UID)
         die_with_parent()  # a change of user clears it
     elif os.geteuid() == 0:
         forbid_capabilities()

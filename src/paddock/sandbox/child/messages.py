@@ -13,9 +13,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-STREAMS = 3
+STREAM_COUNT = 3
 """Standard input, output and error."""
-MORE_THREADS = 256
+EXTRA_THREADS = 256
 """How many more threads than processes a job may have."""
 MESSAGE_BYTES = 256
 """The words of the server, and the reason of a stop."""

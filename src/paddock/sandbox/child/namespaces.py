@@ -31,10 +31,10 @@ from paddock.sandbox.child.paths import identify_path
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
-OWN = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
+PRIVATE_FOLDERS = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
 """Directories that are empty in each jail, but for what is granted below them."""
 
-TITLE = b"paddock: jails"
+PROCESS_TITLE = b"paddock: jails"
 """What keepers and the first processes of jails are called."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -47,18 +47,18 @@ _LINKS = {
 _NS_GET_USERNS = 0xB701
 """ioctl_ns(2)."""
 _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
-_COPIED = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
+_COPIED_NAMESPACES = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 """mounts, cgroup, uts, ipc, pid."""
 _CLONE_PARENT = 0x8000
 _RDONLY, _REMOUNT, _BIND = 1, 32, 4096
-_LOCKED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+_LOCKED_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 """Flags of a mount that a user namespace may not clear; mount(2) has the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 """System call number; where there is none, there is no system call filter either."""
-_SETTINGS = "/etc"
+_SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
-_KEPT = 2
+_MAX_CACHED_ROOTS = 2
 """Roots that a warden keeps, the last used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
@@ -96,7 +96,7 @@ def build_command(
         found += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for name, target in _LINKS.items():
         found += ["--symlink", target, f"/dev/{name}"]
-    for path in OWN:
+    for path in PRIVATE_FOLDERS:
         found += ["--dir", path]
     shown, bound = list(readable), [*writable, os.path.dirname(scratch)]
     found += [word for path in shown for word in _bind_arguments(path)]
@@ -199,7 +199,7 @@ class MountRootCache:
             root = None
         # It lives long, so what is one program's own stays out.
         self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
-        while len(self._roots) > _KEPT:
+        while len(self._roots) > _MAX_CACHED_ROOTS:
             _end_process(self._roots.popitem(last=False)[1])
         return root
 
@@ -241,7 +241,7 @@ def _serve_jails(
     try:
         os.setsid()
         lockdown.close_all_but(server.fileno(), *namespaces)
-        lockdown.name_itself(TITLE)
+        lockdown.name_itself(PROCESS_TITLE)
         if order.user is not None:
             lockdown.become_user(order.user)
         user, network, mounts = namespaces
@@ -263,7 +263,7 @@ def _serve_jails(
                 break
             # What came from a socket would pass to the program, which could speak for the first process then.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(_COPIED)
+            pid = _clone_process(_COPIED_NAMESPACES)
             if pid == 0:
                 server.close()
                 life(socket.socket(fileno=files[0]), order)
@@ -283,7 +283,7 @@ def _protect_devices() -> None:
     """
     for name in _DEVICES:
         path = f"/dev/{name}"
-        kept = os.statvfs(path).f_flag & _LOCKED
+        kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
         lockdown.check_result(
             f"remount {path}",
             _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
@@ -377,16 +377,18 @@ def identify_places(paths: Iterable[str]) -> Places:
     Of names in /etc that are no links this is when that directory was last changed: there are many, and each program
     looks.
     """
-    settings = _identify_file(_SETTINGS, changed=True)
-    watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS, settings))
-    return (_SETTINGS, settings), *((path, _identify_file(path)) for path in watched)
+    settings = _identify_file(_SETTINGS_FOLDER, changed=True)
+    watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS_FOLDER, settings))
+    return (_SETTINGS_FOLDER, settings), *((path, _identify_file(path)) for path in watched)
 
 
 @functools.lru_cache(maxsize=16)
 def _list_watched_paths(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
     """Return those of `paths`, each once, that are looked at one by one; `links` are the names of links in /etc."""
-    parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS}
-    return tuple(path for path, (folder, _, name) in parts.items() if folder != _SETTINGS or name in links)
+    parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS_FOLDER}
+    return tuple(
+        path for path, (folder, _, name) in parts.items() if folder != _SETTINGS_FOLDER or name in links
+    )
 
 
 def _identify_file(path: str, *, changed: bool = False) -> tuple[int, ...] | None:

@@ -6,12 +6,12 @@ import socket
 import time
 
 from paddock.sandbox.child import lockdown, process_tree, scratch
-from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, JobSpec, StartError
+from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRootCache
 from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
-FILTERS = ("job", "job-network")
+FILTER_NAMES = ("job", "job-network")
 """The system call filters that orders may name."""
 
 _IDLE_S = 0.01
@@ -104,7 +104,7 @@ def _wait_for_release(server: socket.socket) -> None:
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the next word of the server and its descriptors, None at the end."""
     while True:
-        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAMS)
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
         if files:
             return word, tuple(files)
         if not word:

@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 
 from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
 from paddock.sandbox.child.jail import JailReport
-from paddock.sandbox.child.messages import STREAMS, JobSpec
+from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
 
-_OTHER_JOBS = 256
+_OTHER_JOBS_THREADS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
 _HANDLES = ("door", "ruleset")
 """What a program may need: its control group's `cgroup.procs`, `ruleset_of` it."""
@@ -259,8 +259,8 @@ def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, i
     """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
     if is_idle(channel):
         JobSpec.from_file(order.to_file())  # likewise a rehearsal: another order is to come
-    others, files = _receive_order(channel, 1 + STREAMS)
-    if len(files) > STREAMS:
+    others, files = _receive_order(channel, 1 + STREAM_COUNT)
+    if len(files) > STREAM_COUNT:
         order = JobSpec.from_file(files.pop(0))
     for number, stream in enumerate(files):
         os.dup2(stream, number)
@@ -286,7 +286,7 @@ def _set_limits(order: JobSpec, others: int) -> None:
         (resource.RLIMIT_FSIZE, ceilings.file_bytes),
         (resource.RLIMIT_NOFILE, ceilings.open_files),
         (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS),
+        (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS_THREADS),
         (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # likewise
         (resource.RLIMIT_RTPRIO, 0),  # a user may have the right to go before all others, wardens included
         (resource.RLIMIT_NICE, 0),

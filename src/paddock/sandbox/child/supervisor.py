@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
-from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, JobReport, JobSpec, StartError
+from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.shim import Shim, ruleset_of
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
-_FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.005, 1.5, 0.02
+_FIRST_POLL_S, _POLL_GROWTH, _MAX_POLL_S = 0.005, 1.5, 0.02
 _FAST_GROWTH, _SOON_S = 8, 0.002
 """So many more processes at one look than ever before, and the next look comes soon."""
-_FEW = 16
+_MAX_FEW_PROCESSES = 16
 """With so many processes at most, the warden needs no priority over them to end them."""
 REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
@@ -76,7 +76,7 @@ class Supervisor:
         self._gauges: anonymous_memory.AnonymousMemory | None = None
         """How the machine's gauges stood before the job began; its buffers from the first look on."""
         self._deadline = 0.0
-        self._look = _FIRST_LOOK_S
+        self._look = _FIRST_POLL_S
         self.rubbish: list[str] = []
         """Folders that the job left and that are still to be removed, once it is buried."""
 
@@ -221,7 +221,7 @@ class Supervisor:
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
         report.processes_peak = max(report.processes_peak, processes)
-        if processes > ceilings.processes or sample.threads > ceilings.processes + MORE_THREADS:
+        if processes > ceilings.processes or sample.threads > ceilings.processes + EXTRA_THREADS:
             return "processes"
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
@@ -229,7 +229,7 @@ class Supervisor:
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         looks_on = self._look_for_nameless(sample)
-        self._look = _SOON_S if grown or looks_on else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
+        self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
         taken = self._nameless.kernel  # not all of it counts in a control group
         if self._leaf is None:
             taken += self._nameless.memory + self._nameless.buffers
@@ -295,7 +295,7 @@ class Supervisor:
             self._leaf.kill()
         if alive and self._order.jail:
             _wait_for_end(self._pid)
-        if report.processes_peak <= _FEW:
+        if report.processes_peak <= _MAX_FEW_PROCESSES:
             _leave_priority()
         if told is not None:
             self._account_for_jail(told)
@@ -341,7 +341,7 @@ class Supervisor:
         if self._order.jail:
             # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
             sample = self._sample
-            if sample is None or len(sample.processes) <= _FEW:
+            if sample is None or len(sample.processes) <= _MAX_FEW_PROCESSES:
                 sample = self._measure_usage()
             self._report.cpu_user_ms += sample.user_ms
             self._report.cpu_system_ms += sample.system_ms
