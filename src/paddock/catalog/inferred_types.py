@@ -48,7 +48,7 @@ class InferredTypes:
         self._kept = JsonFile(memory_of(state, servers_file) / "observed.json")
         self._types: dict[str, dict[str, Any]] | None = None
         self._lessons: dict[tuple[str, str], int] = {}
-        self._told = False
+        self._reported = False
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the type of a tool's results so far."""
@@ -103,8 +103,8 @@ class InferredTypes:
 
     def _log_problem(self, problem: ConfigurationError) -> None:
         """Log once why nothing is remembered."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             logging.getLogger("paddock.files").warning("types of results are not remembered: %s", problem)
 
 

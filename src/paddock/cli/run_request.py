@@ -16,7 +16,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.rendering import render
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class _Printer:
 
 
 def _print_text(text: str, *, err: bool = False) -> None:
-    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(
         make_encodable(shown), err=err, color=True
     )  # `color`: a pipe gets escape sequences as they are

@@ -202,7 +202,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
                 else _build_row(each)
             )
             told = [
-                each.told
+                each.reason
                 for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
             ]
             told.append(await _without_workspace(sandbox, toolchains, job, row))

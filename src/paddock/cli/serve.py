@@ -91,7 +91,7 @@ def mcp(
     logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
-    door = None if address is None else _open_endpoint(address, token_file, hosts)
+    endpoint = None if address is None else _open_endpoint(address, token_file, hosts)
     from paddock.javascript.launch import Launcher
 
     launcher = Launcher()
@@ -99,7 +99,7 @@ def mcp(
         with suppress(EngineError):  # the first program will try again, and is told why it cannot run
             launcher.prestart_fork_server("guest")
             launcher.prestart_parse_worker()  # they come up while the protocol's library is imported
-        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, door=door))
+        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, endpoint=endpoint))
     finally:
         launcher.close()
 
@@ -112,11 +112,11 @@ def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]
         token = read_token(token_file)
     else:
         token = check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
-    door = open_endpoint(address, token, hosts)
+    endpoint = open_endpoint(address, token, hosts)
     if made_up:
         click.echo(f"token: {token}", err=True)
-    click.echo(f"listening on {door.url}", err=True)
-    return door
+    click.echo(f"listening on {endpoint.url}", err=True)
+    return endpoint
 
 
 async def _serve_mcp(
@@ -126,7 +126,7 @@ async def _serve_mcp(
     names: "Names",
     *,
     launcher: "Launcher",
-    door: "Endpoint | None",
+    endpoint: "Endpoint | None",
 ) -> None:
     from paddock.app.session import open_session
     from paddock.mcp_server import service  # the protocol's library costs 0.8 s
@@ -137,6 +137,6 @@ async def _serve_mcp(
         async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
             served = service.Service(session, settings, workspace, names, settings_of)
             restore_garbage_collection()
-            await (served.serve_stdio(stop) if door is None else served.serve_http(door, stop))
+            await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
             for text in session.warnings:
                 warn(text)

@@ -26,7 +26,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.rendering.program_response import put_back
 from paddock.rendering.render import tool_end
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.runtimes.recipe import recipes
 from paddock.script_tools.authoring import SUFFIXES, create, findings
 from paddock.script_tools.library import BrokenTool, Tool, ToolLibrary
@@ -324,7 +324,7 @@ def _print_end(outcome: Outcome | None) -> None:
 
 def _echo_text(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
-    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(make_encodable(shown), nl=False, err=err, color=True)
 
 

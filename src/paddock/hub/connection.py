@@ -97,7 +97,7 @@ class Connection:
         self.listed = False
         """Whether somebody has heard its tools since they last changed."""
         self.listing = asyncio.Lock()
-        self.lane = None if process is None else StdioRpc(process.stdin)
+        self.rpc = None if process is None else StdioRpc(process.stdin)
         self._server = server
         self._process = process
         self._on_lost = on_lost
@@ -133,8 +133,8 @@ class Connection:
             self._ended_by_us = by_us
             self.lost.set()
             self._on_lost()
-            if self.lane is not None:
-                self.lane.end_waits()
+            if self.rpc is not None:
+                self.rpc.end_waits()
 
     async def wait_until_lost(self) -> None:
         """Wait until the connection is lost, and for answers that may still come on it, for some seconds."""
@@ -406,7 +406,7 @@ def _watch_output(
     connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, most_values: int
 ) -> PipeReader:
     """Return the messages of a process; what else it writes is counted."""
-    process.stdout.lane, process.stdout.most_values = connection.lane, most_values
+    process.stdout.rpc, process.stdout.most_values = connection.rpc, most_values
     stderr = RateAllowance(STDERR_BYTES, STDERR_BYTES_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
@@ -449,17 +449,15 @@ async def open_connection(
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
-            assert connection.lane is not None
+            assert connection.rpc is not None
             reader = _watch_output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
-            client = await asyncio.to_thread(http_client, server, auth, most_values)
-            await stack.enter_async_context(client)
-            transport = streamable_http_client(
-                server.url, http_client=client, max_sse_event_size=MAX_LINE_BYTES
-            )
-            reader, writer = await stack.enter_async_context(transport)
+            http = await asyncio.to_thread(http_client, server, auth, most_values)
+            await stack.enter_async_context(http)
+            streams = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
+            reader, writer = await stack.enter_async_context(streams)
 
         async def on_message(message: object) -> None:
             if isinstance(message, ToolListChangedNotification):
@@ -473,7 +471,7 @@ async def open_connection(
             message_handler=on_message,
             elicitation_callback=connection.elicited,
         )
-        session.lane = connection.lane
+        session.rpc = connection.rpc
         connection.session = await stack.enter_async_context(session)
         try:
             await connection.negotiate_version(probe=probe, quiet=quiet)

@@ -105,7 +105,7 @@ class ConnectionLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Disconnected:
     """Nothing is left of a child: its process group is dead, its connection closed."""
 
     child: int
@@ -128,7 +128,7 @@ Event = (
     | Connected
     | ConnectFailed
     | ConnectionLost
-    | Gone
+    | Disconnected
     | Swept
     | ShutDown
 )
@@ -248,7 +248,7 @@ class Pool:
         return sum(child.live for child in self.children.values())
 
     def _child_reported(
-        self, event: Connected | ConnectFailed | ConnectionLost | Gone, now: float
+        self, event: Connected | ConnectFailed | ConnectionLost | Disconnected, now: float
     ) -> list[Instruction]:
         child = next((c for c in self.children.values() if c.number == event.child), None)
         if child is None:
@@ -268,7 +268,7 @@ class Pool:
                     child.change_state(State.ACTIVE)
                 child.change_state(State.FAILED)
                 return []
-            case Gone() if child.state in (State.FAILED, State.CLOSED):
+            case Disconnected() if child.state in (State.FAILED, State.CLOSED):
                 child.live = False
                 if child.state is not State.FAILED:
                     del self.children[child.server]

@@ -1,6 +1,6 @@
 """What a stdio server writes, cut into lines: answers go to the requests that wait, the rest is queued within bounds.
 
-    pipe -> line -> counted, where it is long -> the lane, if it answers a request -> else the queue of the library
+    pipe -> line -> counted, where it is long -> stdio_rpc, if it answers a request -> else the queue of the library
 
 A line with too many values is dropped as it arrives, and fails the one call that it answers. While a large line is
 decoded, and while the library is behind, nothing more is read: the server waits, not our memory.
@@ -42,17 +42,17 @@ class PendingRequests(Protocol):
 
 
 class ServerOutput(asyncio.Protocol):
-    """Receives what a server writes, and holds the lines that answer no request of the lane."""
+    """Receives what a server writes, and holds the lines that answer no request of `stdio_rpc`."""
 
     def __init__(self) -> None:
-        self.lane: PendingRequests | None = None
+        self.rpc: PendingRequests | None = None
         self.most_values = MAX_VALUES
         self.fault = ""
         """Why the output ended before the server closed it."""
         self._transport: asyncio.ReadTransport | None = None
         self._complete: deque[bytes] = deque()
         """Ends of lines that have arrived; the first one continues `_begun`."""
-        self._rest = b""
+        self._pending = b""
         self._begun = bytearray()
         self._counted = 0
         self._meter: JsonMeter | None = None
@@ -86,7 +86,7 @@ class ServerOutput(asyncio.Protocol):
         )  # those of other event loops are of no such class
 
     def data_received(self, data: bytes) -> None:
-        *complete, self._rest = data.split(b"\n")
+        *complete, self._pending = data.split(b"\n")
         self._complete.extend(complete)
         self._split_lines()
 
@@ -105,9 +105,9 @@ class ServerOutput(asyncio.Protocol):
                 self._finish_line()
                 if self._decoding is not None:
                     return
-            elif self.lane is None or not self.lane.take_answer(part):
+            elif self.rpc is None or not self.rpc.take_answer(part):
                 self._queue_line(part)
-        rest, self._rest = self._rest, b""
+        rest, self._pending = self._pending, b""
         if rest and not self._over:
             self._extend_line(rest)
 
@@ -144,16 +144,16 @@ class ServerOutput(asyncio.Protocol):
         if self._dropped is not None:
             start, end, why = self._dropped
             self._dropped = None
-            if self.lane is None or not self.lane.fail_dropped(start, end, why):
+            if self.rpc is None or not self.rpc.fail_dropped(start, end, why):
                 self._end_output(f"a message was not read, because {why}")
-        elif values > MIN_SLICED_VALUES and self.lane is not None:
-            self._decoding = asyncio.create_task(self._decode_large(self.lane, line))
+        elif values > MIN_SLICED_VALUES and self.rpc is not None:
+            self._decoding = asyncio.create_task(self._decode_large(self.rpc, line))
             self._pause_reading()
-        elif self.lane is None or not self.lane.take_answer(line):
+        elif self.rpc is None or not self.rpc.take_answer(line):
             self._queue_line(line)
 
-    async def _decode_large(self, lane: PendingRequests, line: bytes) -> None:
-        if not await lane.take_large(line):
+    async def _decode_large(self, rpc: PendingRequests, line: bytes) -> None:
+        if not await rpc.take_large(line):
             self._queue_line(line)
         self._decoding = None
         self._split_lines()

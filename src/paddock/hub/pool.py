@@ -390,7 +390,7 @@ class Hub:
     def _on_child_exit(self, child: int) -> None:
         del self._owners[child]
         self._connections.pop(child, None)
-        self._feed_pool(on.Gone(child))
+        self._feed_pool(on.Disconnected(child))
 
     def _sweep_idle(self) -> None:
         self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)

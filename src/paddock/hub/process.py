@@ -103,16 +103,16 @@ class ServerProcess:
         gone = False
         try:
             self.stdin.close()
-            gone = await _wait_until(self._group_gone, GRACE_MS / 1000)
+            gone = await _wait_until(self._is_group_ended, GRACE_MS / 1000)
             for wait in TERM_WAITS_MS:
                 if gone:
                     break
                 self._signal_group(signal.SIGTERM)
-                gone = await _wait_until(self._group_gone, wait / 1000)
+                gone = await _wait_until(self._is_group_ended, wait / 1000)
         finally:
             if not gone:
                 self._signal_group(signal.SIGKILL)
-                await _wait_until(self._group_gone, _REAP_S)
+                await _wait_until(self._is_group_ended, _REAP_S)
             # A descendant that left the session may hold our pipes open; that must not hold our ends open.
             self._drain.cancel()
             self._output.close()
@@ -129,7 +129,7 @@ class ServerProcess:
     def _leader_alive(self) -> bool:
         return self._transport.get_returncode() is None
 
-    def _group_gone(self) -> bool:
+    def _is_group_ended(self) -> bool:
         if self._leader_alive():
             return False
         try:
@@ -209,7 +209,7 @@ def _select_last_lines(text: str, *, whole: bool) -> str:
         line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME_PATTERN.match(line)
     ]
     above, last = told[:-_MAX_LINES], told[-_MAX_LINES:]
-    if above and not any(faults(last)) and (errors := [fault.said for fault in faults(above)]):
+    if above and not any(faults(last)) and (errors := [fault.message for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]
     return "\n".join(last)
 

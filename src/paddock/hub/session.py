@@ -38,7 +38,7 @@ class Session(ClientSession):
 
     silent = False
     """Whether the server did not answer `server/discover`, and shook hands."""
-    lane: StdioRpc | None = None
+    rpc: StdioRpc | None = None
     """A shorter way for our requests, which no trace goes along."""
 
     async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:
@@ -46,8 +46,8 @@ class Session(ClientSession):
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         self._stamp(data, options)
-        if self.lane is not None and not get_current_span().get_span_context().is_valid:
-            return await self.lane.send_request(
+        if self.rpc is not None and not get_current_span().get_span_context().is_valid:
+            return await self.rpc.send_request(
                 method, data["params"], tell=options.get("cancel_on_abandon", True)
             )
         return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))

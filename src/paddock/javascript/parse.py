@@ -1,7 +1,7 @@
 """What goes to parse.js and what comes back: a program that can run, or why the text is none.
 
-Intake runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for what
-it does to a text.
+The parser runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for
+what it does to a text.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class Parser:
     async def parse(self, source: str, language: Language) -> Program:
         """Return `source` as a program; a text read lately is not read again.
 
-        Raises ProgramError when it is none, EngineError when intake itself failed.
+        Raises ProgramError when it is none, EngineError when the parser itself failed.
         """
         key = (source, language)
         program = self._known.get(key)

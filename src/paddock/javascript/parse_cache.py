@@ -1,4 +1,4 @@
-"""What intake said of programs, kept for later processes of the same user: a script that ran before need not be read.
+"""What the parser said of programs, for later processes of the same user: a known script is not read again.
 
 An entry is named by the SHA-256 of the text and of the reader itself, appears by one rename, and is never changed. It
 is checked like an answer that just came. This module imports little: the command line asks it before anything else.
@@ -26,7 +26,7 @@ def find_directory() -> Path:
 
 
 class ParseCache:
-    """Answers of intake below a directory of this user; the most recent 512, of at most 1 MiB each."""
+    """Answers of the parser below a directory of this user; the most recent 512, of at most 1 MiB each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -79,7 +79,7 @@ class ParseCache:
 
 
 def _identify_parser() -> bytes:
-    """Return what tells one version of intake from another: its files, their sizes and times."""
+    """Return what tells one version of the parser from another: its files, their sizes and times."""
     here = Path(__file__).parent / "js"
     with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:
         scripts = [entry for entry in (*own, *vendored) if entry.name.endswith((".js", ".wasm"))]

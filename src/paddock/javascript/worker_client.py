@@ -30,7 +30,7 @@ class WorkerUsage(NamedTuple):
 
     cpu_ms: float
     peak_bytes: int
-    """Largest resident set, pages shared with the zygote included."""
+    """Largest resident set, pages shared with the fork server included."""
 
 
 class WorkerExit(NamedTuple):
@@ -228,7 +228,7 @@ class Worker(asyncio.BufferedProtocol):
             self.listener.on_protocol_error(error)
 
     def _on_ready(self) -> None:
-        """Be ready when worker and zygote have both spoken; either may be the first."""
+        """Be ready when worker and fork server have both spoken; either may be the first."""
         if self._greeted and self.pid and not self.ready.done():
             self.ready.set_result(None)
 

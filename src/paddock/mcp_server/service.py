@@ -111,11 +111,11 @@ class Service:
                 serving.cancel()
                 await asyncio.wait({serving})
 
-    async def serve_http(self, door: Endpoint, stop: asyncio.Event) -> None:
+    async def serve_http(self, endpoint: Endpoint, stop: asyncio.Event) -> None:
         """Serve many clients over HTTP until `stop` is set."""
         async with self._open_server() as server:
             app = build_application(server, self._requests, self._grace_s)
-            async with http_service(app, door, self._requests, self._metrics) as serving:
+            async with http_service(app, endpoint, self._requests, self._metrics) as serving:
                 await self._wait_until_ended(stop, serving)
 
     async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:

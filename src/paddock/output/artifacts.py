@@ -89,7 +89,7 @@ class Artifacts:
             self._scanner,
             kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
             max_bytes=self.settings.max_bytes,
-            shelf=self if persist and self.settings.enabled else None,
+            store=self if persist and self.settings.enabled else None,
             on_output=on_output,
         )
 
@@ -100,7 +100,7 @@ class Artifacts:
             kept_bytes={"stdout": 0, "stderr": 0},
             max_bytes=self.settings.max_read_bytes,
             setting="artifacts.max_read_bytes",
-            shelf=self if self.settings.enabled else None,
+            store=self if self.settings.enabled else None,
         )
 
     def begin(self, workspace: Path) -> Handle:

@@ -75,7 +75,7 @@ class LineSplitter:
 
     def _begin_line(self) -> None:
         self._shown = ""
-        self._rest: list[str] = []
+        self._pending: list[str] = []
         self._size = 0
         self._length = 0
         self._hit = False
@@ -103,18 +103,18 @@ class LineSplitter:
         self._open = True
         if len(self._shown) <= LINE_CHARS:
             self._shown += part[: LINE_CHARS + 1]
-        self._rest.append(part)
+        self._pending.append(part)
         self._size += len(part)
         self._length += len(part)
         if self._size >= _SEARCH_CHARS:
             self._search_part()
 
     def _search_part(self) -> None:
-        text = "".join(self._rest)
+        text = "".join(self._pending)
         if self._terms and not self._hit:
             self._find_term(text)
         text = text[-self._overlap :]
-        self._rest, self._size = [text], len(text)
+        self._pending, self._size = [text], len(text)
 
     def _holds(self, line: str) -> bool:
         if not self._terms:

@@ -32,7 +32,7 @@ class StreamRedactor:
         self.count = 0
         self._scanner = scanner
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._pending = 0
         self._withholding = False
         self._keys = KeyLines()
 
@@ -57,7 +57,7 @@ class StreamRedactor:
 
     def end_in_slices(self) -> Slices[bytes]:
         """Return what was held back."""
-        return (yield from self._end_line()) if self._held else b""
+        return (yield from self._end_line()) if self._pending else b""
 
     def _redact_lines(self, data: bytes) -> Slices[bytes]:
         if not self._withholding and not self._keys.is_within and KEY_SIGN not in data:
@@ -83,8 +83,8 @@ class StreamRedactor:
         if self._withholding or not data:
             return
         self._pieces.append(data)
-        self._held += len(data)
-        if self._held < MAX_LINE_BYTES:
+        self._pending += len(data)
+        if self._pending < MAX_LINE_BYTES:
             return
         line = self._release_lines()
         while len(line) >= MAX_LINE_BYTES:
@@ -99,11 +99,11 @@ class StreamRedactor:
             self.count += head.removals
             done.append(head.data)
             line = head.rest + after
-        self._pieces, self._held = [line], len(line)
+        self._pieces, self._pending = [line], len(line)
 
     def _release_lines(self) -> bytes:
         line = b"".join(self._pieces)
-        self._pieces, self._held = [], 0
+        self._pieces, self._pending = [], 0
         return line
 
     def _end_line(self) -> Slices[bytes]:

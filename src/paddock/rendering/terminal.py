@@ -24,14 +24,14 @@ def escape_text(text: str) -> str:
     return spell_invisible(_CONTROL_PATTERN.sub(_spell_control, text))
 
 
-def escape_but_colour(text: str) -> str:
+def escape_except_colour(text: str) -> str:
     r"""Return a text with all that acts on a terminal but colours spelled out; colours end with the text."""
     shown = escape_line(text)
     return shown + NO_COLOUR if stays_coloured(shown) else shown
 
 
 def escape_line(text: str) -> str:
-    """Return a text as `escape_but_colour` does; a colour may go on in a later text."""
+    """Return a text as `escape_except_colour` does; a colour may go on in a later text."""
     return spell_invisible(_CONTROL_EXCEPT_COLOUR.sub(_spell_control, text))
 
 

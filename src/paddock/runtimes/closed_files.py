@@ -37,14 +37,14 @@ class _Closed(NamedTuple):
     """What the program may not do with it."""
 
 
-def find_closed_file(said: str, job: ProgramTask, user: int | None) -> str:
+def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
     """Return which file a program may not use, why, and what to do; "" if its last words name none.
 
     `user` is the one that it runs as, None for this process's.
     """
     if job.terms.grants.access == "none":
         return ""
-    for line in islice(filter(_DENIED_PATTERN.search, reversed(said.splitlines())), _MAX_LINES):
+    for line in islice(filter(_DENIED_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
         for name in islice(_list_candidates(line), _MAX_NAMES):
             if (found := _find_closed(name, job, user)) is not None:
                 return _explain_closed(found, user)

@@ -78,7 +78,7 @@ class Environment(NamedTuple):
 class RejectedInterpreter(NamedTuple):
     """An interpreter that a person would expect to run a program, and that does not."""
 
-    told: str
+    reason: str
     """Which one, and why."""
     remedies: tuple[str, ...]
     """What together has programs use it; empty when nothing short does."""
@@ -161,10 +161,13 @@ def toolchain(
 
 
 def missing_module(
-    said: str, job: ProgramTask, toolchain: Toolchain, passed_over: Callable[[], list[RejectedInterpreter]]
+    stderr_text: str,
+    job: ProgramTask,
+    toolchain: Toolchain,
+    passed_over: Callable[[], list[RejectedInterpreter]],
 ) -> str:
     """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
-    found = list(_MISSING_MODULE_PATTERN.finditer(said))
+    found = list(_MISSING_MODULE_PATTERN.finditer(stderr_text))
     if not found:
         return ""
     name = found[-1][1]
@@ -182,7 +185,7 @@ def missing_module(
         )
         return ". ".join(sentences)
     for each in passed_over():
-        sentences.append(each.told)
+        sentences.append(each.reason)
         if each.remedies:
             sentences.append(f"To use it, {' and '.join(each.remedies)}")
     sentences.append(

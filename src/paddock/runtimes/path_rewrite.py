@@ -17,21 +17,21 @@ class PathRewriter:
         self._sink = sink
         self._places = (_URL + place, place)
         self._name = os.fsencode(name)
-        self._held = b""
+        self._pending = b""
 
     def take(self, data: bytes) -> None:
         """Pass on what cannot be the beginning of the place; everything in the end."""
         if not data:
-            if self._held:
-                self._sink(self._held)
-            self._held = b""
+            if self._pending:
+                self._sink(self._pending)
+            self._pending = b""
             self._sink(b"")
             return
-        told = self._held + data
+        told = self._pending + data
         for place in self._places:
             told = told.replace(place, self._name)
         cut = len(told) - max(_count_begun_bytes(told, place) for place in self._places)
-        self._held = told[cut:]
+        self._pending = told[cut:]
         if cut:
             self._sink(told[:cut])
 

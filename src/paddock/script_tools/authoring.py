@@ -119,7 +119,7 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
             ToolFinding("warning", f"{MANIFEST_NAME}: id {manifest.id} is not the name of the directory")
         )
     if manifest.id.lower() in OWN_TOOLS:
-        told = f"{MANIFEST_NAME}: {manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
+        told = f"{manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
         found.append(ToolFinding("warning", f"{MANIFEST_NAME}: {told}"))
     return found
 

@@ -29,7 +29,7 @@ class Events:
     def __init__(self, execute: Execute, registered: Callable[[str], list[str]]) -> None:
         self._execute = execute
         self._registered = registered
-        self._turns = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
         """Messages that were not sent, once the session has ended."""
@@ -85,7 +85,7 @@ class Events:
             calls=cause.calls,
         )
         try:
-            async with self._turns:
+            async with self._slots:
                 await self._execute(request)
         except PaddockError:  # without its record nothing is sent
             self.dropped += 1

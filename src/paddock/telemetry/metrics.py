@@ -138,7 +138,9 @@ class RequestMetrics:
         if isinstance(ms := facts.get("ms"), (int, float)):
             metrics.seconds.labels(kind).observe(ms / 1000)
         if kind == "server":
-            metrics.calls.labels(metrics.label_server(call_of(facts, self.sources.told)[0]), status).inc()
+            metrics.calls.labels(
+                metrics.label_server(call_of(facts, self.sources.find_labels)[0]), status
+            ).inc()
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count an answer, and how long it took."""

@@ -27,7 +27,7 @@ def strangers(sandbox: Sandbox) -> list[str]:
     Ours are this process, the zygote, its idle wardens, the shim that each of those makes ahead when it has rested, and
     the processes that keep the roots of its last jails.
     """
-    zygote = sandbox._zygote._process.pid
+    zygote = sandbox._fork_server._process.pid
     own = Path(f"/proc/{zygote}/cmdline").read_text().rstrip("\0").replace("\0", " ")
     seen: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):

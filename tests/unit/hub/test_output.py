@@ -67,7 +67,7 @@ class Input:
 
 def made(lane: object, most_values: int = 100) -> tuple[ServerOutput, Pipe]:
     output, pipe = ServerOutput(), Pipe()
-    output.lane, output.most_values = lane, most_values  # pyright: ignore[reportAttributeAccessIssue]
+    output.rpc, output.most_values = lane, most_values  # pyright: ignore[reportAttributeAccessIssue]
     output.connection_made(pipe)
     return output, pipe
 

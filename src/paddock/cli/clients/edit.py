@@ -115,9 +115,9 @@ def _no_object(path: Sequence[str]) -> str:
     return f"`{'.'.join(path)}` is not an object" if path else "the file as a whole is not an object"
 
 
-def _is_same(found: object, meant: object, path: Sequence[str]) -> bool:
+def _is_same(existing: object, wanted: object, path: Sequence[str]) -> bool:
     """Compare two documents; an object on the way to the entry that became empty may have gone."""
-    return _prune_empty(found, path) == _prune_empty(meant, path)
+    return _prune_empty(existing, path) == _prune_empty(wanted, path)
 
 
 def _prune_empty(document: object, path: Sequence[str]) -> object:

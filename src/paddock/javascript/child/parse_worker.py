@@ -90,7 +90,7 @@ def main() -> None:
         sources = {
             name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
         }
-        lockdown.close_all_but(int(connection), status, rules.ruleset)
+        lockdown.close_all_except(int(connection), status, rules.ruleset)
         lockdown.shed_powers(rules)
         reader = ParserIsolate(v8.Isolate(library), sources, channel)
         lockdown.seal_process(rules)

@@ -1,10 +1,10 @@
 """The body of a guest worker: one program in one locked process, then the end.
 
-The zygote makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own thread, with
-one connected socket and all of that in place; it gives up every power it has (`sandbox.child.lockdown`) and says
-ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a timer, has
-the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by itself (see
-`v8_native`). Programs and large texts alone are tasks of mini-racer.
+The fork server makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own
+thread, with one connected socket and all of that in place; it gives up every power it has (`sandbox.child.lockdown`)
+and says ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a
+timer, has the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by
+itself (see `v8_native`). Programs and large texts alone are tasks of mini-racer.
 """
 
 import codecs
@@ -80,8 +80,8 @@ _REHEARSALS = (
     b'"use strict";__paddock(async function(input){return [await input]})',
     b'"use strict";__paddock(async function(input){let a=1;return {b:await (input+a)}})',
 )
-"""One for the zygote, and another for its workers: V8 would not compile the same text again, and to compile touches
-memory that is not yet a worker's own."""
+"""One for the fork server, and another for its workers: V8 would not compile the same text again, and to compile
+touches memory that is not yet a worker's own."""
 
 
 class Channel:
@@ -198,7 +198,7 @@ class Guest:
         if channel.hears(_SPARE_MS):
             self._serve()
         else:
-            # What the zygote compiled is there, but its memory is not yet this process's own.
+            # What the fork server compiled is there, but its memory is not yet this process's own.
             self._rehearse(_REHEARSALS[1], self._serve)
 
     def _rehearse(self, program: bytes, go_on: "Callable[[], None]") -> None:

@@ -158,15 +158,15 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
 
 @asynccontextmanager
 async def http_service(
-    app: App, door: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
+    app: App, endpoint: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
+    """Serve an application through an endpoint, `metrics` too where they are given; gives the task that serves.
 
     Leaving the context ends all work in order.
     """
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
-    app = TokenRequired(KnownHosts(app, door.names), door.token)
+    app = TokenRequired(KnownHosts(app, endpoint.names), endpoint.token)
     config = uvicorn.Config(
         Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
         http=partial(TimedConnection, IdleConnections()),  # pyright: ignore[reportArgumentType] - it is called, no more
@@ -183,7 +183,7 @@ async def http_service(
     for name, texts in _MUTED_LOG_LINES.items():
         logging.getLogger(name).addFilter(partial(_should_log, texts))
     http = _Http(config)
-    task = asyncio.create_task(http.serve(sockets=[door.listener]))
+    task = asyncio.create_task(http.serve(sockets=[endpoint.listener]))
     try:
         yield task
     finally:

@@ -74,7 +74,7 @@ class Inbound:
             message = (await read_message(body, "body")).message
             if SURROGATE_ESCAPE in body.lower():
                 body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
-        except _GoneError:
+        except _DisconnectedError:
             return
         except _TooLargeError:
             await send_text(send, 413, b"The body is longer than a message may be.\n")
@@ -104,7 +104,7 @@ class Inbound:
         await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE_HEADER)
 
 
-class _GoneError(Exception):
+class _DisconnectedError(Exception):
     """The client has gone before it had sent its body."""
 
 
@@ -113,7 +113,7 @@ class _TooLargeError(Exception):
 
 
 async def _receive_body(scope: Scope, receive: Receive) -> bytes:
-    """Return the body of a request. Raises _GoneError and _TooLargeError."""
+    """Return the body of a request. Raises _DisconnectedError and _TooLargeError."""
     declared = header_values(scope, _LENGTH_HEADER)
     if declared and declared[0].isdigit() and int(declared[0][:20]) > MAX_LINE_BYTES:
         raise _TooLargeError
@@ -122,7 +122,7 @@ async def _receive_body(scope: Scope, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _GoneError
+            raise _DisconnectedError
         parts.append(message.get("body", b""))
         left -= len(parts[-1])
         if left < 0:

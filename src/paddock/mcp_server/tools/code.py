@@ -29,7 +29,7 @@ _JIT_PARAMETER: dict[str, Json] = {
 
 
 def build_code_tools(
-    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> list[Tool]:
     """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
 
@@ -48,7 +48,7 @@ def build_code_tools(
         cut = "truncated" in data or outcome.artifact is not None
         if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
             data["truncated"] = True
-        return await rest.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
+        return await overflow.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> ToolAnswer:
         work = ServerCall(
@@ -59,7 +59,7 @@ def build_code_tools(
         shown = forward_result(outcome, cap)
         if not outcome.ok or not is_larger(outcome, cap):
             return shown
-        return await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
+        return await overflow.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
 
     return [
         Tool(

@@ -38,7 +38,7 @@ _COMPAT_SCHEMA: dict[str, Json] = {
 
 
 def build_compute_tool(
-    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> Tool:
     """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
 
@@ -51,7 +51,7 @@ def build_compute_tool(
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
-        return await rest.add_handle(outcome, shown, what="compute", value=emitted, data=data)
+        return await overflow.add_handle(outcome, shown, what="compute", value=emitted, data=data)
 
     return Tool(
         name="compute",

@@ -142,7 +142,7 @@ def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
 
 
 def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
-    found = (failure(each.said, file=each.file, line=each.line) for each in faults(lines))
+    found = (failure(each.message, file=each.file, line=each.line) for each in faults(lines))
     return f"{'ok' if ok else 'failed'}, {count_nouns(len(lines), 'line')} of output", found
 
 

@@ -41,7 +41,7 @@ _LONG_ERROR_PATTERN = re.compile(r"(?:panic|fatal error): ")
 class Fault(NamedTuple):
     """A line that speaks of an error, and the place that it is about."""
 
-    said: str
+    message: str
     file: str | None = None
     line: str | None = None
 

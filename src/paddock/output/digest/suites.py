@@ -51,7 +51,7 @@ _MAX_RUST_LINES = 6
 class _Section(NamedTuple):
     """What a runner tells of one failure."""
 
-    said: str
+    message: str
     file: str | None = None
     line: str | None = None
 
@@ -121,7 +121,7 @@ def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         key = test.replace("::", ".") or file
         known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
         yield failure(
-            known.said or told or "failed", name=test or None, file=known.file or file, line=known.line
+            known.message or told or "failed", name=test or None, file=known.file or file, line=known.line
         )
 
 
@@ -168,7 +168,7 @@ def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         test, owner = match[2], match[3]
         name = test if owner is None else owner if owner.endswith(f".{test}") else f"{owner}.{test}"
         found = _traceback(lines, number + 1)
-        said = found.said or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
+        said = found.message or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
         yield failure(said, name=name + match[4].rstrip(), file=found.file, line=found.line)
 
 
@@ -181,7 +181,7 @@ def _traceback(lines: Sequence[str], start: int) -> _Section:
             break
         if match := _FRAME_PATTERN.fullmatch(line):
             found = _Section("", match[1], match[2])
-        elif found.file and not found.said and line and not line[0].isspace():
+        elif found.file and not found.message and line and not line[0].isspace():
             found = found._replace(said=line)
     return found
 
@@ -223,7 +223,7 @@ def _go_tests(failed: Iterable[str], said: dict[str, _Section]) -> Iterator[Fail
     for name in dict.fromkeys(failed):
         if name in said or name not in parents:
             found = said.get(name, _Section("failed"))
-            yield failure(found.said, name=name, file=found.file, line=found.line)
+            yield failure(found.message, name=name, file=found.file, line=found.line)
 
 
 def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
@@ -237,7 +237,7 @@ def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
     for number, line in enumerate(lines):
         if match := _RUST_SECTION.fullmatch(line):
             found = _panic(lines, number + 1)
-            yield failure(found.said, name=match[1], file=found.file, line=found.line)
+            yield failure(found.message, name=match[1], file=found.file, line=found.line)
 
 
 def _panic(lines: Sequence[str], start: int) -> _Section:

@@ -2,7 +2,7 @@
 
     <folder>                         delegated: we may make groups in it, and it hands on `memory` and `pids`
       paddock-<random>               one per sandbox, locked for as long as its server lives
-        <warden>-<number>            one per job, made and removed by its warden
+        <supervisor>-<number>            one per job, made and removed by its supervisor
 
 A subtree is delegated by systemd (`Delegate=yes`), by a container that may write to its own, or to root on a machine
 without either. What a server that was killed left behind is ended and removed by the next one.
@@ -59,7 +59,7 @@ class JobCgroup:
         """Make the group `name`. Raises OSError."""
         self._path = f"{group}/{name}"
         os.mkdir(self._path)
-        self.door = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        self.procs_path = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         """What a process writes `0` to, to be in the group with all that it starts from then on."""
 
     def limit(self, *, memory_bytes: int, processes: int) -> None:
@@ -90,7 +90,7 @@ class JobCgroup:
 
     def remove(self) -> None:
         """Remove the group, in which nothing may live any more."""
-        os.close(self.door)
+        os.close(self.procs_path)
         _remove_group(self._path)
 
 

@@ -36,7 +36,7 @@ It is below 65536, so that most user namespaces of containers map it."""
 
 
 class Rules(NamedTuple):
-    """What a worker is left with. Prepared in the zygote, where files can still be read."""
+    """What a worker is left with. Prepared in the fork server, where files can still be read."""
 
     filter: bytes
     landlock_abi: int
@@ -82,7 +82,7 @@ def make_undumpable() -> None:
 
 def name_itself(title: bytes) -> None:
     """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
-    with open("/proc/self/stat", "rb") as file:  # pathlib costs a zygote's child a millisecond
+    with open("/proc/self/stat", "rb") as file:  # pathlib costs a fork server's child a millisecond
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     if 0 < start < end:
@@ -114,7 +114,7 @@ def refuse_new_privileges() -> None:
     check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def close_all_but(*kept: int) -> None:
+def close_all_except(*kept: int) -> None:
     """Close every descriptor above standard error that is not in `kept`."""
     last = _LOWEST_PRIVATE_DESCRIPTOR - 1
     for descriptor in sorted(kept):

@@ -1,9 +1,9 @@
 """The root of the jails of the tier `namespaces`: built by bubblewrap, and kept for every job of the same grants.
 
-    warden --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
+    supervisor --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
        +-----fork--> keeper       waits in the root's user namespace, where it may do what bubblewrap may
        |                |  clone: mounts copied; new pid, ipc, uts and cgroup namespaces
-       +-----------> the first process of a jail, whose parent is the warden (`paddock.sandbox.child.jail`)
+       +-----------> the first process of a jail, whose parent is the supervisor (`paddock.sandbox.child.jail`)
 
 bubblewrap takes five milliseconds of processor time, most of it for the root, and a job may use a root no longer than
 its paths lead to the same files. Two things jobs of a root have in common, one after another: the user namespace, in
@@ -59,13 +59,14 @@ _SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
 _MAX_CACHED_ROOTS = 2
-"""Roots that a warden keeps, the last used ones."""
+"""Roots that a supervisor keeps, the last used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
 """Keeps the interpreter's lock, as a fork has to."""
 
 Life = Callable[[socket.socket, JobSpec], NoReturn]
-"""What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
+"""What the first process of a jail does, with the channel to its supervisor and the order that its root was built
+for."""
 
 Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Paths, and which file each leads to; None where there is none."""
@@ -173,7 +174,7 @@ class MountRoot:
 
 
 class MountRootCache:
-    """The last used roots of a warden."""
+    """The last used roots of a supervisor."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -234,13 +235,13 @@ def _serve_jails(
     fixed: Mapping[str, tuple[int, int]],
     life: Life,
 ) -> NoReturn:
-    """Join the namespaces and make jails until the warden is gone. Never returns.
+    """Join the namespaces and make jails until the supervisor is gone. Never returns.
 
     `fixed` is what some paths lead to outside: bubblewrap follows links.
     """
     try:
         os.setsid()
-        lockdown.close_all_but(server.fileno(), *namespaces)
+        lockdown.close_all_except(server.fileno(), *namespaces)
         lockdown.name_itself(PROCESS_TITLE)
         if order.user is not None:
             lockdown.become_user(order.user)
@@ -270,7 +271,7 @@ def _serve_jails(
             os.close(files[0])
             server.send(str(pid).encode())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the warden is gone
+        with contextlib.suppress(OSError):  # the supervisor is gone
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
@@ -324,7 +325,7 @@ class _Builder:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
                 os.dup2(theirs_errors, 2)
-                lockdown.close_all_but(theirs_info)
+                lockdown.close_all_except(theirs_info)
                 os.set_inheritable(theirs_info, True)
                 lockdown.die_with_parent()
                 if order.user is not None:
@@ -361,7 +362,7 @@ class _Builder:
         os.waitpid(self._pid, 0)
         if self._inside:
             # It dies with its parent, and would count as left behind by the first job of the root.
-            with contextlib.suppress(ChildProcessError):  # a warden adopts it, others may not
+            with contextlib.suppress(ChildProcessError):  # a supervisor adopts it, others may not
                 os.waitpid(self._inside, 0)
 
 

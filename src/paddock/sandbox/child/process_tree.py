@@ -1,7 +1,7 @@
-"""The processes below a warden: find them, measure them, end them to the last one.
+"""The processes below a supervisor: find them, measure them, end them to the last one.
 
-A warden adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a descendant.
-Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
+A supervisor adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a
+descendant. Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
 is seen in the next round, and one whose parent was killed becomes a direct child.
 """
 

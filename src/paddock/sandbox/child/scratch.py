@@ -28,7 +28,7 @@ _FOLDERS = ("tmp", "home")
 def make_scratch(directory: str, owner: int | None) -> None:
     """Make a scratch directory that only `owner` may enter. Raises OSError, also when it is there already."""
     for path in (directory, *(f"{directory}/{name}" for name in _FOLDERS)):
-        os.mkdir(path, 0o700)  # pathlib costs a fork of the zygote a millisecond
+        os.mkdir(path, 0o700)  # pathlib costs a fork of the fork server a millisecond
         if owner is not None:
             os.chown(path, owner, owner)
 
