@@ -220,7 +220,7 @@ async def main(directory: Path) -> None:
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["native"])
+        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["default"])
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)

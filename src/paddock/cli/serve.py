@@ -19,10 +19,18 @@ from paddock.settings.loader import TOKEN_VARIABLE, load
 if TYPE_CHECKING:
     from paddock.javascript.launch import Launcher
     from paddock.mcp_server.http.endpoint import Endpoint
-    from paddock.mcp_server.service import Names, SettingsOf
+    from paddock.mcp_server.service import SettingsOf, ToolNames
     from paddock.settings.schema import Settings
 
 LEVELS = ("error", "warning", "info", "debug")
+_OLD_TOOL_NAMES = {"native": "default", "seed": "compat"}
+
+
+class _ToolNames(click.Choice[str]):
+    """Accepts the old spellings of its choices, too."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(_OLD_TOOL_NAMES.get(value, value), param, ctx)
 
 
 @click.group(
@@ -59,11 +67,11 @@ def command() -> None:
     help="Further host name of HTTP requests, for instance that of a proxy.",
 )
 @click.option(
-    "--names",
-    type=click.Choice(["native", "seed"]),
-    default="native",
+    "--tool-names",
+    type=_ToolNames(["default", "compat"]),
     help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
 )
+@click.option("--names", "old_tool_names", type=_ToolNames(["default", "compat"]), hidden=True)
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS),
@@ -78,7 +86,8 @@ def mcp(
     workspace: Path,
     flags: dict[str, str],
     *,
-    names: "Names",
+    tool_names: "ToolNames | None",
+    old_tool_names: "ToolNames | None",
     log_level: str | None,
 ) -> None:
     """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
@@ -95,6 +104,7 @@ def mcp(
     from paddock.javascript.launch import Launcher
 
     launcher = Launcher()
+    names = tool_names or old_tool_names or "default"
     try:
         with suppress(EngineError):  # the first program will try again, and is told why it cannot run
             launcher.prestart_fork_server("guest")
@@ -123,7 +133,7 @@ async def _serve_mcp(
     settings: "Settings",
     settings_of: "SettingsOf",
     workspace: Path,
-    names: "Names",
+    tool_names: "ToolNames",
     *,
     launcher: "Launcher",
     endpoint: "Endpoint | None",
@@ -133,9 +143,9 @@ async def _serve_mcp(
 
     stop = asyncio.Event()
     with cancel_on_signals(stop):
-        compatible = names == "seed"
+        compatible = tool_names == "compat"
         async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
-            served = service.Service(session, settings, workspace, names, settings_of)
+            served = service.Service(session, settings, workspace, tool_names, settings_of)
             restore_garbage_collection()
             await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
             for text in session.warnings:

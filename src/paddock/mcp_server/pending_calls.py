@@ -30,8 +30,8 @@ Work = Callable[[Caller], Coroutine[Any, Any, T]]
 """What is to be done for a request, for whoever calls."""
 
 FETCH_TOOLS = {
-    "native": ("query_output", "artifact_handle"),
-    "seed": ("sdl.runtime.queryOutput", "artifactHandle"),
+    "default": ("query_output", "artifact_handle"),
+    "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
 }
 """The tools that fetch, by the names that are listed, and the argument that says what."""
 QUESTIONS_UNUSABLE = (

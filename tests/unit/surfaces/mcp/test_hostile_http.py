@@ -79,7 +79,7 @@ class Server:
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCH_TOOLS["native"]))
+        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCH_TOOLS["default"]))
         nothing: Any = Nothing()
         server = build_protocol_server(
             Toolbox(tools), PromptsAndResources(nothing, nothing), rounds, ChangeNotifier()
