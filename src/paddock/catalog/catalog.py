@@ -164,10 +164,10 @@ class Catalog:
 
         Only for a name that means no server are all of them asked.
         """
-        meant = [
+        wanted = [
             {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
         ]
-        asked = set[str]().union(*meant) if all(meant) else set(self._servers)
+        asked = set[str]().union(*wanted) if all(wanted) else set(self._servers)
         listing = await self._list_tools([server for server in self._servers if server in asked], patience_s)
         tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
         tools |= {tool.name: tool for tool in listing.tools}

@@ -48,10 +48,10 @@ def is_interrupt(error: Exception) -> bool:
 
 def end_at_next(number: int) -> None:
     """Have the next signal of this number end the process, which one before it is about to end in order."""
-    heard = time.monotonic()
+    received_at = time.monotonic()
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if time.monotonic() - heard >= SAME_INTERRUPT_S:
+        if time.monotonic() - received_at >= SAME_INTERRUPT_S:
             _end_by(number)
 
     signal.signal(number, on_signal)
@@ -62,7 +62,7 @@ def _end_by(number: int) -> None:
     if not forced_exit.has_acts():
         _kill_self(number)
         return
-    heard, done = time.monotonic(), False
+    received_at, done = time.monotonic(), False
 
     def end_process() -> None:
         nonlocal done
@@ -73,7 +73,7 @@ def _end_by(number: int) -> None:
             os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if done or time.monotonic() - heard >= SAME_INTERRUPT_S:
+        if done or time.monotonic() - received_at >= SAME_INTERRUPT_S:
             _kill_self(number)
 
     signal.signal(number, on_signal)

@@ -73,9 +73,9 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns):
         texts = [title, *(row[number] for row in cells)]
-        longest = max(cell_len(word) for text in texts for word in (*text.split(), ""))
+        max_chars = max(cell_len(word) for text in texts for word in (*text.split(), ""))
         widest = max(map(cell_len, texts))
-        least = max(longest, min(widest, _MIN_CELL_COLUMNS))
+        least = max(max_chars, min(widest, _MIN_CELL_COLUMNS))
         table.add_column(title, min_width=least, no_wrap=least == widest)
     for row in cells:
         table.add_row(*map(Text, row))

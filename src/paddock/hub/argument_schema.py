@@ -225,6 +225,6 @@ def _render_value(value: Json) -> str:
     return _shorten_text(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
 
 
-def _shorten_text(text: str, longest: int) -> str:
-    line = " ".join(spell_invisible(text[: 4 * longest]).split())
-    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+def _shorten_text(text: str, max_chars: int) -> str:
+    line = " ".join(spell_invisible(text[: 4 * max_chars]).split())
+    return line if len(line) <= max_chars else f"{line[: max_chars - 3]}..."

@@ -100,17 +100,17 @@ class ServerProcess:
         Takes at most 1.55 s plus the time the kernel needs. A second cancellation skips to SIGKILL.
         """
         self.stopping = self._leader_alive()
-        gone = False
+        ended = False
         try:
             self.stdin.close()
-            gone = await _wait_until(self._is_group_ended, GRACE_MS / 1000)
+            ended = await _wait_until(self._is_group_ended, GRACE_MS / 1000)
             for wait in TERM_WAITS_MS:
-                if gone:
+                if ended:
                     break
                 self._signal_group(signal.SIGTERM)
-                gone = await _wait_until(self._is_group_ended, wait / 1000)
+                ended = await _wait_until(self._is_group_ended, wait / 1000)
         finally:
-            if not gone:
+            if not ended:
                 self._signal_group(signal.SIGKILL)
                 await _wait_until(self._is_group_ended, _REAP_S)
             # A descendant that left the session may hold our pipes open; that must not hold our ends open.

@@ -71,9 +71,9 @@ class StdioRpc:
             raise _make_closed_error() from None
         except asyncio.CancelledError:
             if tell and not self._stdin.is_closing():
-                gone = {"requestId": number, "reason": "caller cancelled"}
+                ended = {"requestId": number, "reason": "caller cancelled"}
                 self._stdin.write(
-                    render_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
+                    render_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": ended})
                 )
             raise
         finally:

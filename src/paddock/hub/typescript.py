@@ -366,11 +366,11 @@ def _render_key(name: str) -> str:
     return json.dumps(name[:_MAX_NAME_CHARS], ensure_ascii=hides)  # what hides or turns text is spelled out
 
 
-def _render_comment(text: str, longest: int) -> str:
+def _render_comment(text: str, max_chars: int) -> str:
     """Return a text on one line that cannot end the comment it stands in."""
-    line = spell_invisible(text[: longest * 4])
+    line = spell_invisible(text[: max_chars * 4])
     line = _SPACE_PATTERN.sub(" ", line).strip().replace("*/", "* /")
-    line = line if len(line) <= longest else line[: longest - 3] + "..."
+    line = line if len(line) <= max_chars else line[: max_chars - 3] + "..."
     return line.encode("utf-8", "replace").decode()
 
 

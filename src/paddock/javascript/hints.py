@@ -216,18 +216,18 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     return []
 
 
-def _of_a_name(error: ErrorInfo, site: ErrorSite | None, told: dict[str, str], used: dict[str, str]) -> str:
+def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str], used: dict[str, str]) -> str:
     """Return the advice on a name that is not defined, if it is used as that of another world is."""
     found = _NOT_DEFINED.fullmatch(error.message)
-    if found is None or (name := found[1]) not in told:
+    if found is None or (name := found[1]) not in advice:
         return ""
     if (way := used.get(name)) is None:
-        return told[name]
+        return advice[name]
     if site is None:
         return ""
     before = "&" if way == _USE_PATTERNS["lt"] else r"(?<![\w$.])"
     text = site.before[-1:] + site.after
-    return told[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
+    return advice[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
 
 
 def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:

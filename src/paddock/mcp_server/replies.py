@@ -172,8 +172,8 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     return kept
 
 
-def cut_text(text: str, longest: int) -> str:
+def cut_text(text: str, max_chars: int) -> str:
     """Return a text, or its beginning and how much there is of it."""
-    if len(text) <= longest:
+    if len(text) <= max_chars:
         return text
-    return f"{text[: max(longest, 0)]}... [truncated: {len(text)} characters in all]"
+    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"

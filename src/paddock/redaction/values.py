@@ -105,12 +105,12 @@ def is_random(value: str) -> bool:
     if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER_PATTERN.search(value):
         return False
     pieces = _drop_terms(value)
-    longest = max(pieces, key=len, default="")
+    max_chars = max(pieces, key=len, default="")
     if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
-        mixed = not longest.islower() and not longest.isupper()
-        return len(longest) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(longest)
-    digits = sum(map(str.isdigit, longest))
-    if len(longest) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
+        mixed = not max_chars.islower() and not max_chars.isupper()
+        return len(max_chars) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(max_chars)
+    digits = sum(map(str.isdigit, max_chars))
+    if len(max_chars) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
         return True
     return len(_CHANGE_PATTERN.findall(value)) >= _MIN_CHANGES
 

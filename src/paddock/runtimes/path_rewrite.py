@@ -38,5 +38,5 @@ class PathRewriter:
 
 def _count_begun_bytes(data: bytes, text: bytes) -> int:
     """Return how many of the last bytes are the beginning of a text."""
-    longest = min(len(data), len(text) - 1)
-    return next((size for size in range(longest, 0, -1) if data.endswith(text[:size])), 0)
+    max_bytes = min(len(data), len(text) - 1)
+    return next((size for size in range(max_bytes, 0, -1) if data.endswith(text[:size])), 0)

@@ -19,7 +19,7 @@ from paddock.schema.cost import compute_cost
 from paddock.schema.dialect import normalize_schema
 from paddock.schema.number_cost import MAX_COMPARISONS as MOST_COMPARED
 from paddock.schema.number_cost import list_numbers
-from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_largest_kib
+from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_max_kib
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -94,7 +94,7 @@ class Schema:
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
             self._cost = compute_cost(document)
-            self._pattern_kib = find_largest_kib(self._cost.patterns)
+            self._pattern_kib = find_max_kib(self._cost.patterns)
             self._validator = validator_for(document, retriever=_refuse_reference, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
@@ -388,5 +388,5 @@ def _read_fraction(digits: str) -> float | Decimal:
     return number
 
 
-def _cut_text(text: str, longest: int = _MAX_VALUE_CHARS) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+def _cut_text(text: str, max_chars: int = _MAX_VALUE_CHARS) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 3] + "..."

@@ -67,10 +67,10 @@ class _Unfolding:
         reference = fields.get("$ref")
         if isinstance(reference, str):
             target = None if reference in within else self._resolve_target(reference)
-            meant = self.unfold_node(target, depth + 1, (*within, reference))
+            wanted = self.unfold_node(target, depth + 1, (*within, reference))
             if tree.keys() <= _NOTE_KEYWORDS:
-                return {**meant, **tree}
-            tree["allOf"] = [*_as_list(tree.get("allOf")), meant]
+                return {**wanted, **tree}
+            tree["allOf"] = [*_as_list(tree.get("allOf")), wanted]
         return tree if self._cuts == cuts else _loosen_schema(tree)
 
     def _unfold_child(self, keyword: str, value: Json, depth: int, within: tuple[str, ...]) -> Json:

@@ -24,7 +24,7 @@ class BadPatternError(ValueError):
         self.pattern = pattern
 
 
-def find_largest_kib(patterns: Mapping[str, int]) -> int:
+def find_max_kib(patterns: Mapping[str, int]) -> int:
     """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
 
     `patterns` says how often the schema has each. Raises BadPatternError for a pattern that takes more than linear

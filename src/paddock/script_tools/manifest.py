@@ -120,5 +120,5 @@ def _migrate_document(document: dict[str, Json]) -> dict[str, Json]:
         return {name: value for name, value in document.items() if value is not None}
     given = cast("dict[str, Json]", section)
     mode = given.get("mode")
-    meant = _MODES.get(mode, {}) if isinstance(mode, str) else {}
-    return {**document, "execution": {**meant, **given}}
+    wanted = _MODES.get(mode, {}) if isinstance(mode, str) else {}
+    return {**document, "execution": {**wanted, **given}}

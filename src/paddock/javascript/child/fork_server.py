@@ -59,8 +59,8 @@ class ForkServer:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
                     self._bury(descriptor)
-                elif (born := self._answer()) is not None:
-                    return born
+                elif (started := self._answer()) is not None:
+                    return started
 
     def _answer(self) -> tuple[worker.Channel, int] | None:
         try:

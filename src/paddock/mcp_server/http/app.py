@@ -73,12 +73,12 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
 
     That a client goes in the midst of it is no fault of ours, and not in the log.
     """
-    gone = begun = False
+    ended = begun = False
 
     async def receive_and_note_disconnect() -> MutableMapping[str, Any]:
-        nonlocal gone
+        nonlocal ended
         message = await receive()
-        gone = gone or message["type"] == "http.disconnect"
+        ended = ended or message["type"] == "http.disconnect"
         return message
 
     async def send_and_note_start(message: MutableMapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
             raise
         await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", b"1"), CLOSE_HEADER)
     except Exception:
-        if not gone:
+        if not ended:
             raise
 
 

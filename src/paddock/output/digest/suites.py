@@ -217,12 +217,12 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
     yield from _go_tests(failed, said)
 
 
-def _go_tests(failed: Iterable[str], said: dict[str, _Section]) -> Iterator[Failure]:
+def _go_tests(failed: Iterable[str], message: dict[str, _Section]) -> Iterator[Failure]:
     """Yield failed tests of a package; one that failed through its subtests, and said nothing, is not one more."""
     parents = {name.rpartition("/")[0] for name in failed}
     for name in dict.fromkeys(failed):
-        if name in said or name not in parents:
-            found = said.get(name, _Section("failed"))
+        if name in message or name not in parents:
+            found = message.get(name, _Section("failed"))
             yield failure(found.message, name=name, file=found.file, line=found.line)
 
 
@@ -253,13 +253,13 @@ def _panic(lines: Sequence[str], start: int) -> _Section:
     return _Section("failed")
 
 
-def _is_panic(told: str, below: Sequence[str]) -> _Section:
-    if told.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
+def _is_panic(text: str, below: Sequence[str]) -> _Section:
+    if text.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
         place = next(
-            (match for line in (told, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
+            (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
         )
-        said = told[1:].rpartition("', ")[0] or told[1:]
+        said = text[1:].rpartition("', ")[0] or text[1:]
         return _Section(said, place[1], place[2]) if place else _Section(said)
-    place = _RUST_PLACE_PATTERN.fullmatch(told)
+    place = _RUST_PLACE_PATTERN.fullmatch(text)
     said = below[0] if below else ""
     return _Section(said, place[1], place[2]) if place else _Section(said)

@@ -145,8 +145,8 @@ class MountRoot:
 
     def is_true(self) -> bool:
         """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
-        gone = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
-        return not gone and self._check_places() == self._seen
+        ended = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
+        return not ended and self._check_places() == self._seen
 
     def fork_jail(self, channel: socket.socket) -> int:
         """Make a jail and return the pid of its first process, which lives with `channel`. Raises StartError."""

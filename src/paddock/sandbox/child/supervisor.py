@@ -44,7 +44,7 @@ _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """So long after a look at scratch, or at files without a name, the next one begins."""
-_NAMELESS_S = 0.005
+_ANONYMOUS_SLICE_S = 0.005
 """So long at a time is looked for files without a name, for the deadline does not wait."""
 
 
@@ -255,7 +255,9 @@ class Supervisor:
         if now < self._anonymous_due:
             return False
         try:
-            while (found := next(self._anonymous_walk)) is None and time.monotonic() < now + _NAMELESS_S:
+            while (
+                found := next(self._anonymous_walk)
+            ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
                 pass
         except StopIteration:
             ceilings, gauges = self._order.ceilings, anonymous_memory.read_gauges(self._order.scratch)
@@ -328,13 +330,13 @@ class Supervisor:
                 f"paths of the workspace could not be put back: {told}",
             )
 
-    def _account_for_jail(self, told: JailReport) -> None:
+    def _account_for_jail(self, text: JailReport) -> None:
         """Account for a jail in which nobody is left but its first process, which ends by itself."""
         self._ending = frozenset({self._pid})
         report = self._report
-        report.cpu_user_ms += told.user_ms
-        report.cpu_system_ms += told.system_ms
-        report.peak_bytes = max(report.peak_bytes, told.peak_bytes)
+        report.cpu_user_ms += text.user_ms
+        report.cpu_system_ms += text.system_ms
+        report.peak_bytes = max(report.peak_bytes, text.peak_bytes)
 
     def _kill(self) -> None:
         """Kill what the job began with, and its group; in a jail that is the end of all."""
