@@ -279,20 +279,20 @@ def gist(
         """Take lines from `number` + 1 on, and return the last; line `partial` is known in part."""
         lines = lines_of(text)
 
-        def shown(start: int, end: int) -> list[str]:
+        def cut_lines(start: int, end: int) -> list[str]:
             found = [_around(line, terms) for line in lines[start:end]]
             if found and partial == number + start + len(found):  # no other one is the last
                 found[-1] = found[-1].removesuffix(CUT_MARK) + CUT_MARK
             return found
 
         if number <= len(first):
-            first.extend(shown(len(first) - number, keep - number))
+            first.extend(cut_lines(len(first) - number, keep - number))
         end = 0
         for hit in holding(text, terms) if limit else ():
             if hit >= end and len(excerpts) < limit:
                 start, end = max(0, hit - context), min(len(lines), hit + context + 1)
-                excerpts.append(excerpt(source, number + start + 1, shown(start, end)))
-        return shown(max(0, len(lines) - keep), len(lines))
+                excerpts.append(excerpt(source, number + start + 1, cut_lines(start, end)))
+        return cut_lines(max(0, len(lines) - keep), len(lines))
 
     last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
     if cut:

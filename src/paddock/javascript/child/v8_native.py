@@ -98,13 +98,13 @@ class NativeIsolate:
         To be called while JavaScript runs.
         """
 
-        def posted(_: int) -> None:
+        def on_posted(_: int) -> None:
             try:
                 on_post()
             except BaseException as error:  # noqa: BLE001 - give_up says why
                 give_up(error)
 
-        self._posted = _Posted(posted)  # must outlive the isolate
+        self._posted = _Posted(on_posted)  # must outlive the isolate
         context = self._current_context(self.isolate)
         poster = self._new_function(context, self._posted, None, 0, _CONSTRUCTOR_THROWS, _HAS_SIDE_EFFECTS)
         self._put(container, context, 1, poster)

@@ -182,10 +182,10 @@ class Guest:
             v8.keep_thread()
             self._native.enter()
             self._rejections.listen(self._take_claims)
-            self._isolate.on_turn = met
+            self._isolate.on_turn = on_turn
             self._isolate.queue(self._task, self._nothing)
 
-        def met(_: object) -> None:
+        def on_turn(_: object) -> None:
             self._rehearse(_REHEARSALS[0], lambda: self._start(*become()))
 
         self._isolate.on_turn = meet
