@@ -1,7 +1,7 @@
 """How requests end: every status, and every exit code of the command line."""
 
 from paddock.cli.exec import exit_code
-from paddock.cli.run_request import INTERRUPTED
+from paddock.cli.run_request import EXIT_SIGNAL_BASE
 from paddock.model.computation import code
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.program import ProgramEnd
@@ -65,4 +65,4 @@ def exits(status: Status) -> tuple[str, str]:
         for error in (ErrorInfo(name="", message=""), ErrorInfo(name="Unavailable", message=""))
     ]
     codes = sorted({exit_code(end) for end in ends})
-    return "1", " or ".join("128 + N" if code == INTERRUPTED + _SIGNAL else str(code) for code in codes)
+    return "1", " or ".join("128 + N" if code == EXIT_SIGNAL_BASE + _SIGNAL else str(code) for code in codes)

@@ -32,7 +32,8 @@ Paddock checks the arguments before it runs anything. Camel case is accepted too
 SEED = """\
 ## Compatible names
 
-`paddock serve mcp --names seed` lists these tools instead, with the names and texts that existing prompts expect.
+`paddock serve mcp --tool-names compat` lists these tools instead, with the names and texts that existing prompts
+expect.
 The server accepts calls of both sets in either mode.
 
 """
@@ -54,12 +55,12 @@ def page() -> str:
 async def asked() -> list[tuple[list[Any], list[Any]]]:
     """Return the tools and prompts that are listed under their own names and under those of the seed."""
     with TemporaryDirectory() as place:
-        return await asyncio.gather(listed(place, "native"), listed(place, "seed"))
+        return await asyncio.gather(listed(place, "default"), listed(place, "compat"))
 
 
 async def listed(place: str, names: str) -> tuple[list[Any], list[Any]]:
     """Return the tools and prompts that a server in an empty workspace lists."""
-    command = ["serve", "mcp", "--workspace", place, "--names", names]
+    command = ["serve", "mcp", "--workspace", place, "--tool-names", names]
     environment = {"HOME": place, "PATH": "/usr/bin:/bin"}
     async with Client(StdioServerParameters(command=str(_PADDOCK), args=command, env=environment)) as client:
         tools, prompts = await client.list_tools(), await client.list_prompts()

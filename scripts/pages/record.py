@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paddock.audit import sink
-from paddock.audit.line_format import FORMAT
+from paddock.audit.line_format import FORMAT_VERSION
 from paddock.audit.sink import AuditRecord
 from pages.text import described, spoken, table
 
@@ -111,7 +111,7 @@ program's call is written with the next record, at most 0.2 s later (`audit.sync
 def page() -> str:
     """Return the page."""
     texts = described(AuditRecord)
-    members = [("`v`", f"Version of the format, {FORMAT}.")]
+    members = [("`v`", f"Version of the format, {FORMAT_VERSION}.")]
     members += [(f"`{name}`", spoken(texts[name])) for name in AuditRecord.model_fields if name != "fields"]
     if unlike := facts() ^ set(FACTS):
         raise ValueError(

@@ -21,8 +21,8 @@ from paddock.own_files import NotOursError, check_directory, open_own, read_own,
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 """Where a machine keeps its programs; the last one is that of NixOS."""
-_NEW = ".new"
-LONGEST = 64 * 1024 * 1024
+_NEW_SUFFIX = ".new"
+MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 def make_private(directory: Path) -> None:
@@ -70,9 +70,9 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
     It is on the disk when this returns. What writers that were killed have left beside it is removed.
     """
-    _remove_stale(path.parent, f".{path.name}.", _NEW)
+    _remove_stale(path.parent, f".{path.name}.", _NEW_SUFFIX)
     handle, made = _make_locked(
-        lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW)
+        lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW_SUFFIX)
     )
     try:
         with open(handle, "wb") as file:  # a descriptor
@@ -99,7 +99,7 @@ def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
     for number in count(1):
         backup = file.with_name(f"{file.name}.backup{f'.{number}' if number > 1 else ''}")
         try:
-            if not backup.is_symlink() and read_trusted(backup, LONGEST) == data:
+            if not backup.is_symlink() and read_trusted(backup, MAX_FILE_BYTES) == data:
                 return backup
         except FileNotFoundError:
             replace_file(backup, data, mode=mode)
@@ -262,7 +262,7 @@ class JsonFile:
     def read(self) -> dict[str, Any]:
         """Return what the file holds. Raises ConfigurationError when it holds something else."""
         try:
-            value: object = json.loads(self._bytes(self.path, LONGEST))
+            value: object = json.loads(self._bytes(self.path, MAX_FILE_BYTES))
         except FileNotFoundError:
             return {}
         except NotOursError as error:

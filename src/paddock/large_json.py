@@ -19,20 +19,20 @@ from weakref import WeakKeyDictionary
 from paddock.model.json_meter import JsonMeter
 from paddock.model.nesting import MAX_DEPTH
 
-SLICED_VALUES = 20_000
+MIN_SLICED_VALUES = 20_000
 """Texts with more values are decoded in slices; fewer take about a millisecond at once."""
 _SLICE_S = 0.000_5
 _IDLE_TURN_S = 0.000_08
 """A turn of the event loop in which nothing else was ready takes less."""
 _MAX_TURNS = 8
-_COLLECTED_EVERY = 100
+_COLLECT_INTERVAL = 100
 _BETWEEN_CHARS = 512
 _COUNTED_BYTES = 64 * 1024
-_LEAST_REACH, _MOST_REACH = 256, 4096
+_MIN_SLICE_CHARS, _MAX_SLICE_CHARS = 256, 4096
 _CLOSERS = {"[": "]", "{": "}"}
-_ENDS = {"[": "],", "{": "},", '"': '",'}
+_VALUE_ENDS = {"[": "],", "{": "},", '"': '",'}
 """How a value in an array ends that begins so, where another one follows."""
-_SPACE = re.compile(r"[ \t\r\n]*").match
+_SKIP_SPACE = re.compile(r"[ \t\r\n]*").match
 
 Container = list[Any] | dict[str, Any]
 Decode = Callable[[str, int], tuple[Any, int]]
@@ -107,7 +107,7 @@ def _no_collection() -> Generator[None]:
     """
     enabled = gc.isenabled()
     gc.disable()
-    if enabled and next(_decoded) % _COLLECTED_EVERY == 0:
+    if enabled and next(_decoded) % _COLLECT_INTERVAL == 0:
         gc.collect()
     try:
         yield
@@ -134,7 +134,7 @@ async def count_in_slices(data: bytes, most_values: int, most_depth: int = MAX_D
 def is_large(value: object) -> bool:
     """Return whether a decoded value has so many values that a look at each takes milliseconds."""
     level: list[Any] = [value]
-    left = SLICED_VALUES
+    left = MIN_SLICED_VALUES
     while level and left > 0:
         left -= len(level)
         below: list[Any] = []
@@ -172,7 +172,7 @@ class _SliceDecoder:
         self._name = ""
         """Of the member that is read next, where `_into` is an object."""
         self._around: list[tuple[Container, str]] = []
-        self._reach = _LEAST_REACH
+        self._reach = _MIN_SLICE_CHARS
         self._alone_until = 0
         """Up to where the values of an array are read one by one."""
 
@@ -192,8 +192,8 @@ class _SliceDecoder:
 
     def _read_some(self, into: list[Any], opener: str) -> bool:
         """Read the next values of an array in one call, as far as they end where one like the first would."""
-        some = self._text[self.at : self.at + _MOST_REACH]
-        end = _ENDS.get(opener, ",")
+        some = self._text[self.at : self.at + _MAX_SLICE_CHARS]
+        end = _VALUE_ENDS.get(opener, ",")
         size = some.rfind(end) + len(end) - 1
         some = f"[{some[:size]}]"
         values: list[Any] = []
@@ -203,7 +203,7 @@ class _SliceDecoder:
                 # The end may have been that of something within, or part of a string.
                 values = values if read == len(some) else []
         if not values:
-            self._alone_until = self.at + _MOST_REACH
+            self._alone_until = self.at + _MAX_SLICE_CHARS
             return False
         into += values
         self.at = _after_space(self._text, self.at + size + 1)
@@ -216,13 +216,13 @@ class _SliceDecoder:
         except ValueError:
             return self._enter_container(opener)
         self.at += size
-        self._reach = min(self._reach + size, _MOST_REACH)
+        self._reach = min(self._reach + size, _MAX_SLICE_CHARS)
         return self._put_value(value)
 
     def _enter_container(self, opener: str) -> bool:
         if self._into is not None:
             self._around.append((self._into, self._name))
-        self._into, self._reach = [] if opener == "[" else {}, _LEAST_REACH
+        self._into, self._reach = [] if opener == "[" else {}, _MIN_SLICE_CHARS
         self._skip_space(opener)
         if self._text[self.at : self.at + 1] == _CLOSERS[opener]:
             self.at += 1
@@ -269,6 +269,6 @@ class _SliceDecoder:
 
 
 def _after_space(text: str, at: int) -> int:
-    space = _SPACE(text, at)
+    space = _SKIP_SPACE(text, at)
     assert space is not None
     return space.end()

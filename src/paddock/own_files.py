@@ -19,7 +19,7 @@ from typing import NamedTuple
 StrPath = str | os.PathLike[str]
 
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+_OTHERS_BITS, _OTHERS_WRITE_BITS = 0o077, 0o022
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 _MAX_REPAIRS = 100
 _KINDS = {
@@ -85,7 +85,7 @@ def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) ->
     if (wrong := _wrong_owner(facts, path)) is not None:
         return wrong
     wrong = _wrong_mode(facts, path, stat.S_IRUSR, _FILE_MODE)
-    if wrong is not None and strict and facts.st_mode & _OTHERS_WRITE:
+    if wrong is not None and strict and facts.st_mode & _OTHERS_WRITE_BITS:
         return wrong._replace(remedy=f"remove {os.fspath(path)}", mode=None)
     return wrong
 
@@ -100,7 +100,7 @@ def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = Tru
     if (wrong := _wrong_owner(facts, path)) is not None:
         return wrong
     mode = stat.S_IMODE(facts.st_mode)
-    if mode & _OTHERS_WRITE and (private or not mode & stat.S_ISVTX):
+    if mode & _OTHERS_WRITE_BITS and (private or not mode & stat.S_ISVTX):
         return FileFinding(
             errno.EPERM,
             f"can be written to by others (mode {mode:04o}), who may have put files there",
@@ -224,11 +224,11 @@ def _wrong_owner(facts: os.stat_result, path: StrPath) -> FileFinding | None:
 
 def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -> FileFinding | None:
     mode = stat.S_IMODE(facts.st_mode)
-    now = mode & ~_OTHERS
+    now = mode & ~_OTHERS_BITS
     if mode & needed != needed:
         why, now = f"is closed to its owner (mode {mode:04o})", now | usual
-    elif mode & _OTHERS:
-        why = f"can be {'changed' if mode & _OTHERS_WRITE else 'read'} by others (mode {mode:04o})"
+    elif mode & _OTHERS_BITS:
+        why = f"can be {'changed' if mode & _OTHERS_WRITE_BITS else 'read'} by others (mode {mode:04o})"
     else:
         return None
     return FileFinding(errno.EPERM, why, f"run: chmod {now:o} {os.fspath(path)}", now)

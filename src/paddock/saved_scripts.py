@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LANGUAGES: "dict[str, Language]" = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
 SUFFIXES = tuple(LANGUAGES)
-MOST_BYTES = 16 * 1024 * 1024
+MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """Bytes of a script that are read, before any limit of a profile is known: more would fill memory."""
 SEED_FOLDER = ".mentu"
 """Scripts below such a folder were written for another runner: their tool calls give raw results."""
@@ -96,7 +96,7 @@ def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:
 
     within = None if workspace is None or path.parent in _list_folders(Path.home()) else workspace.resolve()
     try:
-        return read_bounded(path, MOST_BYTES, within=within)
+        return read_bounded(path, MAX_SCRIPT_BYTES, within=within)
     except OSError as problem:
         why = problem.strerror
         if problem.errno == errno.EXDEV:
@@ -106,9 +106,9 @@ def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:
 
 def whole(what: str, file: BinaryIO) -> bytes:
     """Return a program that comes out of a pipe or a file, to its end. Raises ScriptNotFound when it has none."""
-    raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ScriptNotFound(f"{what}: cannot read this script: larger than {MOST_BYTES} bytes")
+    raw = file.read(MAX_SCRIPT_BYTES + 1)
+    if len(raw) > MAX_SCRIPT_BYTES:
+        raise ScriptNotFound(f"{what}: cannot read this script: larger than {MAX_SCRIPT_BYTES} bytes")
     return raw
 
 

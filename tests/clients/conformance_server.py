@@ -19,7 +19,7 @@ from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import KnownHosts, build_application
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.mcp_server.list_changes import ChangeNotifier
-from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
+from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts import UnknownPromptError
 from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
@@ -220,7 +220,7 @@ async def main(directory: Path) -> None:
         Tool("greet", "Greets", "Greets.", object_schema(["name"], name={"type": "string"}), rich),
     ]
     rounds = ElicitationRounds(
-        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCHING["native"])
+        60_000, PendingCalls(PendingApprovals(directory / "approvals"), FETCH_TOOLS["default"])
     )
     offers = PromptsAndResources(FixturePrompts(), FixtureResources())
     server = build_protocol_server(Toolbox(tools), offers, rounds, announcer)

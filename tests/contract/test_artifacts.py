@@ -347,7 +347,7 @@ def test_what_may_be_read_is_listed(artifacts: Artifacts) -> None:
 
 def test_s42_a_bucket_that_never_answers_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client would try ten times, and for three minutes."""
-    monkeypatch.setattr(backends, "_PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(backends, "_RETRY_AFTER", timedelta(seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

@@ -256,7 +256,7 @@ def test_x36_s43_the_names_of_others_keep_their_marks(place: Path) -> None:
         result = await client.call_tool("sdl.runtime.execute", asked)
         assert "[REDACTED:secret] [REDACTED:github-token]" in result.content[0].text
 
-    _served(place, use, "--names", "seed")
+    _served(place, use, "--tool-names", "compat")
 
 
 FACTS = RunFacts(

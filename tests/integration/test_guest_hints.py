@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.javascript.hints import INSTEAD
+from paddock.javascript.hints import HINTS_BY_NAME
 
 NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
@@ -78,8 +78,8 @@ def test_what_is_advised_works(guest, source, value):
 
 
 def test_what_has_advice_does_not_exist(guest):
-    kinds = ", ".join(f"typeof {name}" for name in INSTEAD)
-    assert guest.value(f"return [{kinds}]") == ["undefined"] * len(INSTEAD)
+    kinds = ", ".join(f"typeof {name}" for name in HINTS_BY_NAME)
+    assert guest.value(f"return [{kinds}]") == ["undefined"] * len(HINTS_BY_NAME)
 
 
 PROMISE = "The result holds a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"

@@ -32,7 +32,7 @@ class Parent:
         self.said.append(text.decode())
 
     def receive(self, timeout_ms=None):
-        if timeout_ms is not None and timeout_ms < worker._LONGEST_WAIT:
+        if timeout_ms is not None and timeout_ms < worker._MAX_WAIT_MS:
             return None
         for message in self.messages:
             return message

@@ -50,7 +50,9 @@ MAX_WAITING_RUNS = 32
 MAX_QUESTIONS_PER_RUN = 50
 """Questions of one run. Who is asked for ever says yes in the end."""
 
-UNASKED = "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
+NOBODY_TO_ASK = (
+    "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
+)
 
 _CUT_SHORT = Answer(verdict="denied", by="paddock")
 """The wait for an answer ended before there was one."""
@@ -71,7 +73,7 @@ async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[An
 
 async def refuse_unasked(_question: Question) -> Answer:
     """Answer for a person who cannot be asked."""
-    return Answer(verdict="unasked", told=UNASKED)
+    return Answer(verdict="unasked", told=NOBODY_TO_ASK)
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from paddock.model.places import in_workspace, without_places
 from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
 from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
-from paddock.sdk.requests import ENDED, FindTool, make_child_request, render_ended
+from paddock.sdk.requests import ENDED_STATUSES, FindTool, make_child_request, render_ended
 
 # Without its record nothing may run; the program's own end will tell the person.
 _UNRECORDED = HostReply(
@@ -208,7 +208,7 @@ class HostCalls:
             return _reply_misuse(without_places(str(problem), self.parent.workspace))
         for planned in outcome.planned:
             self.plan.add_call(planned)
-        if outcome.status in ENDED and (outcome.program or outcome.tool or outcome.ok):
+        if outcome.status in ENDED_STATUSES and (outcome.program or outcome.tool or outcome.ok):
             return HostReply(Status.OK, value=render_ended(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
         error = _error_fields(outcome, name) | {"status": outcome.status.value}

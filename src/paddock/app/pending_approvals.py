@@ -29,12 +29,12 @@ from paddock.policy.questions import make_printable
 
 MAX_FILE_BYTES = 256 * 1024
 """Bytes of one file."""
-MAX_LISTED = 1000
+MAX_LISTED_QUESTIONS = 1000
 """Questions that are listed."""
 _POLL_S = 0.2
-_UNFINISHED_S = 60
+_UNFINISHED_AGE_S = 60
 """Age from which a file that was not finished is one that nobody will finish."""
-_NAME = re.compile(r"([0-9A-Z]{26})\.(question|answer)", re.ASCII)
+_FILE_NAME_PATTERN = re.compile(r"([0-9A-Z]{26})\.(question|answer)", re.ASCII)
 
 
 class WaitingQuestion(Value):
@@ -92,7 +92,7 @@ class PendingApprovals:
                         found.append(_read_question(directory, id_))
         except FileNotFoundError:
             return []
-        return found[:MAX_LISTED]
+        return found[:MAX_LISTED_QUESTIONS]
 
     def find_question(self, id_: str) -> WaitingQuestion:
         """Return the one question of that id. Raises ApprovalError."""
@@ -134,10 +134,10 @@ class PendingApprovals:
                 if id_ not in asked:
                     _remove_file(directory, f"{id_}.answer")
             for name in os.listdir(directory):  # a descriptor
-                if name.startswith(".") and _NAME.match(name[1:]):
+                if name.startswith(".") and _FILE_NAME_PATTERN.match(name[1:]):
                     with suppress(FileNotFoundError):
                         made = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
-                        if made + _UNFINISHED_S < time.time():
+                        if made + _UNFINISHED_AGE_S < time.time():
                             _remove_file(directory, name)
 
     def _take_answer(self, id_: str) -> GivenAnswer | None:
@@ -174,7 +174,7 @@ class PendingApprovals:
 
 def _list_ids(directory: int, kind: str) -> list[str]:
     """Return the ids of the questions or answers, the oldest first."""
-    names = map(_NAME.fullmatch, os.listdir(directory))
+    names = map(_FILE_NAME_PATTERN.fullmatch, os.listdir(directory))
     return sorted(name[1] for name in names if name is not None and name[2] == kind)
 
 

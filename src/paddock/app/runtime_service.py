@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
 
-BUSY = "Busy"
+BUSY_ERROR_NAME = "Busy"
 """Name of the error of a program that did not get its turn."""
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
@@ -60,7 +60,7 @@ class Programs:
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
-        self._turns = AdmissionQueue(
+        self._queue = AdmissionQueue(
             settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms
         )
 
@@ -71,7 +71,7 @@ class Programs:
     @property
     def waiting(self) -> int:
         """How many programs wait for their turn."""
-        return self._turns.waiting
+        return self._queue.waiting
 
     def executables(self, runtime: Runtime) -> Executables:
         """Return what can run the programs of a runtime."""
@@ -83,9 +83,9 @@ class Programs:
     ) -> AsyncGenerator[RawResult | None]:
         """Wait for the turn of a program; give the result of one that did not get it, or was stopped meanwhile."""
         try:
-            is_in = await self._turns.enter(actor, stop, size=_count_waiting_bytes(work))
+            is_in = await self._queue.enter(actor, stop, size=_count_waiting_bytes(work))
         except QueueFullError as error:
-            fault = ErrorInfo(name=BUSY, message=str(error), hint=error.hint, phase="decide")
+            fault = ErrorInfo(name=BUSY_ERROR_NAME, message=str(error), hint=error.hint, phase="decide")
             yield RawResult(status=Status.UNAVAILABLE, error=fault)
             return
         if not is_in:
@@ -94,7 +94,7 @@ class Programs:
         try:
             yield None
         finally:
-            self._turns.leave()
+            self._queue.leave()
 
     async def run(
         self,

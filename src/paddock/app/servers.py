@@ -47,7 +47,7 @@ class Servers:
         self._files = (own,) if own else (workspace / OWN_SERVERS_FILE, workspace / SHARED_SERVERS_FILE)
         self._memory = self._files[-1]
         """What pins, logins and observed types go by: a server that moves to the other file keeps its own."""
-        self._held: dict[Path, bytes | OSError] = {}
+        self._contents: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
 
@@ -67,15 +67,15 @@ class Servers:
 
     def keep_config(self) -> None:
         """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""
-        if not self._held and "config" not in vars(self):
+        if not self._contents and "config" not in vars(self):
             for file in self._files:
                 try:
-                    self._held[file] = read_bounded(file, SERVERS_FILE_BYTES)
+                    self._contents[file] = read_bounded(file, SERVERS_FILE_BYTES)
                 except OSError as error:
-                    self._held[file] = error
+                    self._contents[file] = error
 
     def _read_file(self, file: Path, most: int) -> bytes:
-        held = self._held.get(file)
+        held = self._contents.get(file)
         if isinstance(held, OSError):
             raise held
         return read_bounded(file, most) if held is None else held

@@ -140,9 +140,9 @@ def _check_name(workspace: Path) -> None:
 
 
 async def _close_all(
-    processes: Processes, servers: Servers, pool: Pool, intake: Parser, watch: "Instrumentation | None"
+    processes: Processes, servers: Servers, pool: Pool, parser: Parser, watch: "Instrumentation | None"
 ) -> None:
-    await asyncio.gather(processes.close(), servers.close(), pool.close(), intake.close())
+    await asyncio.gather(processes.close(), servers.close(), pool.close(), parser.close())
     if watch is not None:
         await watch.close()
 
@@ -168,7 +168,7 @@ async def open_session(
     with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
-        intake = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
+        parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn)
         own, files = own_directories(settings), partial(own_files, settings)
@@ -176,7 +176,7 @@ async def open_session(
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         try:
-            guest = GuestEngine(pool, intake, settings.guest.max_workers)
+            guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output)
             engine = partial(_make_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
@@ -207,4 +207,4 @@ async def open_session(
                     metrics=watch.metrics if watch else None,
                 )
         finally:
-            await run_shielded(_close_all(processes, servers, pool, intake, watch))
+            await run_shielded(_close_all(processes, servers, pool, parser, watch))

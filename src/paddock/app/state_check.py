@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from platformdirs import user_cache_path
 
-from paddock.files import LONGEST
+from paddock.files import MAX_FILE_BYTES
 from paddock.javascript import parse_cache
 from paddock.model.base import Value
 from paddock.own_files import FileFinding, NotOursError, judge_directory, judge_file, read_trusted
@@ -114,7 +114,7 @@ def _find_file_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
 def _report_trusted_file(name: str, path: Path) -> PlaceReport:
     """Report on a file that a person may write, and link, and that Paddock obeys."""
     try:
-        read_trusted(path, LONGEST)
+        read_trusted(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return PlaceReport(name=name, path=str(path), state="absent", detail=str(path))
     except NotOursError as error:

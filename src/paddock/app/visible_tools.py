@@ -93,10 +93,10 @@ class VisibleTools:
         return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
 
 
-_ROOTS = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
+_FOREIGN_ROOT_NAMES = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
 """Names under which other worlds, or nobody, have tools."""
-_PREFIX = re.compile(r"^mcp__?")
-_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+_PREFIX_PATTERN = re.compile(r"^mcp__?")
+_IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][\w$]*")
 
 
 async def suggest_call(offered: VisibleTools, names: Sequence[str], request: ExecutionRequest) -> str:
@@ -105,7 +105,7 @@ async def suggest_call(offered: VisibleTools, names: Sequence[str], request: Exe
     Empty where there is no such tool for it. Raises as `VisibleTools.list_names`.
     """
     servers = [str(each) for each in await offered.list_names("servers.list", "", request)]
-    paths = [(names, False), *([(names[1:], True)] if names[0] in _ROOTS else [])]
+    paths = [(names, False), *([(names[1:], True)] if names[0] in _FOREIGN_ROOT_NAMES else [])]
     for path, bare in paths:
         for server, tool in _list_readings(path, servers, bare=bare):
             for name in await offered.list_names("servers.tools", server, request):
@@ -119,7 +119,7 @@ def _list_readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -
     for server in servers if path else ():
         if len(path) > 1 and _normalise_name(path[0]) == _normalise_name(server):
             yield server, path[1]
-        joined, own = _normalise_name(_PREFIX.sub("", path[0])), _normalise_name(server)
+        joined, own = _normalise_name(_PREFIX_PATTERN.sub("", path[0])), _normalise_name(server)
         for mark in ("__", "_"):
             if joined.startswith(own + mark):
                 yield server, joined.removeprefix(own + mark)
@@ -133,4 +133,4 @@ def _normalise_name(name: str) -> str:
 
 
 def _member_access(name: str) -> str:
-    return f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
+    return f".{name}" if _IDENTIFIER_PATTERN.fullmatch(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paddock.audit.line_format import (
-    HEAD,
     HEAD_BYTES,
-    LINE_BYTES,
+    HEAD_FILE_NAME,
+    MAX_LINE_BYTES,
     DamagedError,
     Entry,
     Head,
@@ -123,7 +123,7 @@ class Chain:
             if self._head_fd < 0:
                 make_private(self._directory)
                 check_directory(self._directory)
-                self._head_fd = self._open_file(HEAD)
+                self._head_fd = self._open_file(HEAD_FILE_NAME)
             hold(self._head_fd, fcntl.LOCK_EX, self._directory)
             if os.fstat(self._head_fd).st_nlink:
                 return
@@ -202,7 +202,7 @@ class Chain:
         before = max(0, self.head.size - len(mark))
         whole = not self.head.size or os.pread(self._data_fd, len(mark), before) == mark
         reason = (self._adopt_records(size) if whole else "missing") or reason
-        torn = os.pread(self._data_fd, LINE_BYTES, max(0, size - LINE_BYTES)).rpartition(b"\n")[2]
+        torn = os.pread(self._data_fd, MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES)).rpartition(b"\n")[2]
         if _is_record(torn):
             size += os.write(self._data_fd, b"\n")
             torn = b""

@@ -28,7 +28,7 @@ from paddock.own_files import NotOursError, judge_file
 BROUGHT = "brought"
 """Name of the file with one byte for each claim of an id that a caller brought."""
 
-_CHUNK = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _NEEDLE = f'"event":"{STARTED}","request":"%s"'
 """What a claim holds. Quotes inside of strings are escaped in JSON, so no field's value can look like this."""
 
@@ -130,7 +130,7 @@ class ClaimSearch:
             reached = self._read.get(name, 0)
             while reached < end and not self.found:
                 start = max(0, reached - len(self._needle) + 1)
-                chunk = os.pread(fd, min(_CHUNK, end - start), start)
+                chunk = os.pread(fd, min(_CHUNK_BYTES, end - start), start)
                 if start + len(chunk) <= reached:
                     break
                 self.found = self._needle in chunk

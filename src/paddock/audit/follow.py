@@ -32,12 +32,12 @@ class Follower:
         """
         later = [name for name in self._list_files() if name > self._file]
         # Nothing is written to a file any more once there is a later one.
-        yield from self._read_rest()
+        yield from self._read_remainder()
         for name in later:
             self._file, self._offset = name, 0
-            yield from self._read_rest()
+            yield from self._read_remainder()
 
-    def _read_rest(self) -> Iterator[AuditRecord]:
+    def _read_remainder(self) -> Iterator[AuditRecord]:
         size = self._size_of(self._file) if self._file else 0
         self._offset = min(self._offset, size)  # a write that did not fit was taken back
         if size == self._offset or (fd := open_regular(self._directory, self._file)) is None:

@@ -36,13 +36,13 @@ from paddock.audit.line_format import lines, list_dated_files, open_regular
 from paddock.files import is_ours
 from paddock.model.ids import sort_key
 
-NAME = "index.sqlite"
+INDEX_FILE_NAME = "index.sqlite"
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 """Hears how many bytes of the ledger have been read into the index, of how many that must be."""
 
-VERSION = 1
+SCHEMA_VERSION = 1
 """Of what the tables mean; another one is made anew."""
 _PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF")
 """One process at a time: no file is shared. After a power failure the index is an older one."""
@@ -75,15 +75,15 @@ _AMONG_NEXT = f"""
 """  # noqa: S608
 """Among the next records; what is frequent is found there, and would be much to sort out of all."""
 _ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"  # noqa: S608
-_FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm", f"{NAME}-journal")
+_FILES = (INDEX_FILE_NAME, f"{INDEX_FILE_NAME}-wal", f"{INDEX_FILE_NAME}-shm", f"{INDEX_FILE_NAME}-journal")
 _HASH_TAIL_BYTES = 80
 """Bytes that tell a line from others: its hash."""
 _OFFSET_BITS = 40
-_BATCH = 16 * 1024 * 1024
+_BATCH_BYTES = 16 * 1024 * 1024
 """Bytes of the ledger that are read within one transaction."""
 _CACHED_FACTS = 10_000
 _LOCK_WAIT_S = 5.0
-_LATEST_MS = 2**53
+_MAX_TIME_MS = 2**53
 """Milliseconds of a record whose time cannot be read: it is later than whatever is asked for."""
 
 FACTS = ("event", "actor", "status", "server", "tool")
@@ -171,7 +171,7 @@ class Index:
             **dict.fromkeys(FACTS),
             **wanted,
             "key": _hash_name(name),
-            "since": _parse_milliseconds(since) if since else -_LATEST_MS,
+            "since": _parse_milliseconds(since) if since else -_MAX_TIME_MS,
             "above": -1 if after is None or newest_first else after,
             "below": after if after is not None and newest_first else 2**63 - 1,
             "count": count,
@@ -226,7 +226,7 @@ class Index:
         ):
             raise _OutdatedError
         size = min(facts.st_size, 1 << _OFFSET_BITS)
-        batch = _BATCH
+        batch = _BATCH_BYTES
         while True:
             end = min(size, read + batch)
             with self._database:
@@ -237,7 +237,7 @@ class Index:
                 row = (day, facts.st_ino, *seen, reached, last)
                 self._database.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", row)
             yield reached - read
-            batch = _BATCH if reached > read else 2 * batch  # one line may be longer
+            batch = _BATCH_BYTES if reached > read else 2 * batch  # one line may be longer
             read = reached
             if whole:
                 return
@@ -318,7 +318,7 @@ def _open_database(directory: Path) -> sqlite3.Connection:
         ours = facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
         if not (ours and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1):
             raise _OutdatedError
-    path = directory / NAME
+    path = directory / INDEX_FILE_NAME
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     except OSError as error:
@@ -340,10 +340,10 @@ def _make_tables(database: sqlite3.Connection) -> None:
         with database:
             for statement in _SCHEMA:
                 database.execute(statement)
-            database.execute(f"PRAGMA user_version = {VERSION}")
+            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
     found = tuple(sql for (sql,) in database.execute(query))
-    if found != _SCHEMA or database.execute("PRAGMA user_version").fetchone() != (VERSION,):
+    if found != _SCHEMA or database.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
         raise _OutdatedError
 
 
@@ -386,4 +386,4 @@ def _parse_milliseconds(ts: str) -> int:
     try:
         return round(datetime.fromisoformat(ts).timestamp() * 1000)
     except (ValueError, TypeError, OverflowError):
-        return _LATEST_MS
+        return _MAX_TIME_MS

@@ -35,8 +35,8 @@ from paddock.audit.claims import Claims, ClaimSearch
 from paddock.audit.line_format import Entry, explain_failed_call, new_entry, read_published_head
 from paddock.audit.read import read
 from paddock.audit.sink import (
-    FIELD_CHARS,
     FINISHED,
+    MAX_FIELD_CHARS,
     REPAIRED,
     STARTED,
     AuditRecord,
@@ -329,7 +329,7 @@ class Ledger:
 
 
 def _repair_entry(repair: ModeRepair) -> Entry:
-    path = repair.path.encode("utf-8", "replace").decode()[:FIELD_CHARS]
+    path = repair.path.encode("utf-8", "replace").decode()[:MAX_FIELD_CHARS]
     modes: dict[str, Field] = {
         "path": path,
         "mode_before": f"{repair.was:04o}",

@@ -34,23 +34,23 @@ from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
 from paddock.own_files import NotOursError
 
-FORMAT = 1
-GENESIS = "0" * 64
+FORMAT_VERSION = 1
+GENESIS_HASH = "0" * 64
 """`prev` of the first record."""
-HEAD = "head"
+HEAD_FILE_NAME = "head"
 HEAD_BYTES = 256
 """Fixed size of the head file: one write within one disk sector replaces all of it."""
-LINE_BYTES = 64 * 1024
+MAX_LINE_BYTES = 64 * 1024
 """Longest line, its newline not counted; longer ones are never written and never held in memory."""
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 DAY_S = 86_400
 _LOCK_WAIT_S = 5.0
-_DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
-_SEQ = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
+_DATED_NAME_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\.ndjson")
+_SEQ_PATTERN = re.compile(rb'\{"v":1,"seq":([0-9]{1,18}),')
 _HASH = b',"hash":"'
 _HASH_BYTES = len(_HASH) + 64 + len(b'"}')
-_BODY = f'{{"v":{FORMAT},"seq":%d,"id":"%b","ts":"%b",%b,"prev":"%b"}}'.encode()
+_BODY = f'{{"v":{FORMAT_VERSION},"seq":%d,"id":"%b","ts":"%b",%b,"prev":"%b"}}'.encode()
 _PLACE_BYTES = 300
 """More than a line has besides the facts of its record."""
 _to_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -77,11 +77,11 @@ class Entry(NamedTuple):
 def new_entry(
     event: str, request: str, parent: str | None, fields: Mapping[str, Field], at: float | None = None
 ) -> Entry:
-    """Return a new record; raise LedgerError if its line would be over `LINE_BYTES`."""
+    """Return a new record; raise LedgerError if its line would be over `MAX_LINE_BYTES`."""
     facts = _to_json({"event": event, "request": request, "parent": parent, **fields})[1:-1]
-    if len(facts) > LINE_BYTES - _PLACE_BYTES:
+    if len(facts) > MAX_LINE_BYTES - _PLACE_BYTES:
         raise LedgerError(
-            f"An audit record is over {LINE_BYTES} bytes. The ledger keeps facts: log fewer of them."
+            f"An audit record is over {MAX_LINE_BYTES} bytes. The ledger keeps facts: log fewer of them."
         )
     return Entry(new_id(), facts, at)
 
@@ -100,9 +100,9 @@ def _to_json(members: Mapping[str, object]) -> bytes:
 
 def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
     """Return the intact record of a line without its newline, or raise DamagedError; `whole`: it had one."""
-    guess = int(found[1]) if (found := _SEQ.match(line)) else None
-    if len(line) > LINE_BYTES:
-        raise DamagedError(f"is longer than {LINE_BYTES} bytes, so it is not a ledger record", guess)
+    guess = int(found[1]) if (found := _SEQ_PATTERN.match(line)) else None
+    if len(line) > MAX_LINE_BYTES:
+        raise DamagedError(f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record", guess)
     if not whole:
         raise DamagedError("does not end in a newline", guess)
     if line[-_HASH_BYTES : -_HASH_BYTES + len(_HASH)] != _HASH or line[-2:] != b'"}':
@@ -116,7 +116,7 @@ def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
         record = AuditRecord(**known, fields=members)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise DamagedError("is not a ledger record", guess) from None
-    if version != FORMAT:
+    if version != FORMAT_VERSION:
         raise DamagedError("has a format that this version of Paddock does not know", guess)
     return record
 
@@ -125,7 +125,7 @@ class Head(NamedTuple):
     """The anchor: the last record of the chain."""
 
     seq: int = 0
-    hash: str = GENESIS
+    hash: str = GENESIS_HASH
     file: str = ""
     """Name of the file the record stands in."""
     size: int = 0
@@ -143,7 +143,7 @@ class Head(NamedTuple):
     def encode(self) -> bytes:
         """Return the content of the head file: one padded line of JSON with a checksum of itself."""
         text = (
-            f'{{"v":{FORMAT},"seq":{self.seq},"hash":"{self.hash}","file":"{self.file}",'
+            f'{{"v":{FORMAT_VERSION},"seq":{self.seq},"hash":"{self.hash}","file":"{self.file}",'
             f'"size":{self.size},"synced":{self.synced},"boot":"{self.boot}"'
         )
         check = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -161,7 +161,7 @@ class Head(NamedTuple):
         if head.encode() != raw or not all(type(number) is int for number in numbers):
             return None
         sane = 0 <= head.synced <= head.seq < 2**62 and 0 <= head.size < 2**62
-        return head if sane and (not head.file or _DATED.fullmatch(head.file)) else None
+        return head if sane and (not head.file or _DATED_NAME_PATTERN.fullmatch(head.file)) else None
 
 
 @cache
@@ -185,7 +185,7 @@ def _day_name(day: int) -> str:
 
 def list_dated_files(directory: Path) -> list[str]:
     """Return the names of the ledger's files, oldest first."""
-    return sorted(name for name in os.listdir(directory) if _DATED.fullmatch(name))
+    return sorted(name for name in os.listdir(directory) if _DATED_NAME_PATTERN.fullmatch(name))
 
 
 def open_regular(directory: Path, name: str) -> int | None:
@@ -205,7 +205,7 @@ def read_published_head(directory: Path) -> Head:
     The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.
     """
     try:
-        fd = open_regular(directory, HEAD)
+        fd = open_regular(directory, HEAD_FILE_NAME)
     except LedgerUnusable:
         return Head()
     if fd is None:
@@ -229,7 +229,7 @@ def hold(fd: int, how: int, directory: Path) -> None:
                 raise LedgerError(
                     f"The audit ledger {directory} is locked: another process has held it for "
                     f"{_LOCK_WAIT_S:.0f} s. Nothing runs without its record. "
-                    f"See who holds it with `fuser -v {directory / HEAD}`."
+                    f"See who holds it with `fuser -v {directory / HEAD_FILE_NAME}`."
                 ) from None
             time.sleep(0.0001)
 
@@ -268,7 +268,7 @@ class Line(NamedTuple):
     """One line of a file."""
 
     data: bytes
-    """Without its newline, and cut after `LINE_BYTES` + 1 bytes."""
+    """Without its newline, and cut after `MAX_LINE_BYTES` + 1 bytes."""
     end: int
     """Where the next line starts."""
     whole: bool
@@ -276,14 +276,14 @@ class Line(NamedTuple):
 
 
 def lines(fd: int, start: int, end: int) -> Iterator[Line]:
-    """Yield the lines between two offsets, in order, holding no more than `LINE_BYTES` + 1 bytes of each."""
+    """Yield the lines between two offsets, in order, holding no more than `MAX_LINE_BYTES` + 1 bytes of each."""
     with open(fd, "rb", closefd=False) as file:
         file.seek(start)
         while start < end:
-            data = piece = file.readline(min(LINE_BYTES + 1, end - start))
+            data = piece = file.readline(min(MAX_LINE_BYTES + 1, end - start))
             start += len(piece)
             while piece and not piece.endswith(b"\n") and start < end:
-                piece = file.readline(min(_CHUNK, end - start))
+                piece = file.readline(min(_CHUNK_BYTES, end - start))
                 start += len(piece)
             if not piece:
                 return
@@ -295,15 +295,15 @@ def lines_backwards(fd: int, end: int) -> Iterator[Line]:
     """Yield the whole lines before an offset, last first, cut like those of `lines`."""
     line_end, tail = 0, None
     while end > 0:
-        start = max(0, end - _CHUNK)
+        start = max(0, end - _CHUNK_BYTES)
         chunk = os.pread(fd, end - start, start)
         stop = len(chunk)
         while (cut := chunk.rfind(b"\n", 0, stop)) >= 0:
             if tail is not None:
-                yield Line((chunk[cut + 1 : stop] + tail)[: LINE_BYTES + 1], line_end, whole=True)
+                yield Line((chunk[cut + 1 : stop] + tail)[: MAX_LINE_BYTES + 1], line_end, whole=True)
             line_end, tail, stop = start + cut + 1, b"", cut
         if tail is not None:
-            tail = (chunk[:stop] + tail)[: LINE_BYTES + 1]
+            tail = (chunk[:stop] + tail)[: MAX_LINE_BYTES + 1]
         end = start
     if tail is not None:
         yield Line(tail, line_end, whole=True)

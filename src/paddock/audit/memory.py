@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 
-from paddock.audit.line_format import GENESIS, encode_record, new_entry, parse_record
+from paddock.audit.line_format import GENESIS_HASH, encode_record, new_entry, parse_record
 from paddock.audit.sink import (
     STARTED,
     AuditRecord,
@@ -76,7 +76,7 @@ class MemoryAudit:
                 raise LedgerError("The audit sink is closed. Open another one to write.")
             if event == STARTED and request in self._claimed:
                 raise duplicate_claim_error(request)
-            prev = self.records[-1].hash if self.records else GENESIS
+            prev = self.records[-1].hash if self.records else GENESIS_HASH
             ts = timestamp(self._clock())
             record = new_entry(event, request, parent, fields)
             line, _ = encode_record(record, seq=len(self.records) + 1, ts=ts, prev=prev)

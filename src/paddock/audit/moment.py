@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-_AGO = re.compile(r"([0-9]{1,4})([smhdw])")
+_AGO_PATTERN = re.compile(r"([0-9]{1,4})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -12,7 +12,7 @@ def parse_moment(text: str) -> datetime:
 
     Raises ValueError.
     """
-    if (ago := _AGO.fullmatch(text)) is not None:
+    if (ago := _AGO_PATTERN.fullmatch(text)) is not None:
         return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         moment = datetime.fromisoformat(text)

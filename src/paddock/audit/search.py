@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddock.audit.index import FACTS, Index, NoIndexError, OnProgress, ask, facts_of, place_of
 from paddock.audit.line_format import (
-    LINE_BYTES,
+    MAX_LINE_BYTES,
     DamagedError,
     explain_failed_call,
     open_regular,
@@ -25,7 +25,7 @@ STATUSES = (*(status.value for status in Status), "planned")
 """Every status that a record has: how a request ended, or that it was a rehearsal."""
 _USUAL_LINE_BYTES = 4096
 """Bytes that most lines have fewer of."""
-_MIN_PLACES, _MAX_PLACES = 20, 50_000
+_MIN_OFFSETS, _MAX_OFFSETS = 20, 50_000
 """Places that the index is asked for at once."""
 
 
@@ -86,7 +86,7 @@ def find(
     since_timestamp(wanted.since)
     if not directory.is_dir() or wanted == RecordFilter():
         return read(directory, limit=limit, newest_first=newest_first)
-    count = _MAX_PLACES if limit is None else max(_MIN_PLACES, min(limit, _MAX_PLACES))
+    count = _MAX_OFFSETS if limit is None else max(_MIN_OFFSETS, min(limit, _MAX_OFFSETS))
     indexed = _IndexSearch(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
     return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
 
@@ -170,7 +170,7 @@ def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]
 
 def _record_at(fd: int, offset: int) -> AuditRecord | None:
     start = max(0, offset - 1)
-    for size in (_USUAL_LINE_BYTES, LINE_BYTES + 2):
+    for size in (_USUAL_LINE_BYTES, MAX_LINE_BYTES + 2):
         data = os.pread(fd, size, start)
         if offset and data[:1] != b"\n":
             return None  # no line begins there

@@ -32,17 +32,17 @@ REPAIRED = "repaired"
 EVENTS = ("asked", "answered", "decided", STARTED, "looked", FINISHED, RECOVERED, REPAIRED)
 """Every event that Paddock writes, in the order in which they come."""
 
-FIELDS = 48
-FIELD_CHARS = 512
-LIST_ITEMS = 64
-ITEM_CHARS = 128
+MAX_FIELDS = 48
+MAX_FIELD_CHARS = 512
+MAX_LIST_ITEMS = 64
+MAX_ITEM_CHARS = 128
 CLAIM_AGE_S = 24 * 3600
 """A request is claimed within this many seconds after its id was minted, or not at all."""
 CLAIM_SKEW_S = 60
 """How many seconds the clock that minted an id may be ahead of the sink's."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_RESERVED = frozenset({"v", "seq", "id", "ts", "event", "request", "parent", "prev", "hash"})
+_FIELD_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_RESERVED_FIELD_NAMES = frozenset({"v", "seq", "id", "ts", "event", "request", "parent", "prev", "hash"})
 
 
 class AuditRecord(Value):
@@ -142,7 +142,7 @@ def check_event(event: str) -> None:
     if event in (STARTED, RECOVERED, REPAIRED):
         how = "claim() writes it" if event == STARTED else "only the sink itself writes it"
         raise LedgerError(f"The audit event `{event}` cannot be appended: {how}. Use another event.")
-    if not _NAME.fullmatch(event):
+    if not _FIELD_NAME_PATTERN.fullmatch(event):
         raise LedgerError(
             "An audit event's name is not 1 to 64 of a-z, 0-9 and _. Use a name like `finished`."
         )
@@ -151,15 +151,15 @@ def check_event(event: str) -> None:
 def check_ids(request: str, parent: str | None) -> None:
     """Raise LedgerError unless both ids are strings that fit a record."""
     for text in (request, parent or ""):
-        if not (text.isascii() and len(text) <= FIELD_CHARS) and (fault := _explain_fault(text)):
+        if not (text.isascii() and len(text) <= MAX_FIELD_CHARS) and (fault := _explain_fault(text)):
             raise LedgerError(f"An audit record's request or parent id {fault}. Use a ULID.")
 
 
 def check_fields(fields: Mapping[str, Field]) -> None:
     """Raise LedgerError unless every field may be kept. The text repeats no value: it may be a secret."""
-    if len(fields) > FIELDS:
+    if len(fields) > MAX_FIELDS:
         raise LedgerError(
-            f"An audit record has {len(fields)} fields, over the limit of {FIELDS}. Log fewer facts."
+            f"An audit record has {len(fields)} fields, over the limit of {MAX_FIELDS}. Log fewer facts."
         )
     if _may_name_all(tuple(fields)) and _are_plain(fields.values()):
         return  # most records, and the ledger is on the way of every call
@@ -167,7 +167,7 @@ def check_fields(fields: Mapping[str, Field]) -> None:
         if not _may_name(name):
             raise LedgerError(
                 f"The audit field {name[:64]!r} has a reserved or malformed name. Use 1 to 64 of "
-                f"a-z, 0-9 and _, and none of {', '.join(sorted(_RESERVED))}."
+                f"a-z, 0-9 and _, and none of {', '.join(sorted(_RESERVED_FIELD_NAMES))}."
             )
         if fault := _explain_fault(value):
             raise LedgerError(f"The audit field `{name}` {fault}. The ledger keeps facts, never payloads.")
@@ -179,7 +179,7 @@ def _may_name_all(names: tuple[str, ...]) -> bool:
 
 
 def _may_name(name: str) -> bool:
-    return name not in _RESERVED and _NAME.fullmatch(name) is not None
+    return name not in _RESERVED_FIELD_NAMES and _FIELD_NAME_PATTERN.fullmatch(name) is not None
 
 
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
@@ -189,7 +189,7 @@ def _are_plain(values: Iterable[Field]) -> bool:
     """Return whether all values may be kept, as a glance shows; it is sure of nothing unusual."""
     for value in values:
         if type(value) is str:  # `isinstance` takes twice as long
-            if len(value) > FIELD_CHARS or not value.isascii():
+            if len(value) > MAX_FIELD_CHARS or not value.isascii():
                 return False
         elif type(value) is int or type(value) is float:
             if not _MIN_INTEGER <= value <= _MAX_INTEGER:
@@ -207,7 +207,7 @@ def _are_short(items: Sequence[str]) -> bool:
         ascii_only = "".join(items).isascii()
     except TypeError:
         return False
-    return ascii_only and len(items) <= LIST_ITEMS and max(map(len, items), default=0) <= ITEM_CHARS
+    return ascii_only and len(items) <= MAX_LIST_ITEMS and max(map(len, items), default=0) <= MAX_ITEM_CHARS
 
 
 def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
@@ -216,8 +216,8 @@ def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
         case None | bool():
             return ""
         case str():
-            if len(value) > FIELD_CHARS:
-                return f"is over {FIELD_CHARS} characters; log its hash or length"
+            if len(value) > MAX_FIELD_CHARS:
+                return f"is over {MAX_FIELD_CHARS} characters; log its hash or length"
             return "" if _is_text(value) else "is not valid Unicode; replace the lone surrogates"
         case int():
             return "" if -(2**63) <= value < 2**63 else "does not fit 64 bits; log it as text"
@@ -225,11 +225,13 @@ def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
             return "" if math.isfinite(value) else "is not a finite number; log None"
         case list() | tuple():
             items = cast("Sequence[object]", value)
-            if len(items) > LIST_ITEMS:
-                return f"has over {LIST_ITEMS} items; log their number"
-            if all(isinstance(item, str) and len(item) <= ITEM_CHARS and _is_text(item) for item in items):
+            if len(items) > MAX_LIST_ITEMS:
+                return f"has over {MAX_LIST_ITEMS} items; log their number"
+            if all(
+                isinstance(item, str) and len(item) <= MAX_ITEM_CHARS and _is_text(item) for item in items
+            ):
                 return ""
-            return f"has an item that is no Unicode text of {ITEM_CHARS} characters at most; log names"
+            return f"has an item that is no Unicode text of {MAX_ITEM_CHARS} characters at most; log names"
         case _:
             return "is not a scalar or a list of short strings; log facts about it"
 

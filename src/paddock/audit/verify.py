@@ -17,7 +17,7 @@ synced, the last fraction of a second before it stopped. Records behind the head
 died before it could move the head; the next writer takes them in.
 
 Reading stops at the end that the files had at the start, so writers may go on. Memory is bounded whatever the
-files hold: one line of at most `LINE_BYTES`, and `FINDINGS` findings.
+files hold: one line of at most `MAX_LINE_BYTES`, and `MAX_FINDINGS` findings.
 """
 
 import fcntl
@@ -33,9 +33,9 @@ from pydantic import computed_field
 
 from paddock.audit.line_format import (
     DAY_S,
-    GENESIS,
-    HEAD,
+    GENESIS_HASH,
     HEAD_BYTES,
+    HEAD_FILE_NAME,
     DamagedError,
     Head,
     Line,
@@ -53,7 +53,7 @@ from paddock.own_files import judge_file
 
 CLOCK_S: Final = 60
 """How far a record's date may be from the day of its file, in seconds: it may tell of the moment before midnight."""
-FINDINGS: Final = 1000
+MAX_FINDINGS: Final = 1000
 """Most problems, and most notes, that a report lists; the last one says when there are more."""
 
 
@@ -165,7 +165,7 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
         )
-    if not (directory / HEAD).exists() or (fd := open_regular(directory, HEAD)) is None:
+    if not (directory / HEAD_FILE_NAME).exists() or (fd := open_regular(directory, HEAD_FILE_NAME)) is None:
         return None, _file_sizes(directory)
     try:
         hold(fd, fcntl.LOCK_SH, directory)
@@ -176,7 +176,7 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
 
 def _describe_non_head(directory: Path) -> str:
     """Return what is where the head should be, such as "is a pipe and no regular file"."""
-    path = directory / HEAD
+    path = directory / HEAD_FILE_NAME
     try:
         facts = path.lstat()
     except FileNotFoundError:
@@ -194,7 +194,7 @@ class _ChainPass:
 
     def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
         self.seq = 0
-        self.hash = GENESIS
+        self.hash = GENESIS_HASH
         self.records = 0
         self.problems: list[Finding] = []
         self.notes: list[Finding] = []
@@ -244,18 +244,23 @@ class _ChainPass:
         """Compare the end of the chain with the head."""
         if self._raw is None:
             self.problem(
-                HEAD, None, None, f"{self._instead}, so records cut from the end would not be noticed"
+                HEAD_FILE_NAME,
+                None,
+                None,
+                f"{self._instead}, so records cut from the end would not be noticed",
             )
         elif self._head is None:
             if self._raw or self._newest:
-                self.problem(HEAD, None, None, "is damaged, so records cut from the end would not be noticed")
+                self.problem(
+                    HEAD_FILE_NAME, None, None, "is damaged, so records cut from the end would not be noticed"
+                )
         elif self._head.seq > self.seq:
             self._report_gap(self._head.file, None, self._head.seq, "at the end", synced=self._head.excuse)
-        elif self._head.seq == 0 and self._head.hash != GENESIS:
-            self.problem(HEAD, None, None, "names another hash than a chain starts with")
+        elif self._head.seq == 0 and self._head.hash != GENESIS_HASH:
+            self.problem(HEAD_FILE_NAME, None, None, "names another hash than a chain starts with")
         elif self._head.seq < self.seq:
             self.note(
-                HEAD,
+                HEAD_FILE_NAME,
                 None,
                 self._head.seq,
                 f"stops before {_format_range(self._head.seq + 1, self.seq)}: a writer died",
@@ -289,7 +294,7 @@ class _ChainPass:
                 name, number, record.seq, "found the records before it cut or changed when it was written"
             )
         if self._head is not None and record.seq == self._head.seq and record.hash != self._head.hash:
-            self.problem(HEAD, None, record.seq, f"names another hash than record {record.seq} has")
+            self.problem(HEAD_FILE_NAME, None, record.seq, f"names another hash than record {record.seq} has")
         self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
 
     def _check_repair(self, name: str, number: int, record: AuditRecord) -> None:
@@ -342,9 +347,9 @@ def _format_range(first: int, last: int) -> str:
 
 
 def _add_finding(findings: list[Finding], finding: Finding) -> None:
-    if len(findings) < FINDINGS - 1:
+    if len(findings) < MAX_FINDINGS - 1:
         findings.append(finding)
-    elif len(findings) == FINDINGS - 1:
+    elif len(findings) == MAX_FINDINGS - 1:
         findings.append(
             finding.model_copy(update={"line": None, "seq": None, "message": "has more than is listed here"})
         )

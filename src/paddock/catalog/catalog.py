@@ -11,7 +11,14 @@ from types import MappingProxyType
 from typing import Protocol
 
 from paddock.catalog.queries import plan_queries
-from paddock.catalog.search import SEARCHED_CHARS, SEARCHED_PARAMETERS, Hit, Index, Mix, is_searched_in_part
+from paddock.catalog.search import (
+    MAX_SEARCHED_CHARS,
+    MAX_SEARCHED_PARAMETERS,
+    Hit,
+    Index,
+    Mix,
+    is_searched_in_part,
+)
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.typescript import Described, describe_tool
 from paddock.model.base import Json, count
@@ -22,11 +29,11 @@ FRESH_S = 3_600.0
 """Seconds for which the word of a server counts, unless it says that its tools changed."""
 RETRY_S = 30.0
 """Seconds until a server that could not be asked is asked again."""
-AT_ONCE = 8
+MAX_CONCURRENT_SERVERS = 8
 """Servers that are asked side by side."""
-TOOLS = 20_000
+MAX_TOOLS_PER_SERVER = 20_000
 """Tools of one server; further ones are left out, which is said."""
-NAME = 200
+MAX_TOOL_NAME_CHARS = 200
 """Characters of a tool's name; a longer one is no name."""
 
 
@@ -108,7 +115,7 @@ class Catalog:
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
         """Who is being asked, and since when, by the clock of the event loop."""
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
     async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
@@ -157,10 +164,10 @@ class Catalog:
 
         Only for a name that means no server are all of them asked.
         """
-        meant = [
+        wanted = [
             {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
         ]
-        asked = set[str]().union(*meant) if all(meant) else set(self._servers)
+        asked = set[str]().union(*wanted) if all(wanted) else set(self._servers)
         listing = await self._list_tools([server for server in self._servers if server in asked], patience_s)
         tools = {f"{tool.server}.{tool.alias}": tool for tool in listing.tools if tool.alias}
         tools |= {tool.name: tool for tool in listing.tools}
@@ -212,15 +219,20 @@ class Catalog:
 def _explain_partial_search(tools: Sequence[CatalogTool]) -> Iterator[str]:
     """Yield what is to be said where not all of some tools is searched."""
     if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
-        what = f"{SEARCHED_CHARS} characters of a text or {SEARCHED_PARAMETERS} parameters"
+        what = f"{MAX_SEARCHED_CHARS} characters of a text or {MAX_SEARCHED_PARAMETERS} parameters"
         yield f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched"
 
 
 def _bound_tools(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:
     """Return the tools that the catalogue takes, and what was left out."""
-    named = {tool.tool.name: tool for tool in reversed(tools[:TOOLS]) if len(tool.tool.name) <= NAME}
+    named = {
+        tool.tool.name: tool
+        for tool in reversed(tools[:MAX_TOOLS_PER_SERVER])
+        if len(tool.tool.name) <= MAX_TOOL_NAME_CHARS
+    }
     kept = tuple(reversed(named.values()))
     left_out = len(tools) - len(kept)
     what = f"{count(left_out, 'tool')} {'is' if left_out == 1 else 'are'} left out"
-    why = f"{what}: beyond {TOOLS}, listed twice, or with a name of over {NAME} characters"
+    long = f"with a name of over {MAX_TOOL_NAME_CHARS} characters"
+    why = f"{what}: beyond {MAX_TOOLS_PER_SERVER}, listed twice, or {long}"
     return kept, why if left_out else ""

@@ -19,22 +19,22 @@ from paddock.hub.result import ToolInfo, ToolResult, native_value
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 
-LESSONS = 20
+MAX_RESULTS_PER_TOOL = 20
 """Results of one tool that a session learns from."""
-TOOLS = 500
+MAX_TOOLS_PER_SERVER = 500
 """Tools of one server that are remembered."""
-_LARGEST = 64 * 1024
+_MAX_TEXT_CHARS = 64 * 1024
 """Characters of a text that is looked at."""
-_NODES = 3_000
+_MAX_VALUES = 3_000
 """Values of one result that are looked at."""
-_DEEPEST = 8
-_MEMBERS = 40
+_MAX_DEPTH = 8
+_MAX_MEMBERS = 40
 """Keys of an object; with more it is a map."""
-_TYPES = 300
+_MAX_TYPES = 300
 """Types within the type of one tool."""
-_UNIFORM = 3
+_MIN_EQUAL_SHAPES = 3
 
-_NAME = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
+_KEY_PATTERN = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
 """A key that a programmer gave: short, plain, with few digits."""
 
 
@@ -48,7 +48,7 @@ class InferredTypes:
         self._kept = JsonFile(memory_of(state, servers_file) / "observed.json")
         self._types: dict[str, dict[str, Any]] | None = None
         self._lessons: dict[tuple[str, str], int] = {}
-        self._told = False
+        self._reported = False
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
         """Return the type of a tool's results so far."""
@@ -58,16 +58,21 @@ class InferredTypes:
         """Learn from a result, if it is one, and the tool declares no type of its own."""
         key = (server.name, tool.name)
         lessons = self._lessons.get(key, 0)
-        if result.is_error or tool.output_schema is not None or lessons >= LESSONS or _is_large(result):
+        if (
+            result.is_error
+            or tool.output_schema is not None
+            or lessons >= MAX_RESULTS_PER_TOOL
+            or _is_large(result)
+        ):
             return
         self._lessons[key] = lessons + 1
         seen = type_of(native_value(result))
         known = self.type_of(*key)
         merged = seen if known is None else merge_types(known, seen)
-        if merged == known or _count_types(merged) > _TYPES:
+        if merged == known or _count_types(merged) > _MAX_TYPES:
             return
         tools = self._load_types().setdefault(server.name, {})
-        if tool.name in tools or len(tools) < TOOLS:
+        if tool.name in tools or len(tools) < MAX_TOOLS_PER_SERVER:
             tools[tool.name] = merged
             self._save_type(key, merged)
 
@@ -98,8 +103,8 @@ class InferredTypes:
 
     def _log_problem(self, problem: ConfigurationError) -> None:
         """Log once why nothing is remembered."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             logging.getLogger("paddock.files").warning("types of results are not remembered: %s", problem)
 
 
@@ -132,7 +137,7 @@ def _select_valid(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _is_type(schema: object, depth: int = 0) -> bool:
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     fields = cast("dict[str, Any]", schema)
     properties, required = fields.get("properties", {}), fields.get("required", [])
@@ -155,7 +160,7 @@ class _TypeInference:
     """One look at a value, within a budget."""
 
     def __init__(self) -> None:
-        self._left = _NODES
+        self._left = _MAX_VALUES
 
     def infer_type(self, value: Json, depth: int) -> dict[str, Json]:
         self._left -= 1
@@ -168,7 +173,7 @@ class _TypeInference:
                 return {"type": "string"}
             case int() | float():
                 return {"type": "number"}
-            case _ if depth >= _DEEPEST or self._left <= 0:
+            case _ if depth >= _MAX_DEPTH or self._left <= 0:
                 return {}
             case list():
                 items = [
@@ -197,18 +202,18 @@ def _merge_objects(objects: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
         for name, schema in each.get("properties", {}).items():
             members[name] = merge_types(members[name], schema) if name in members else schema
     maps = [each["additionalProperties"] for each in objects if "additionalProperties" in each]
-    if maps or len(members) > _MEMBERS:
+    if maps or len(members) > _MAX_MEMBERS:
         return {"additionalProperties": _merge_all([*maps, *members.values()])}
     required = [name for name in members if all(name in each.get("required", []) for each in objects)]
     return {"properties": members, "required": sorted(required)}
 
 
 def _is_map(members: Mapping[str, dict[str, Json]]) -> bool:
-    if len(members) > _MEMBERS or not all(_NAME.match(name) for name in members):
+    if len(members) > _MAX_MEMBERS or not all(_KEY_PATTERN.match(name) for name in members):
         return True
     shapes = [schema.get("properties") for schema in members.values()]
     return (
-        len(shapes) >= _UNIFORM
+        len(shapes) >= _MIN_EQUAL_SHAPES
         and bool(shapes[0])
         and all(
             isinstance(shape, dict) and shape.keys() == cast("dict[str, Json]", shapes[0]).keys()
@@ -241,4 +246,4 @@ def _count_types(schema: Json) -> int:
 def _is_large(result: ToolResult) -> bool:
     blocks = cast("list[Any]", result.raw["content"])
     texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
-    return sum(len(text) for text in texts if isinstance(text, str)) > _LARGEST
+    return sum(len(text) for text in texts if isinstance(text, str)) > _MAX_TEXT_CHARS

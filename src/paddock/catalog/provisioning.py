@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from paddock.catalog.search import Hit, compute_confidence, keyword_score
-from paddock.files import LONGEST, JsonFile, keep_backup, read_bounded, replace_file
+from paddock.files import MAX_FILE_BYTES, JsonFile, keep_backup, read_bounded, replace_file
 from paddock.hub.config import is_paddock
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError
@@ -26,30 +26,30 @@ from paddock.texts import find_nearest
 
 MISSING_INTENT = "Missing required parameter: intent"
 """Error text for a provisioning request without an intent."""
-NOTHING = "No matching servers found"
-GOOD_ENOUGH = 0.5
+NO_MATCH = "No matching servers found"
+MIN_LOCAL_CONFIDENCE = 0.5
 """Confidence from which a local tool keeps weaker ones out of the answer."""
-SURE = 0.9
+MIN_ENABLE_CONFIDENCE = 0.9
 """Least confidence with which an offer may be enabled."""
-_MATCHES = 20
-_OFFERS = 50_000
-_DESCRIPTION = 500
-_TRUST_BYTES = 1024 * 1024
-_SHOWN = 100
+_MAX_MATCHES = 20
+_MAX_OFFERS = 50_000
+_MAX_DESCRIPTION_CHARS = 500
+_MAX_TRUST_FILE_BYTES = 1024 * 1024
+_MAX_ENTRY_CHARS = 100
 """Characters of an entry of a trust file that are repeated."""
 _TRUSTS_NOBODY = "it trusts nobody"
 _RIGHT_FILE = 'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]'
 _RIGHT_ENTRY = "write npm:NAME, pypi:NAME, remote:NAME or npm:@SCOPE/*"
 
-_PACKAGE = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_NAMES = {
-    "": _PLAIN_NAME,
-    "npm": re.compile(rf"(?:@[a-z0-9][a-z0-9._-]*/)?{_PLAIN_NAME.pattern}|@[a-z0-9][a-z0-9._-]*/\*"),
-    "pypi": _PLAIN_NAME,
+_PACKAGE_PATTERN = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\Z")
+_VARIABLE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SERVER_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME_PATTERNS = {
+    "": _PLAIN_NAME_PATTERN,
+    "npm": re.compile(rf"(?:@[a-z0-9][a-z0-9._-]*/)?{_PLAIN_NAME_PATTERN.pattern}|@[a-z0-9][a-z0-9._-]*/\*"),
+    "pypi": _PLAIN_NAME_PATTERN,
     "remote": re.compile(r"[!-)+-~]+(?:/\*)?"),
 }
 """Names in a trust file, by source."""
@@ -91,7 +91,7 @@ class Match:
     @property
     def allowed(self) -> bool:
         """Whether both hold: the trust file names it, and the match is sure."""
-        return self.trusted and self.confidence >= SURE
+        return self.trusted and self.confidence >= MIN_ENABLE_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,9 @@ def load_registry(path: Path) -> tuple[RegistryServer, ...]:
     listed = JsonFile(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
         raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
-    offers = (offer for entry in cast("list[object]", listed)[:_OFFERS] for offer in _iterate_offers(entry))
+    offers = (
+        offer for entry in cast("list[object]", listed)[:_MAX_OFFERS] for offer in _iterate_offers(entry)
+    )
     latest = {(offer.source, _normalize_name(offer.source, offer.name)): offer for offer in offers}
     shared = Counter(_normalize_name("pypi", offer.name) for offer in latest.values())
     return tuple(
@@ -148,7 +150,7 @@ def read_trust(path: Path) -> TrustFile:
     ConfigurationError for what is no file, too large, another user's, or open to everybody.
     """
     try:
-        entries: object = json.loads(read_trusted(path, _TRUST_BYTES))
+        entries: object = json.loads(read_trusted(path, _MAX_TRUST_FILE_BYTES))
     except FileNotFoundError:
         return TrustFile()
     except NotOursError as error:
@@ -166,7 +168,7 @@ def read_trust(path: Path) -> TrustFile:
             problem = f"{path}: entry {number} is {kind(entry)}, not a text; {_TRUSTS_NOBODY}; {_RIGHT_FILE}"
             return TrustFile(problems=(problem,))
         if fault := _explain_pattern(entry):
-            shown = json.dumps(entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}...")
+            shown = json.dumps(entry if len(entry) <= _MAX_ENTRY_CHARS else f"{entry[:_MAX_ENTRY_CHARS]}...")
             problems.append(f"{path}: entry {number}, {shown}, trusts nobody: {fault}")
         else:
             patterns.append(entry)
@@ -181,14 +183,13 @@ def load_trust(path: Path) -> tuple[str, ...]:
 def _explain_pattern(pattern: str) -> str:
     """Return why a text is no pattern of a trust file, and the right form; "" for one that is."""
     source, name, version = _split_pattern(pattern)
-    form = _NAMES.get(source)
+    form = _NAME_PATTERNS.get(source)
     if form is None:
-        return (
-            f"{json.dumps(source[:_SHOWN])} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
-        )
+        shown = json.dumps(source[:_MAX_ENTRY_CHARS])
+        return f"{shown} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
     if not form.fullmatch(name) or (version is not None and name.endswith("/*")):
         return f"this is no server's name; {_RIGHT_ENTRY}"
-    if version is not None and not _VERSION.match(version):
+    if version is not None and not _VERSION_PATTERN.match(version):
         return "what follows the name is no version; write NAME@VERSION, or NAME alone for every version"
     return ""
 
@@ -264,7 +265,7 @@ def answer_intent(
     asked = f"{intent} {context}".strip()
     tools = [(hit, compute_confidence(hit.score, asked)) for hit in local]
     if tools:
-        good = [pair for pair in tools if pair[1] >= GOOD_ENOUGH]
+        good = [pair for pair in tools if pair[1] >= MIN_LOCAL_CONFIDENCE]
         return Provision("local", tools=tuple(good or tools))
     matches = match_offers(intent, offers, trust)
     return Provision("registry", matches=matches) if matches else Provision("none")
@@ -278,7 +279,7 @@ def match_offers(intent: str, offers: Sequence[RegistryServer], trust: Sequence[
         score = keyword_score(wanted, offer.name, offer.description)
         found.append(Match(offer, compute_confidence(score, intent), is_trusted(offer, trust)))
     suitable = (each for each in found if each.confidence > 0)
-    return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MATCHES])
+    return tuple(sorted(suitable, key=lambda each: each.confidence, reverse=True)[:_MAX_MATCHES])
 
 
 class Provisioning:
@@ -368,7 +369,7 @@ class Provisioning:
         return self._set_enabled(name, enabled=False)
 
     def _enter_offer(self, name: str, offer: RegistryServer) -> Change:
-        if not _NAME.match(name):
+        if not _SERVER_NAME_PATTERN.match(name):
             raise ConfigurationError(
                 f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
             )
@@ -419,7 +420,7 @@ def _write_document(file: Path, document: Mapping[str, Json]) -> Path | None:
                 f"chmod u+w {shlex.quote(str(file))}"
             )
         if file.exists():
-            backup = keep_backup(file, read_bounded(file, LONGEST), mode=mode)
+            backup = keep_backup(file, read_bounded(file, MAX_FILE_BYTES), mode=mode)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         replace_file(file, text.encode("utf-8", "backslashreplace"), mode=mode)  # as JSON escapes it
     except OSError as error:
@@ -444,7 +445,7 @@ def _iterate_offers(entry: object) -> Iterator[RegistryServer]:
     fields = _as_object(entry)
     server = _as_object(fields.get("server")) or fields
     description = server.get("description")
-    about = spell_invisible(description[:_DESCRIPTION]) if isinstance(description, str) else ""
+    about = spell_invisible(description[:_MAX_DESCRIPTION_CHARS]) if isinstance(description, str) else ""
     for package in map(_as_object, _as_list(server.get("packages"))):
         if (found := _make_command(package)) is not None:
             source: Source = "npm" if package["registryType"] == "npm" else "pypi"
@@ -454,7 +455,7 @@ def _iterate_offers(entry: object) -> Iterator[RegistryServer]:
         url = remote.get("url")
         if remote.get("type") == "streamable-http" and isinstance(url, str) and url.startswith("https://"):
             if isinstance(name, str) and "{" not in url and not _as_list(remote.get("headers")):
-                yield RegistryServer("remote", name[:_DESCRIPTION], "", about, {"url": url})
+                yield RegistryServer("remote", name[:_MAX_DESCRIPTION_CHARS], "", about, {"url": url})
             break
 
 
@@ -463,7 +464,7 @@ def _make_command(package: Mapping[str, Json]) -> dict[str, Json] | None:
     identifier, version = package.get("identifier"), package.get("version")
     if not (isinstance(identifier, str) and isinstance(version, str)):
         return None
-    if not (_PACKAGE.match(identifier) and _VERSION.match(version)) or version == "latest":
+    if not (_PACKAGE_PATTERN.match(identifier) and _VERSION_PATTERN.match(version)) or version == "latest":
         return None
     if _as_object(package.get("transport")).get("type", "stdio") != "stdio" or _as_list(
         package.get("packageArguments")
@@ -478,7 +479,7 @@ def _make_command(package: Mapping[str, Json]) -> dict[str, Json] | None:
             return None
     wanted = [_as_object(each) for each in _as_list(package.get("environmentVariables"))]
     names = [str(each.get("name", "")) for each in wanted if each.get("isRequired") is True]
-    if not all(_VARIABLE.match(name) for name in names):
+    if not all(_VARIABLE_PATTERN.match(name) for name in names):
         return None
     return {**entry, "env": {name: f"${{{name}}}" for name in names}} if names else entry
 

@@ -18,11 +18,13 @@ MAX_QUERY_CHARS = 4_000
 """Maximum number of characters that are searched for, of all queries of one search."""
 _DEFAULT_RESULTS = 8
 _RESULTS_PER_QUERY = 2
-_MIN_TELLING_WORDS = 2
+_MIN_SEARCH_WORDS = 2
 """A piece with fewer of them is joined to the next one: "1." or "First of all." finds nothing by itself."""
 
-_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
-_WORD = re.compile(r"[^\W_]+")
+_WORD_SEAM_PATTERN = re.compile(
+    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])"
+)
+_WORD_PATTERN = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(
     r"""
     (?<=[.!?])\s            # the period of "v1.2" ends nothing
@@ -33,7 +35,7 @@ _SENTENCE_END = re.compile(
     """,
     re.VERBOSE,
 )
-_FILLERS = frozenset(
+_FILLER_WORDS = frozenset(
     "a an and are as at be by can do does for from get give have how i in into is it its let me my of on or our out"  # noqa: SIM905 - words
     " please show so some tell that the their them then there this to us use want was we what when where which who"
     " will with would you your".split()
@@ -43,13 +45,13 @@ _FILLERS = frozenset(
 
 def split_words(text: str) -> list[str]:
     """Return the words of a name or text in lower case, taken apart at case, digits, underscores and marks."""
-    return _WORD.findall(_SEAM.sub(" ", text).lower())
+    return _WORD_PATTERN.findall(_WORD_SEAM_PATTERN.sub(" ", text).lower())
 
 
 def telling_words(query: str) -> list[str]:
     """Return the different words of a query; its fillers only when there is nothing else."""
     found = dict.fromkeys(split_words(query))
-    return [word for word in found if word not in _FILLERS] or list(found)
+    return [word for word in found if word not in _FILLER_WORDS] or list(found)
 
 
 def default_limit(queries: str | Sequence[str]) -> int:
@@ -80,11 +82,11 @@ def split_query(query: str, most: int = MAX_PIECES) -> list[str]:
     """
     pieces: list[str] = []
     for sentence in filter(None, (part.strip() for part in _SENTENCE_END.split(query))):
-        if pieces and (len(pieces) == most or _count_telling(pieces[-1]) < _MIN_TELLING_WORDS):
+        if pieces and (len(pieces) == most or _count_telling(pieces[-1]) < _MIN_SEARCH_WORDS):
             pieces[-1] = f"{pieces[-1]} {sentence}"
         else:
             pieces.append(sentence)
-    if len(pieces) > 1 and _count_telling(pieces[-1]) < _MIN_TELLING_WORDS:
+    if len(pieces) > 1 and _count_telling(pieces[-1]) < _MIN_SEARCH_WORDS:
         last = pieces.pop()
         pieces[-1] = f"{pieces[-1]} {last}"
     return pieces or [query]
@@ -114,4 +116,4 @@ def interleave_lists(ranked: Sequence[Iterable[int]]) -> list[int]:
 
 
 def _count_telling(piece: str) -> int:
-    return sum(word not in _FILLERS for word in set(split_words(piece)))
+    return sum(word not in _FILLER_WORDS for word in set(split_words(piece)))

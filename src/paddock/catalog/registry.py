@@ -9,12 +9,12 @@ from typing import Any, cast
 import httpx2
 
 from paddock.catalog.provisioning import load_registry
-from paddock.files import LONGEST, make_private, read_bounded, replace_file
+from paddock.files import MAX_FILE_BYTES, make_private, read_bounded, replace_file
 from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
 from paddock.model.addresses import MAX_PORT, is_port
 from paddock.model.errors import ConfigurationError
 
-PAGES = 1_000
+MAX_PAGES = 1_000
 _TIMEOUT_S = 30.0
 
 
@@ -51,7 +51,7 @@ async def refresh_list(source: str, target: Path) -> int:
 
 def _read_file(file: str) -> bytes:
     try:
-        return read_bounded(Path(file).expanduser(), LONGEST)
+        return read_bounded(Path(file).expanduser(), MAX_FILE_BYTES)
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
     except RuntimeError as error:
@@ -60,14 +60,14 @@ def _read_file(file: str) -> bytes:
 
 async def _fetch_entries(address: str) -> list[Any]:
     entries: list[Any] = []
-    url, room = _check_url(address), LONGEST
+    url, room = _check_url(address), MAX_FILE_BYTES
     headers = {"accept-encoding": "identity"}
 
     def make(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(timeout=_TIMEOUT_S, headers=headers, transport=transport)
 
     async with build_client(make, url) as client:
-        for _ in range(PAGES):
+        for _ in range(MAX_PAGES):
             data = await _fetch_page(client, url, room)
             room -= len(data)
             page, cursor = _read_page(data, address)
@@ -75,7 +75,7 @@ async def _fetch_entries(address: str) -> list[Any]:
             if cursor is None:
                 return entries
             url = url.copy_set_param("cursor", cursor)
-    raise ConfigurationError(f"{address}: the list has more than {PAGES} pages")
+    raise ConfigurationError(f"{address}: the list has more than {MAX_PAGES} pages")
 
 
 def _check_url(address: str) -> httpx2.URL:
@@ -101,7 +101,7 @@ async def _fetch_page(client: httpx2.AsyncClient, url: httpx2.URL, room: int) ->
             async for chunk in answer.aiter_bytes():
                 data += chunk
                 if len(data) > room:
-                    raise ConfigurationError(f"{url.host}: the list is larger than {LONGEST} bytes")
+                    raise ConfigurationError(f"{url.host}: the list is larger than {MAX_FILE_BYTES} bytes")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         why, proxy = describe_cause(error), find_proxy(url, error)
         if proxy is not None:

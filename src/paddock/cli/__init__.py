@@ -5,20 +5,20 @@ import os
 import sys
 import warnings
 
-from paddock.cli.interrupts import INTERRUPTED, install_interrupt_hook, is_interrupt, reset_sigchld
+from paddock.cli.interrupts import EXIT_INTERRUPTED, install_interrupt_hook, is_interrupt, reset_sigchld
 from paddock.cli.streams import prepare_streams
 
-_COLLECT_AFTER = 200_000
+_COLLECTION_THRESHOLD = 200_000
 """Objects made before garbage is looked for: imports make many, and looking takes a tenth of their time."""
-_USUAL = gc.get_threshold()
+_DEFAULT_THRESHOLDS = gc.get_threshold()
 
-_OUR_FAULT = 125
+_EXIT_OWN_FAILURE = 125
 """That of `paddock exec`, whose lower ones are a program's; `surfaces.cli.exec` has it, too."""
 
 
 def main() -> None:
     """Run the command line with the arguments of the process."""
-    gc.set_threshold(_COLLECT_AFTER)
+    gc.set_threshold(_COLLECTION_THRESHOLD)
     # What other packages bring along shall not see what is validated; to look for it takes 3 to 9 ms.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     warnings.showwarning = _show_warning
@@ -37,10 +37,10 @@ def main() -> None:
 
             command(prog_name="paddock")
     except KeyboardInterrupt:  # while something is imported
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
         if is_interrupt(error):
-            sys.exit(INTERRUPTED)
+            sys.exit(EXIT_INTERRUPTED)
         there = os.environ.get("HOME", os.path.expanduser("~")).startswith("/")
         if there or not isinstance(error, RuntimeError):
             raise
@@ -49,7 +49,7 @@ def main() -> None:
             f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it."
         )
         print(told, file=sys.stderr)  # noqa: T201 - click is not there yet
-        sys.exit(_OUR_FAULT if sys.argv[1:2] == ["exec"] else 1)
+        sys.exit(_EXIT_OWN_FAILURE if sys.argv[1:2] == ["exec"] else 1)
     finally:
         gc.freeze()  # the interpreter would look through everything once more before it ends
 
@@ -64,4 +64,4 @@ def _show_warning(message: Warning | str, *_place: object) -> None:
 def restore_garbage_collection() -> None:
     """Have garbage looked for as often as in any process, but not in what imports have made: for what lives long."""
     gc.freeze()
-    gc.set_threshold(*_USUAL)
+    gc.set_threshold(*_DEFAULT_THRESHOLDS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paddock.model.approval import Question, Verdict
 
 NO_TERMINAL = "a yes is for a person to give: run this on a terminal; `--deny` needs none"
-_SHOWN = 100
+_MAX_ARGUMENTS_CHARS = 100
 """Characters of the arguments in the list."""
 
 
@@ -109,7 +109,7 @@ def _print_waiting(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
         (
             each.question.id,
             each.question.what,
-            make_printable(each.question.details, _SHOWN),
+            make_printable(each.question.details, _MAX_ARGUMENTS_CHARS),
             each.question.actor,
             f"{each.expires - now:.0f} s",
         )

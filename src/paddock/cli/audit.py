@@ -16,7 +16,7 @@ from paddock.audit.search import STATUSES, RecordFilter, find
 from paddock.audit.sink import EVENTS, AuditRecord
 from paddock.audit.verify import Finding, verify
 from paddock.cli import options
-from paddock.cli.failure import PRINTED, Failure
+from paddock.cli.failure import PRINTED_KEY, Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.streams import with_controls
 from paddock.cli.table import print_json, print_row, print_table
@@ -112,7 +112,7 @@ def tail(
     "-n",
     "--limit",
     type=click.IntRange(1),
-    help=f"Maximum number of records of its calls, the newest ones. Default: {options.NEWEST}.",
+    help=f"Maximum number of records of its calls, the newest ones. Default: {options.LISTED_ENTRIES}.",
 )
 @options.workspace
 @options.settings
@@ -197,7 +197,7 @@ def _follow_ledger(
     follower: Follower, newest: list[AuditRecord], wanted: RecordFilter, *, as_json: bool
 ) -> None:
     """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
-    click.get_current_context().meta[PRINTED] = True
+    click.get_current_context().meta[PRINTED_KEY] = True
     shown = {record.id for record in newest}
     _print_lines(newest, as_json=as_json)
     reader = select.poll()

@@ -11,7 +11,7 @@ import click
 
 from paddock.cli import options
 from paddock.cli.help import render_examples
-from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, warn
 from paddock.model.base import Json
@@ -75,7 +75,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
                 click.echo(line, err=err)
         for warning in answer.warnings:
             warn(warning)
-    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer.ok))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer.ok))
 
 
 def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:

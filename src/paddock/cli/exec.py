@@ -15,7 +15,7 @@ from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.output_reply import print_response
-from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
 from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
@@ -27,8 +27,8 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import (
     ACCESSES,
-    ARGUMENTS,
     CODE_CHARS,
+    MAX_ARGUMENTS,
     NETWORKS,
     OUTPUT_MODES,
     RUNTIMES,
@@ -44,11 +44,11 @@ from paddock.settings.merge import BUILT_IN
 from paddock.settings.schema import RuntimeSettings, Settings
 from paddock.texts import explain
 
-OUR_FAULT, DENIED, NO_RUNTIME, TIMED_OUT = 125, 126, 127, 124
+EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
 """Exit codes that are not the program's, as env(1) and timeout(1) have them."""
 
-_REST = "paddock.exec.rest"
-_CODE_BYTES = 4 * CODE_CHARS
+_REST_KEY = "paddock.exec.rest"
+_MAX_CODE_BYTES = 4 * CODE_CHARS
 """UTF-8 needs no more; a file that never ends is read no further."""
 
 
@@ -57,7 +57,7 @@ class _Program(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
-        ctx.meta[_REST] = tuple(args[own + 1 :])
+        ctx.meta[_REST_KEY] = tuple(args[own + 1 :])
         try:
             return super().parse_args(ctx, args[:own])
         except click.UsageError as problem:
@@ -132,7 +132,7 @@ def command(
     if runtime not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime
 
-        raise Failure(no_runtime(runtime), exit_code=NO_RUNTIME)
+        raise Failure(no_runtime(runtime), exit_code=EXIT_NO_RUNTIME)
     answered = given["mode"] is not None or bool(given["terms"])
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
@@ -141,26 +141,30 @@ def command(
             actor=find_actor(),
             surface="cli",
             workspace=workspace,
-            work=_build_work(runtime, context.meta[_REST], file, {**given, "workspace": workspace}),
+            work=_build_work(runtime, context.meta[_REST_KEY], file, {**given, "workspace": workspace}),
             limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
         )
         context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
     except PaddockError as error:
-        raise Failure(str(error), exit_code=2 if isinstance(error, FlagError) else OUR_FAULT) from error
+        raise Failure(
+            str(error), exit_code=2 if isinstance(error, FlagError) else EXIT_OWN_FAILURE
+        ) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except OSError as error:
-        raise build_refusal_failure(error, exit_code=OUR_FAULT) from error
+        raise build_refusal_failure(error, exit_code=EXIT_OWN_FAILURE) from error
     except Exception as error:
         if is_interrupt(error):
             raise build_interrupt_failure() from None
-        if isinstance(error, RuntimeError) and (failure := build_thread_failure(error, exit_code=OUR_FAULT)):
+        if isinstance(error, RuntimeError) and (
+            failure := build_thread_failure(error, exit_code=EXIT_OWN_FAILURE)
+        ):
             raise failure from None
         traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
         told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
-        raise Failure(told, exit_code=OUR_FAULT) from error
+        raise Failure(told, exit_code=EXIT_OWN_FAILURE) from error
 
 
 def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
@@ -169,8 +173,8 @@ def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str
             "There is nothing to run: give -c CODE, a FILE, - for a program on standard input, or -- ARGS for the "
             "executable itself."
         )
-    if len(args) > ARGUMENTS:
-        raise click.UsageError(f"A program gets at most {ARGUMENTS} arguments, not {len(args)}.")
+    if len(args) > MAX_ARGUMENTS:
+        raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
     return RuntimeRun.model_validate({**fields, **_read_options(file, **given)})
 
@@ -238,8 +242,8 @@ def _execute_request(request: ExecutionRequest, settings: Settings, *, answered:
     except OSError as error:
         if not (cut_short and passing.broken is None):  # after a hangup there is no terminal to tell
             what = f"cannot write the output: {error.strerror}"
-            raise Failure(what, exit_code=OUR_FAULT) from None
-    return INTERRUPTED + cut_short if cut_short else exit_code(outcome)
+            raise Failure(what, exit_code=EXIT_OWN_FAILURE) from None
+    return EXIT_SIGNAL_BASE + cut_short if cut_short else exit_code(outcome)
 
 
 def _not_kept(outcome: Outcome) -> str:
@@ -264,17 +268,17 @@ def exit_code(outcome: Outcome) -> int:
     program = outcome.program
     match outcome.status:
         case Status.DENIED:
-            return DENIED
+            return EXIT_DENIED
         case Status.INVALID:
             return 2
         case Status.TIMEOUT:
-            return TIMED_OUT
+            return EXIT_TIMEOUT
         case Status.UNAVAILABLE if outcome.error is not None and outcome.error.name == "Unavailable":
-            return NO_RUNTIME
+            return EXIT_NO_RUNTIME
         case Status.UNAVAILABLE | Status.ERROR | Status.LOST:
-            return OUR_FAULT
+            return EXIT_OWN_FAILURE
         case _ if program is not None and program.signal is not None:
-            return INTERRUPTED + program.signal
+            return EXIT_SIGNAL_BASE + program.signal
         case _:
             return (program and program.exit_code) or int(not outcome.ok)
 
@@ -292,18 +296,18 @@ def own_settings(
 def _read_source(file: str) -> str:
     try:
         if file == "-":
-            data = sys.stdin.buffer.read(_CODE_BYTES + 1)
+            data = sys.stdin.buffer.read(_MAX_CODE_BYTES + 1)
         else:
             with Path(file).open("rb") as stream:  # it may be a pipe, for instance of `<(...)`
-                data = stream.read(_CODE_BYTES + 1)
+                data = stream.read(_MAX_CODE_BYTES + 1)
     except OSError as problem:
         told = f"{file}: cannot read this program: {problem.strerror}"
         raise click.BadParameter(told, param_hint="FILE") from None
     try:
-        text = decode_utf8(file, data) if len(data) <= _CODE_BYTES else ""
+        text = decode_utf8(file, data) if len(data) <= _MAX_CODE_BYTES else ""
     except Failure as problem:
         raise click.BadParameter(problem.message, param_hint="FILE") from None
-    if len(data) > _CODE_BYTES or len(text) > CODE_CHARS:
+    if len(data) > _MAX_CODE_BYTES or len(text) > CODE_CHARS:
         told = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
         raise click.BadParameter(told, param_hint="FILE")
     return text

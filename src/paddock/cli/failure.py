@@ -9,14 +9,14 @@ from typing import IO, Any
 import click
 
 from paddock.cli.folding import fold_text
-from paddock.cli.interrupts import INTERRUPTED, end_at_next
+from paddock.cli.interrupts import EXIT_INTERRUPTED, end_at_next
 from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explain_start_failure
 from paddock.rendering.terminal import escape_text
 
-PRINTED = "paddock.printed"
+PRINTED_KEY = "paddock.printed"
 """In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
 
-_NO_PLACE = "No usable temporary directory"
+_NO_TEMPORARY_DIRECTORY = "No usable temporary directory"
 """What `tempfile` says where nothing can be written to, or all is full."""
 
 
@@ -37,7 +37,7 @@ def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
     """Return the failure of what the system refused, wherever that was."""
     if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
         return Failure("the current directory was removed; go to another one", exit_code=exit_code)
-    if str(error.strerror).startswith(_NO_PLACE):
+    if str(error.strerror).startswith(_NO_TEMPORARY_DIRECTORY):
         return Failure(
             f"{error.strerror}; set TMPDIR to a directory that can be written to", exit_code=exit_code
         )
@@ -51,7 +51,7 @@ def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
 def build_interrupt_failure() -> Failure:
     """Return the failure of a command that Ctrl-C ends. The next one ends the process, whatever it is at."""
     end_at_next(signal.SIGINT)
-    return Failure("Interrupted", exit_code=INTERRUPTED)
+    return Failure("Interrupted", exit_code=EXIT_INTERRUPTED)
 
 
 def _is_somewhere() -> bool:

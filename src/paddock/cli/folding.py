@@ -10,8 +10,8 @@ import click
 from paddock.rendering.terminal import escape_text, make_encodable
 
 INDENT = 2
-_QUOTED = " " * 2 * INDENT
-_COLUMNS = 80
+_QUOTE_INDENT = " " * 2 * INDENT
+_MAX_COLUMNS = 80
 
 
 def print_note(text: str) -> None:
@@ -29,7 +29,7 @@ def fold_text(text: str, stream: IO[Any]) -> str:
     columns = _count_columns(stream)
     return "\n".join(
         line
-        if len(line) <= columns or line.startswith(_QUOTED)
+        if len(line) <= columns or line.startswith(_QUOTE_INDENT)
         else wrap_line(line, columns, " " * (len(line) - len(line.lstrip(" ")) + INDENT))
         for line in text.split("\n")
     )
@@ -52,6 +52,6 @@ def _count_columns(stream: IO[Any]) -> int:
     if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+        return os.get_terminal_size(stream.fileno()).columns or _MAX_COLUMNS
     except OSError:
-        return _COLUMNS
+        return _MAX_COLUMNS

@@ -37,8 +37,8 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SHARED_SERVERS_FILE
 from paddock.texts import find_nearest
 
-NAME = "paddock"
-ANY = "mcp-json"
+ENTRY_NAME = "paddock"
+ANY_CLIENT = "mcp-json"
 """Stands for every client that the table does not have."""
 _HELP_COLUMNS = 70
 """Width of the list of clients on the help page."""
@@ -100,7 +100,7 @@ class _ClientName(click.Choice[str]):
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise click.UsageError(
             f"{value[:100]!r} is not a client that Paddock knows; {hint}`paddock install --list` lists them, and "
-            f"`paddock install {ANY}` prints the entry for any other.",
+            f"`paddock install {ANY_CLIENT}` prints the entry for any other.",
             ctx,
         )
 
@@ -116,7 +116,7 @@ class _ClientName(click.Choice[str]):
         "paddock install mcp-json --docker paddock --workspace /home/ada/project",
     ),
 )
-@click.argument("client", type=_ClientName([*CLIENTS, ANY]), required=False, metavar="CLIENT")
+@click.argument("client", type=_ClientName([*CLIENTS, ANY_CLIENT]), required=False, metavar="CLIENT")
 @click.option(
     "--scope",
     type=click.Choice(["project", "user"]),
@@ -130,7 +130,7 @@ class _ClientName(click.Choice[str]):
     metavar="DIRECTORY",
     help="Directory to serve; the current one by default.",
 )
-@click.option("--name", default=NAME, callback=_check_name, help="Name of the entry.")
+@click.option("--name", default=ENTRY_NAME, callback=_check_name, help="Name of the entry.")
 @click.option(
     "--docker",
     metavar="IMAGE",
@@ -186,7 +186,7 @@ def command(
         raise click.UsageError("Missing argument 'CLIENT'. `paddock install --list` lists them.")
     _check_together(client, scope, replace=replace, remove=remove, move_servers=move_servers)
     served = workspace if docker and is_absolute_elsewhere(workspace) else str(folder)
-    if client == ANY:
+    if client == ANY_CLIENT:
         built = build_docker_command(docker, served) if docker else build_native_command(folder)
         _print_entry({name: build_entry("plain", built)})
         return
@@ -205,8 +205,8 @@ def _check_together(
     """Raise UsageError for options that would be passed over."""
     given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
     surplus = next((option for option, value in given.items() if value), "")
-    if client == ANY and surplus:
-        raise click.UsageError(f"{ANY} prints an entry and changes no file; leave {surplus} out.")
+    if client == ANY_CLIENT and surplus:
+        raise click.UsageError(f"{ANY_CLIENT} prints an entry and changes no file; leave {surplus} out.")
     if remove and move_servers:
         raise click.UsageError(
             "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
@@ -215,7 +215,7 @@ def _check_together(
 
 def _list_clients() -> str:
     """Return the names of the clients for the help page, which would break them at their hyphens."""
-    names = ", ".join((*CLIENTS, ANY))
+    names = ", ".join((*CLIENTS, ANY_CLIENT))
     lines = textwrap.wrap(names, _HELP_COLUMNS, break_on_hyphens=False)
     return "\n    ".join(["\b", "CLIENT is one of:", *(f"  {line}" for line in lines)])
 

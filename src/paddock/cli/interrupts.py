@@ -15,10 +15,10 @@ from paddock import forced_exit
 if TYPE_CHECKING:
     from types import FrameType
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
 
-SAME_S = 0.5
+SAME_INTERRUPT_S = 0.5
 """Seconds in which a signal counts as the one before it. timeout(1) sends each to its child and to the group of both,
 and what a terminal sends to all comes again from programs that pass it on, such as npm."""
 
@@ -51,10 +51,10 @@ def is_interrupt(error: Exception) -> bool:
 
 def end_at_next(number: int) -> None:
     """Have the next signal of this number end the process, which one before it is about to end in order."""
-    heard = time.monotonic()
+    received_at = time.monotonic()
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if time.monotonic() - heard >= SAME_S:
+        if time.monotonic() - received_at >= SAME_INTERRUPT_S:
             _end_by(number)
 
     signal.signal(number, on_signal)
@@ -65,7 +65,7 @@ def _end_by(number: int) -> None:
     if not forced_exit.has_acts():
         _kill_self(number)
         return
-    heard, done = time.monotonic(), False
+    received_at, done = time.monotonic(), False
 
     def end_process() -> None:
         nonlocal done
@@ -76,7 +76,7 @@ def _end_by(number: int) -> None:
             os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
-        if done or time.monotonic() - heard >= SAME_S:
+        if done or time.monotonic() - received_at >= SAME_INTERRUPT_S:
             _kill_self(number)
 
     signal.signal(number, on_signal)

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from paddock.audit.moment import parse_moment
-from paddock.settings.units import DURATIONS, MAX, read_duration_ms
+from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms
 
-NEWEST = 50
+LISTED_ENTRIES = 50
 """How many entries a list shows that grows with use."""
 
 
@@ -62,7 +62,7 @@ def _parse_duration(_context: click.Context, parameter: click.Parameter, text: s
         milliseconds = read_duration_ms(text) if text.strip()[-1:].isalpha() else float(text) * 1000
     except ValueError:
         milliseconds = 0
-    if not 0 < milliseconds <= MAX:
+    if not 0 < milliseconds <= MAX_AMOUNT:
         raise click.BadParameter(f"must be a number of seconds above 0, or {DURATIONS}", param=parameter)
     return max(1, round(milliseconds))
 
@@ -104,13 +104,13 @@ limit = click.option(
     "-n",
     "--limit",
     type=click.IntRange(1),
-    help=f"Maximum number of entries, the newest ones. Default: {NEWEST}.",
+    help=f"Maximum number of entries, the newest ones. Default: {LISTED_ENTRIES}.",
 )
 
 
 def choose_limit(limit: int | None, *, everything: bool) -> int | None:
     """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
-    return limit or (None if everything else NEWEST)
+    return limit or (None if everything else LISTED_ENTRIES)
 
 
 def report_hidden(shown: int, hidden: int) -> None:

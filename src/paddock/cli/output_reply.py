@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from paddock.model.base import Json, count
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 
 
 def print_excerpts(excerpts: Iterable[Json]) -> None:
@@ -36,5 +36,5 @@ def print_response(response: Json) -> None:
 
 
 def _print_text(text: str, *, err: bool = False) -> None:
-    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(make_encodable(shown), err=err)

@@ -8,7 +8,7 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import DENIED, explain_request, own_settings
+from paddock.cli.exec import EXIT_DENIED, explain_request, own_settings
 from paddock.cli.help import Group, render_examples
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
@@ -21,7 +21,7 @@ from paddock.policy.decision import Policy
 from paddock.policy.programs import list_stages
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
-from paddock.settings.merge import RULES
+from paddock.settings.merge import RULES_KEY
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
@@ -30,7 +30,7 @@ _GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
 _NO_RULE = "default"
 """What decided where nothing did (`paddock.policy.decision`)."""
 _OWN_FLAGS = "no setting decides on it, so the flags of your own command do"
-_ASKS = 3
+_EXIT_ASKS = 3
 """Exit code for a request that a person would be asked about."""
 
 
@@ -64,7 +64,7 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         print_json({"grants": grants, "rules": [rule.model_dump(exclude_none=True) for rule in rules]})
         return
     rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
-    rows += [(RULES, _render_rule(rule), rule.origin) for rule in rules]
+    rows += [(RULES_KEY, _render_rule(rule), rule.origin) for rule in rules]
     print_table(("grant or rule", "value", "source"), rows)
 
 
@@ -118,7 +118,7 @@ def check(
         if granted := _exec_grants(request, decision, flags):
             verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
         print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
-    context.exit(_ASKS if decision.asks else 0 if decision.allowed else DENIED)
+    context.exit(_EXIT_ASKS if decision.asks else 0 if decision.allowed else EXIT_DENIED)
 
 
 @command.command(

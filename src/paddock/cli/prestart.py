@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run_prestarted(arguments: Sequence[str]) -> None:
     """Run the command line that `arguments` begin, a command for programs of guests.
 
-    A zygote, and a reader for a program that was not read before, are started first; they end with the command.
+    A fork server, and a reader for a program that was not read before, are started first; they end with the command.
     """
     launcher = Launcher()
 
@@ -45,7 +45,7 @@ def run_prestarted(arguments: Sequence[str]) -> None:
 def _was_read(arguments: Sequence[str]) -> bool:
     """Guess whether a program was read before; a wrong guess costs time and nothing else."""
     from paddock import saved_scripts
-    from paddock.javascript import parse_cache  # while the zygote starts
+    from paddock.javascript import parse_cache  # while the fork server starts
 
     program = next((word for word in arguments if not word.startswith("-")), "-")
     try:

@@ -10,7 +10,7 @@ import click
 
 from paddock._version import __version__
 from paddock.cli.failure import (
-    PRINTED,
+    PRINTED_KEY,
     Failure,
     build_interrupt_failure,
     build_refusal_failure,
@@ -20,12 +20,12 @@ from paddock.cli.folding import fold_text
 from paddock.cli.help import Group, render_examples
 from paddock.cli.interrupts import is_interrupt
 from paddock.cli.repairs import record_repairs
-from paddock.cli.streams import UNREAD, find_output_error
+from paddock.cli.streams import EXIT_BROKEN_PIPE, find_output_error
 from paddock.model.errors import FlagError, PaddockError
 from paddock.rendering.terminal import escape_text
 
-_ROOM = "paddock.cli"
-_AS_JSON = "paddock.as_json"
+_COMMANDS_PACKAGE = "paddock.cli"
+_AS_JSON_KEY = "paddock.as_json"
 """In a context's `meta`: whether the command line asks for JSON, before it is known to make sense."""
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
@@ -61,7 +61,7 @@ class _Lazy(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"{_ROOM}.{_COMMANDS[cmd_name][0]}").command
+        command: click.Command = import_module(f"{_COMMANDS_PACKAGE}.{_COMMANDS[cmd_name][0]}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,12 +87,12 @@ class _Lazy(Group):
             return super().make_context(*args, **extra)
         except BrokenPipeError:
             find_output_error()
-            raise click.exceptions.Exit(UNREAD) from None
+            raise click.exceptions.Exit(EXIT_BROKEN_PIPE) from None
         except KeyboardInterrupt:
             raise build_interrupt_failure() from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_AS_JSON] = "--json" in takewhile(lambda word: word != "--", args)
+        ctx.meta[_AS_JSON_KEY] = "--json" in takewhile(lambda word: word != "--", args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -100,7 +100,7 @@ class _Lazy(Group):
             with record_repairs():
                 return self._carry_out(ctx)
         except click.ClickException as error:
-            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
+            if ctx.meta[_AS_JSON_KEY] and PRINTED_KEY not in ctx.meta:
                 from paddock.cli.table import print_json
 
                 try:
@@ -121,7 +121,7 @@ class _Lazy(Group):
             ) from None
         except BrokenPipeError:
             find_output_error()  # the reader closed the pipe
-            ctx.exit(UNREAD)
+            ctx.exit(EXIT_BROKEN_PIPE)
         except Exception as error:
             if (failure := _find_failure(error)) is None:
                 raise

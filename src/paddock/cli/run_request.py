@@ -16,14 +16,14 @@ from paddock.model.base import Json
 from paddock.model.outcome import ConsoleLine, Outcome
 from paddock.model.request import ExecutionRequest, ServerCall
 from paddock.rendering import render
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.javascript.job import OnConsole
     from paddock.output.recorder import OnOutput
 
-INTERRUPTED = 128
+EXIT_SIGNAL_BASE = 128
 """A command ended by a signal exits with this and the signal's number, as under a shell."""
 
 
@@ -37,7 +37,7 @@ def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: 
     outcome, number = asyncio.run(carried)
     assert outcome is not None
     printer.print_outcome(outcome)
-    click.get_current_context().exit(INTERRUPTED + number if number else int(not outcome.ok))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not outcome.ok))
 
 
 async def carry_out(
@@ -72,7 +72,7 @@ async def carry_out(
 def value_of(outcome: Outcome | None, number: int) -> Json:
     """Return the value of a request that ended well. Raises `Failure`, with exit code 1 or that of the signal."""
     if outcome is None:
-        raise Failure("Cancelled", exit_code=INTERRUPTED + number)
+        raise Failure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
     if not outcome.ok:
         raise Failure(render.error_text(outcome))
     return outcome.value
@@ -122,7 +122,7 @@ class _Printer:
 
 
 def _print_text(text: str, *, err: bool = False) -> None:
-    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(
         make_encodable(shown), err=err, color=True
     )  # `color`: a pipe gets escape sequences as they are

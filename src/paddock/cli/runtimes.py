@@ -24,7 +24,7 @@ from paddock.policy import programs
 from paddock.runtimes import directories
 from paddock.runtimes.install import NotInstallableError, commands
 from paddock.runtimes.inventory import InstalledToolchain, survey
-from paddock.runtimes.recipe import GREETING, executables, recipes
+from paddock.runtimes.recipe import HELLO_OUTPUT, executables, recipes
 from paddock.runtimes.steps import hello
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
@@ -202,7 +202,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
                 else _build_row(each)
             )
             told = [
-                each.told
+                each.reason
                 for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
             ]
             told.append(await _without_workspace(sandbox, toolchains, job, row))
@@ -245,7 +245,7 @@ async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolc
     outcome = await opened.gate.execute(request)
     row, end = _build_row(each), outcome.program
     said = end.stdout.head.strip() if end else ""
-    if outcome.ok and said == GREETING:
+    if outcome.ok and said == HELLO_OUTPUT:
         return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
     if outcome.error is None:
         return replace(row, state="fails", reason=f"it said {said!r}")

@@ -8,7 +8,7 @@ import click
 
 from paddock.cli import options
 from paddock.cli.help import Group, render_examples
-from paddock.cli.run_request import INTERRUPTED, value_of
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, value_of
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import cancel_on_signals
 from paddock.cli.table import print_json, print_table, print_text, warn
@@ -131,7 +131,7 @@ def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool
             _print_text(
                 f"the value has {count(ended[-1]['omitted_bytes'], 'byte')}{_explain_where(ended[-1])}"
             )
-    click.get_current_context().exit(INTERRUPTED + number if number else int(not answer["ok"]))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
 def print_step(record: StepRecord) -> None:

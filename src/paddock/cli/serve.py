@@ -19,10 +19,18 @@ from paddock.settings.loader import TOKEN_VARIABLE, load
 if TYPE_CHECKING:
     from paddock.javascript.launch import Launcher
     from paddock.mcp_server.http.endpoint import Endpoint
-    from paddock.mcp_server.service import Names, SettingsOf
+    from paddock.mcp_server.service import SettingsOf, ToolNames
     from paddock.settings.schema import Settings
 
 LEVELS = ("error", "warning", "info", "debug")
+_OLD_TOOL_NAMES = {"native": "default", "seed": "compat"}
+
+
+class _ToolNames(click.Choice[str]):
+    """Accepts the old spellings of its choices, too."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(_OLD_TOOL_NAMES.get(value, value), param, ctx)
 
 
 @click.group(
@@ -59,11 +67,11 @@ def command() -> None:
     help="Further host name that HTTP requests may use, such as that of a proxy.",
 )
 @click.option(
-    "--names",
-    type=click.Choice(["native", "seed"]),
-    default="native",
+    "--tool-names",
+    type=_ToolNames(["default", "compat"]),
     help="Names that are listed: Paddock's own, or mcp_execute and its siblings. Both are understood.",
 )
+@click.option("--names", "old_tool_names", type=_ToolNames(["default", "compat"]), hidden=True)
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS),
@@ -78,7 +86,8 @@ def mcp(
     workspace: Path,
     flags: dict[str, str],
     *,
-    names: "Names",
+    tool_names: "ToolNames | None",
+    old_tool_names: "ToolNames | None",
     log_level: str | None,
 ) -> None:
     """Serve MCP over standard input and output until the client closes its end, or over HTTP until stopped."""
@@ -91,15 +100,16 @@ def mcp(
     logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
         raise click.UsageError("--token-file and --allowed-host go with --http.")
-    door = None if address is None else _open_endpoint(address, token_file, hosts)
+    endpoint = None if address is None else _open_endpoint(address, token_file, hosts)
     from paddock.javascript.launch import Launcher
 
     launcher = Launcher()
+    names = tool_names or old_tool_names or "default"
     try:
         with suppress(EngineError):  # the first program will try again, and is told why it cannot run
             launcher.prestart_fork_server("guest")
             launcher.prestart_parse_worker()  # they come up while the protocol's library is imported
-        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, door=door))
+        asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, endpoint=endpoint))
     finally:
         launcher.close()
 
@@ -112,31 +122,31 @@ def _open_endpoint(address: str, token_file: Path | None, hosts: tuple[str, ...]
         token = read_token(token_file)
     else:
         token = check_token(os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32), TOKEN_VARIABLE)
-    door = open_endpoint(address, token, hosts)
+    endpoint = open_endpoint(address, token, hosts)
     if made_up:
         click.echo(f"token: {token}", err=True)
-    click.echo(f"listening on {door.url}", err=True)
-    return door
+    click.echo(f"listening on {endpoint.url}", err=True)
+    return endpoint
 
 
 async def _serve_mcp(
     settings: "Settings",
     settings_of: "SettingsOf",
     workspace: Path,
-    names: "Names",
+    tool_names: "ToolNames",
     *,
     launcher: "Launcher",
-    door: "Endpoint | None",
+    endpoint: "Endpoint | None",
 ) -> None:
     from paddock.app.session import open_session
     from paddock.mcp_server import service  # the protocol's library costs 0.8 s
 
     stop = asyncio.Event()
     with cancel_on_signals(stop):
-        compatible = names == "seed"
+        compatible = tool_names == "compat"
         async with open_session(settings, workspace, launcher=launcher, compatible=compatible) as session:
-            served = service.Service(session, settings, workspace, names, settings_of)
+            served = service.Service(session, settings, workspace, tool_names, settings_of)
             restore_garbage_collection()
-            await (served.serve_stdio(stop) if door is None else served.serve_http(door, stop))
+            await (served.serve_stdio(stop) if endpoint is None else served.serve_http(endpoint, stop))
             for text in session.warnings:
                 warn(text)

@@ -10,7 +10,7 @@ from paddock.cli.failure import Failure
 from paddock.cli.interrupts import end_at_next
 
 T = TypeVar("T")
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
             stop.set()
 
     # What is ignored was to be ignored: nohup(1), jobs in the background of a script.
-    heeded = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    heeded = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, on_signal, number)
     try:

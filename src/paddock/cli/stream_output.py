@@ -11,7 +11,7 @@ from paddock.cli.streams import why_broken, write_escaped
 from paddock.rendering.terminal import NO_COLOUR, escape_line, escape_piece, make_encodable, stays_coloured
 from paddock.sandbox.io import decode_stream
 
-_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
+_UNFINISHED_COLOUR_PATTERN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """What may become a colour when the next piece has come."""
 
 
@@ -78,20 +78,20 @@ class TerminalStream:
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
-        self._held = ""
+        self._pending = ""
         self._coloured = False
 
     def write_piece(self, text: str) -> None:
         """Write the next piece of a text. Raises OSError."""
-        text = self._held + text
-        begun = _BEGUN.search(text)
-        self._held = begun[0] if begun else ""
-        shown = escape_piece(text.removesuffix(self._held))
+        text = self._pending + text
+        begun = _UNFINISHED_COLOUR_PATTERN.search(text)
+        self._pending = begun[0] if begun else ""
+        shown = escape_piece(text.removesuffix(self._pending))
         self._coloured = stays_coloured(shown, before=self._coloured)
         write_escaped(self.file, make_encodable(shown))
         self.file.flush()
 
     def end(self) -> None:
         """Write what was held back, and end the colours. Raises OSError."""
-        self.file.write(escape_line(self._held) + (NO_COLOUR if self._coloured else ""))
+        self.file.write(escape_line(self._pending) + (NO_COLOUR if self._coloured else ""))
         self.file.flush()

@@ -6,7 +6,7 @@ import select
 import sys
 from typing import IO, Any, TextIO, cast
 
-UNREAD = 141
+EXIT_BROKEN_PIPE = 141
 """Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
 
 

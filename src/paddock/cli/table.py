@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from paddock.cli.failure import PRINTED
+from paddock.cli.failure import PRINTED_KEY
 from paddock.cli.folding import INDENT, fold_text, print_note, wrap_line
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
 from paddock.rendering.terminal import escape_text, make_encodable
 
-_WIDEST = 100_000
+_MAX_COLUMNS = 100_000
 """Columns that no table needs."""
-_NARROWEST = 24
+_MIN_CELL_COLUMNS = 24
 """Columns of a terminal that a cell of several words gets at least; with less, rows are printed as cards."""
 
 
@@ -46,7 +46,7 @@ def print_row(row: Sequence[str]) -> None:
 
 def print_json(value: Json) -> None:
     """Print a value as JSON, indented on a terminal."""
-    click.get_current_context().meta[PRINTED] = True
+    click.get_current_context().meta[PRINTED_KEY] = True
     click.echo(dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
@@ -73,13 +73,13 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns):
         texts = [title, *(row[number] for row in cells)]
-        longest = max(cell_len(word) for text in texts for word in (*text.split(), ""))
+        max_chars = max(cell_len(word) for text in texts for word in (*text.split(), ""))
         widest = max(map(cell_len, texts))
-        least = max(longest, min(widest, _NARROWEST))
+        least = max(max_chars, min(widest, _MIN_CELL_COLUMNS))
         table.add_column(title, min_width=least, no_wrap=least == widest)
     for row in cells:
         table.add_row(*map(Text, row))
-    least = table.__rich_measure__(console, console.options.update(max_width=_WIDEST)).minimum
+    least = table.__rich_measure__(console, console.options.update(max_width=_MAX_COLUMNS)).minimum
     if least <= console.width:
         console.print(table)
     else:

@@ -10,7 +10,7 @@ import click
 
 from paddock.cli import options, restore_garbage_collection
 from paddock.cli.help import Group, render_examples
-from paddock.cli.run_request import INTERRUPTED, value_of
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, value_of
 from paddock.cli.sequence import carry_out, print_step
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import cancel_on_signals
@@ -69,7 +69,7 @@ def fire(name: str, workspace: Path, flags: dict[str, str], *, as_json: bool) ->
         print_json(answer)
     elif problem := _explain_stop(answer):
         _print_text(problem)
-    sys.exit(INTERRUPTED + number if number else int(not answer["ok"]))
+    sys.exit(EXIT_SIGNAL_BASE + number if number else int(not answer["ok"]))
 
 
 @command.command("serve", epilog=render_examples("paddock temporal serve --workspace ~/project"))

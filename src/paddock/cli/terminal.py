@@ -23,7 +23,7 @@ _CHOICES: Mapping[tuple[Scope, ...], str] = {
     ("run",): "y: yes, to all such calls of this run / N: no",
 }
 _TTY = "/dev/tty"
-_LINE = 1024
+_MAX_LINE_BYTES = 1024
 
 
 class Terminal:
@@ -79,7 +79,7 @@ async def _read_line(tty: int) -> str:
     def read() -> None:
         loop.remove_reader(tty)
         try:
-            text = os.read(tty, _LINE).decode("utf-8", "replace")
+            text = os.read(tty, _MAX_LINE_BYTES).decode("utf-8", "replace")
         except OSError:
             text = ""
         if not typed.done():

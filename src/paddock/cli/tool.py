@@ -13,7 +13,7 @@ from paddock.app.script_tool_service import find_tool, make_tool_run, open_libra
 from paddock.cli import completions, options
 from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
-from paddock.cli.run_request import INTERRUPTED, carry_out
+from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor, open_cli_session
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
@@ -26,7 +26,7 @@ from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.rendering.program_response import put_back
 from paddock.rendering.render import tool_end
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.runtimes.recipe import recipes
 from paddock.script_tools.authoring import SUFFIXES, create, findings
 from paddock.script_tools.library import BrokenTool, Tool, ToolLibrary
@@ -216,7 +216,7 @@ def run(
     outcome, number = asyncio.run(carry_out(request, settings))
     (_print_json if as_json else _print_end)(outcome)
     failed = outcome is None or not outcome.ok
-    click.get_current_context().exit(INTERRUPTED + number if number else int(failed))
+    click.get_current_context().exit(EXIT_SIGNAL_BASE + number if number else int(failed))
 
 
 @command.command("match", epilog=render_examples('paddock tool match --input \'{"file": "a.csv"}\' --json'))
@@ -323,7 +323,7 @@ def _print_end(outcome: Outcome | None) -> None:
 
 def _echo_text(text: str, *, err: bool = False) -> None:
     """Print what a script said as it is; a terminal gets no control sequences of it."""
-    shown = escape_but_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(make_encodable(shown), nl=False, err=err, color=True)
 
 

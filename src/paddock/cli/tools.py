@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from paddock.hub.pins import Change
     from paddock.hub.typescript import Described
 
-_NOTHING = "nothing found; try other words, or see `paddock servers list` for the servers that are searched"
+_NO_RESULTS = (
+    "nothing found; try other words, or see `paddock servers list` for the servers that are searched"
+)
 
 
 @click.command(
@@ -74,7 +76,7 @@ def search(
     if as_json:
         print_json([{**_collect_facts(hit), "signature": line} for hit, line in hits])
     else:
-        empty = _NOTHING if config.servers else explain_no_servers(config)
+        empty = _NO_RESULTS if config.servers else explain_no_servers(config)
         print_table(("tool",), [(line,) for _, line in hits], empty=empty)
 
 

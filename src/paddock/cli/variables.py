@@ -14,8 +14,8 @@ from paddock.model.numbers import dumps, read_finite, read_int, read_toml_float
 from paddock.model.request import Profile
 from paddock.settings.profiles import ProfileLimits
 
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
-_QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
+_ASSIGNMENT_PATTERN = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
+_QUOTED_PATTERN = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
 MAX_FILE_BYTES = 64 * MIB
 """Bytes that are read, before any limit is known: what never ends would fill memory."""
 _BYTE_ORDER_MARK = "\ufeff"
@@ -125,11 +125,11 @@ def _has_content(line: str) -> bool:
 
 def _parse_assignment(path: Path, number: int, line: str) -> tuple[str, str]:
     """Return name and value of a line of an .env file; only double quotes know escapes."""
-    found = _ASSIGNMENT.match(line)
+    found = _ASSIGNMENT_PATTERN.match(line)
     if found is None:
         raise Failure(f"{path}, line {number}: this is not NAME=VALUE")
     name, value = found[1], found[2]
-    if quoted := _QUOTED.match(value):
+    if quoted := _QUOTED_PATTERN.match(value):
         if quoted[2] is not None:
             return name, quoted[2]
         return name, re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1])

@@ -9,8 +9,8 @@ from typing import cast
 from paddock.model.base import Json
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
 
-_JSON = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
-_INSTEAD = {
+_JSON_TYPES = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
+_REPLACEMENTS = {
     "bytearray": "a text, such as its base64",
     "bytes": "a text, such as its base64",
     "date": "a text, such as its isoformat()",
@@ -19,9 +19,9 @@ _INSTEAD = {
     "set": "a list",
     "time": "a text, such as its isoformat()",
 }
-_KEY_CHARS = 60
+_MAX_KEY_CHARS = 60
 """Maximum length of a key in a path."""
-_NESTED = "is nested too deep, or holds itself"
+_NESTED_TOO_DEEP = "is nested too deep, or holds itself"
 
 
 def read_value(value: object, name: str) -> Json:
@@ -34,7 +34,7 @@ def read_value(value: object, name: str) -> Json:
     try:
         return _convert_exactly(value, name)
     except RecursionError:
-        raise ValueError(f"{name} {_NESTED}") from None
+        raise ValueError(f"{name} {_NESTED_TOO_DEEP}") from None
 
 
 def read_object(value: object, name: str) -> dict[str, Json]:
@@ -59,7 +59,7 @@ def _convert_exactly(value: object, path: str) -> Json:
         case None | str() | bool():
             return value
         case float() if not math.isfinite(value):
-            raise ValueError(f"{path} is {value}; give {_JSON}")
+            raise ValueError(f"{path} is {value}; give {_JSON_TYPES}")
         case float():
             return value
         case int() | Decimal():
@@ -74,13 +74,13 @@ def _convert_exactly(value: object, path: str) -> Json:
             items = cast("list[object]", value)
             return [_convert_exactly(each, f"{path}[{number}]") for number, each in enumerate(items)]
         case _:
-            instead = _INSTEAD.get(type(value).__name__, _JSON)
+            instead = _REPLACEMENTS.get(type(value).__name__, _JSON_TYPES)
             raise ValueError(f"{path} is {_describe_type(value)}, which JSON does not have; give {instead}")
 
 
 def _convert_number(value: int | Decimal, path: str) -> Json:
     if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(f"{path} is {value}; give {_JSON}")
+        raise ValueError(f"{path} is {value}; give {_JSON_TYPES}")
     try:
         digits = str(value)
         return read_int(digits) if digits.lstrip("-").isdecimal() else read_finite(digits)
@@ -98,11 +98,11 @@ def _convert_key(key: object, path: str) -> str:
         case None | bool() | int() | float():
             return json.dumps(key)
         case _:
-            raise ValueError(f"{path} has {_describe_type(key)} as a key; give {_JSON}")
+            raise ValueError(f"{path} has {_describe_type(key)} as a key; give {_JSON_TYPES}")
 
 
 def _render_member(key: object) -> str:
-    name = str(key)[:_KEY_CHARS]
+    name = str(key)[:_MAX_KEY_CHARS]
     return f".{name}" if isinstance(key, str) and name.isidentifier() else f"[{json.dumps(name)}]"
 
 

@@ -22,7 +22,7 @@ FORKED = (
     "this Paddock was opened by the process that this one was forked from, and serves that one alone: open another "
     "one after the fork"
 )
-_ELSEWHERE = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
+_OTHER_LOOP = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
 _CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
 
 
@@ -39,7 +39,7 @@ class RunningSession:
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(_ELSEWHERE)
+            raise RuntimeError(_OTHER_LOOP)
 
     async def execute_request(
         self,

@@ -22,10 +22,10 @@ from paddock.model.invisible import spell_invisible
 from paddock.model.request import Places
 from paddock.texts import suggest
 
-_SCHEMAS = 256
+_MAX_CACHED_SCHEMAS = 256
 """Compiled schemas that are kept."""
-_NAME = 100
-_SHOWN = 10
+_MAX_NAME_CHARS = 100
+_MAX_LISTED_TOOLS = 10
 """Tools that are named where none is like the one that was asked for."""
 
 
@@ -113,7 +113,7 @@ class Admission:
             self.record_listing(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
-            text = f"Server {server} has no tool {tool[:_NAME]!r}{_suggest_tools(tool, standings)}"
+            text = f"Server {server} has no tool {tool[:_MAX_NAME_CHARS]!r}{_suggest_tools(tool, standings)}"
             raise UnknownTool(spell_invisible(text))
         if standing.hides:
             raise ToolChanged(
@@ -160,7 +160,7 @@ class Admission:
             schema = self._schemas[key]
         except KeyError:
             schema = self._schemas[key] = compile_arguments(tool.input_schema)
-            if len(self._schemas) > _SCHEMAS:
+            if len(self._schemas) > _MAX_CACHED_SCHEMAS:
                 self._schemas.popitem(last=False)
         return schema
 
@@ -169,6 +169,6 @@ def _suggest_tools(name: str, standings: Mapping[str, PinCheck]) -> str:
     """Return which of the tools is meant, or which may be called."""
     if hint := suggest(name, standings):
         return hint
-    known = [each[:_NAME] for each, standing in standings.items() if not standing.changed]
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"; it has {', '.join(known[:_SHOWN]) or 'none'}{more}."
+    known = [each[:_MAX_NAME_CHARS] for each, standing in standings.items() if not standing.changed]
+    more = f" and {len(known) - _MAX_LISTED_TOOLS} more" if len(known) > _MAX_LISTED_TOOLS else ""
+    return f"; it has {', '.join(known[:_MAX_LISTED_TOOLS]) or 'none'}{more}."

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple, cast
 from paddock.model.base import Json
 from paddock.model.invisible import spell_invisible
 from paddock.schema.check import BrokenSchemaError, Schema
-from paddock.schema.dialect import MAPS, is_known_dialect, normalize_schema
+from paddock.schema.dialect import MAP_KEYWORDS, is_known_dialect, normalize_schema
 from paddock.schema.inline_refs import unfold_schema
 from paddock.schema.pattern_cost import BadPatternError
 from paddock.texts import ellipsis
 
 _MAX_SCHEMA_CHARS = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""
-_SKIPPED = 8
+_MAX_REMOVED_KEYWORDS = 8
 """Maximum number of keywords that are left out of a schema; with more it is checked in outline. Fewer of a large one,
 for it is compiled again after each."""
-_SHOWN = 60
+_MAX_VALUE_CHARS = 60
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_TURNED = frozenset(
+_INVERTING_KEYWORDS = frozenset(
     {
         "not",
         "if",
@@ -43,7 +43,7 @@ _TURNED = frozenset(
     }
 )
 """Keywords in which allowing more can forbid more."""
-_COMPANIONS = {
+_COMPANION_KEYWORDS = {
     "properties": "additionalProperties",
     "patternProperties": "additionalProperties",
     "prefixItems": "items",
@@ -71,7 +71,7 @@ def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
     schema, skipped, why = normalize_schema(document), list[str](), ""
     if not is_known_dialect(document):
         skipped.append(f"by its $schema {_render_value(schema.pop('$schema'))}, which is unknown")
-    for _ in range(1 + min(_SKIPPED, _MAX_SCHEMA_CHARS // characters)):
+    for _ in range(1 + min(_MAX_REMOVED_KEYWORDS, _MAX_SCHEMA_CHARS // characters)):
         try:
             compiled = Schema(schema)
         except BadPatternError as problem:
@@ -93,7 +93,7 @@ def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
 
 def _check_outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
     """Return the check of types, required names and enums alone."""
-    why = _shorten_text(why, 3 * _SHOWN)
+    why = _shorten_text(why, 3 * _MAX_VALUE_CHARS)
     outline = _simplify_schema(unfold_schema(document))
     try:
         compiled = Schema(outline)
@@ -147,8 +147,8 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
     """Return a schema without the keyword at a path; None where that could forbid more than the schema does."""
     whole = path[: len(path) - next((n for n, step in enumerate(reversed(path)) if isinstance(step, str)), 0)]
     keywords = set(_iterate_keywords(schema))
-    turns = bool(keywords & _TURNED)
-    if not whole or (turns and ("$ref" in keywords or _TURNED & set(path))):
+    turns = bool(keywords & _INVERTING_KEYWORDS)
+    if not whole or (turns and ("$ref" in keywords or _INVERTING_KEYWORDS & set(path))):
         return None
     if any(keyword.startswith("unevaluated") for keyword in keywords):
         return None
@@ -160,7 +160,7 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
         parent = parent[step]
     if not _is_name(whole):
         del parent[last]
-        parent.pop(_COMPANIONS.get(cast("str", last), ""), None)
+        parent.pop(_COMPANION_KEYWORDS.get(cast("str", last), ""), None)
     elif above[-1] == "patternProperties":
         return _remove_keyword(schema, above)
     else:
@@ -172,7 +172,7 @@ def _is_name(path: Path) -> bool:
     """Tell whether the last step of a path is a name that a schema chose, and no keyword."""
     name = False
     for step in path[:-1]:
-        name = not name and step in MAPS
+        name = not name and step in MAP_KEYWORDS
     return name
 
 
@@ -211,7 +211,7 @@ def _describe_keyword(schema: Mapping[str, Json], path: Path) -> str:
     value: Any = schema
     for step in path:
         value = value[step]
-    at = _shorten_text(".".join(map(str, path)), 2 * _SHOWN)
+    at = _shorten_text(".".join(map(str, path)), 2 * _MAX_VALUE_CHARS)
     return f"`{at}`" + (f" {_render_value(value)}" if not isinstance(value, dict | list) else "")
 
 
@@ -223,7 +223,7 @@ def _count_characters(document: Mapping[str, Json]) -> int:
 
 
 def _render_value(value: Json) -> str:
-    return _shorten_text(json.dumps(value, ensure_ascii=False), _SHOWN)
+    return _shorten_text(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
 
 
 def _shorten_text(text: str, longest: int) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-THRESHOLD = 5
+FAILURE_THRESHOLD = 5
 """Consecutive failures that open the breaker."""
 
 COOLDOWN_MS = 30_000
@@ -16,7 +16,7 @@ class Breaker:
     The count starts anew when the breaker opens, so a server needs five more failures to open it again.
     """
 
-    threshold: int = THRESHOLD
+    threshold: int = FAILURE_THRESHOLD
     cooldown_ms: float = COOLDOWN_MS
     failures: int = 0
     opened_at: float | None = None

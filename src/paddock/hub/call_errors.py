@@ -10,20 +10,20 @@ from paddock.model.errors import ServerError
 from paddock.model.nesting import is_deeper
 from paddock.model.numbers import dumps
 
-LARGEST_CODE = 2**53 - 1
+MAX_ERROR_CODE = 2**53 - 1
 """Largest code of an error, in either direction: what every reader of JSON takes."""
 DATA_CHARS = 16 * 1024
 """Maximum size of the data of an error, in characters of JSON."""
-_DATA_SHOWN = 2_000
-_DATA_LEVELS = 32
+_MAX_DATA_CHARS = 2_000
+_MAX_DATA_LEVELS = 32
 
 
 def bound_data(data: Json) -> Json:
     """Return the data of a server's error; of what is too large or nested too deep, the beginning as text."""
     text = dumps(data, ensure_ascii=False)
-    if len(text) <= DATA_CHARS and not is_deeper(data, _DATA_LEVELS):
+    if len(text) <= DATA_CHARS and not is_deeper(data, _MAX_DATA_LEVELS):
         return data
-    return f"{text[:_DATA_SHOWN]}... [truncated: {len(text)} characters in all]"
+    return f"{text[:_MAX_DATA_CHARS]}... [truncated: {len(text)} characters in all]"
 
 
 class CallFailed(Exception):

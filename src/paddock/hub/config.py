@@ -38,13 +38,13 @@ DEFAULT_TIMEOUT_MS = 60_000
 STATE_VOLUME = "paddock-state:/state"
 """The volume of a container that serves a workspace, as `paddock install --docker` writes it."""
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE_PATTERN = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${env:NAME}` is how editors write it."""
-_FOREIGN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
-_LITERAL_SECRET = 8
-_ADDRESS = 65_000
+_FOREIGN_PATTERN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
+_MIN_LITERAL_SECRET_CHARS = 8
+_MAX_ADDRESS_CHARS = 65_000
 """Maximum length of an address, in characters; the HTTP client takes little more."""
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110, 5.6.2)."""
 
 
@@ -295,25 +295,25 @@ def _read_entries(
             absent[name] = f"its entry in {file} cannot be used; `paddock servers list` says why"
         else:
             absent[name] = f"{name} is disabled in {file}; `paddock servers enable {name}` enables it"
-        if name in _UNREACHED:
+        if name in _RESERVED_SERVER_NAMES:
             found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
     return ServersConfig(servers, tuple(warnings), absent)
 
 
-_UNREACHED = ("then", "toJSON")
+_RESERVED_SERVER_NAMES = ("then", "toJSON")
 """Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
-_COMMENT = re.compile(r"//|/\*|#")
+_COMMENT_PATTERN = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
-_NEAR = 200
+_CONTEXT_CHARS = 200
 
 
 def _suggest_remedy(text: str, at: int) -> str:
     """Return what to do about what editors allow in their own files, where reading a text as JSON ended."""
-    if _COMMENT.match(text, at):
+    if _COMMENT_PATTERN.match(text, at):
         return "JSON has no comments: remove them. "
-    start = max(at - _NEAR, 0)
-    commas = _LAST_COMMA.finditer(text[start : at + _NEAR])
+    start = max(at - _CONTEXT_CHARS, 0)
+    commas = _LAST_COMMA.finditer(text[start : at + _CONTEXT_CHARS])
     surplus = any(start + comma.start() <= at < start + comma.end() for comma in commas)
     return "Remove the comma after the last member. " if surplus else ""
 
@@ -335,9 +335,9 @@ class _Interpolation:
         """Those of them that let somebody in, by the names of their variables."""
 
     def __call__(self, text: str) -> str:
-        for other in _FOREIGN.findall(text):
+        for other in _FOREIGN_PATTERN.findall(text):
             self.warn(f"`{other}` is an editor's, and stays as it is. Write ${{NAME}}, and set the variable.")
-        return _VARIABLE.sub(self._look_up_variable, text)
+        return _VARIABLE_PATTERN.sub(self._look_up_variable, text)
 
     def _look_up_variable(self, match: re.Match[str]) -> str:
         name, default = match[1], match[2]
@@ -348,18 +348,18 @@ class _Interpolation:
         if not value and default is not None:
             return default
         assert value is not None
-        if name not in _PLACES:
+        if name not in _PATH_VARIABLES:
             self.resolved.add(value)
         if is_credential(name, value):
             self.credentials.add(value)
         return value
 
 
-_PLACES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"})
+_PATH_VARIABLES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"})
 """Variables whose values name places; hiding them would only make error texts useless."""
 
 
-_EXPECTED = {
+_TYPE_MESSAGES = {
     "string_type": 'must be a text: write it between "quotes"',
     "string_too_short": "must not be empty",
     "list_type": "must be a list of texts",
@@ -381,7 +381,7 @@ def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Se
         given = cast("dict[str, object]", raw)
         entry = _Entry.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
-        [fault] = list_faults(error, messages=_EXPECTED)
+        [fault] = list_faults(error, messages=_TYPE_MESSAGES)
         fill.warn(f"`{'.'.join(map(str, fault.path))}`: {fault.text}; skipped.")
         return None
     if entry.disabled or not entry.enabled:
@@ -399,7 +399,9 @@ def _stdio_server(name: str, command: str, entry: _Entry, base: Path, fill: _Int
         fill.warn("has both `command` and `url`; the command is used.")
     env = {key: fill(value) for key, value in entry.env.items()}
     literal = {
-        value for key, value in env.items() if value == entry.env[key] and len(value) >= _LITERAL_SECRET
+        value
+        for key, value in env.items()
+        if value == entry.env[key] and len(value) >= _MIN_LITERAL_SECRET_CHARS
     }
     program = fill(command)
     own_time = "timeout_ms" in entry.model_fields_set
@@ -423,7 +425,9 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
     url = fill(address)
     headers = {key: fill(value).strip() for key, value in entry.headers.items()}
     for key, value in headers.items():
-        if not (_HEADER.fullmatch(key) and value.isascii() and value.replace("\t", " ").isprintable()):
+        if not (
+            _HEADER_PATTERN.fullmatch(key) and value.isascii() and value.replace("\t", " ").isprintable()
+        ):
             fill.warn(f"header {key!r} holds what no header can, such as a line end; skipped.")
             return None
     if entry.transport == "sse":
@@ -472,8 +476,8 @@ def _make_lifecycle(entry: _Entry) -> Lifecycle:
 
 def _explain_address(url: str) -> str:
     """Return why no server can be at an address, "" if one can. The address is not repeated: it may hold a password."""
-    if not url.isprintable() or len(url) > _ADDRESS:
-        return f"holds what no address can, such as a line end, or more than {_ADDRESS} characters"
+    if not url.isprintable() or len(url) > _MAX_ADDRESS_CHARS:
+        return f"holds what no address can, such as a line end, or more than {_MAX_ADDRESS_CHARS} characters"
     try:
         parts = urlsplit(url)
     except ValueError:  # of brackets that hold no address
@@ -490,7 +494,7 @@ def _explain_address(url: str) -> str:
 def _list_credentials(url: str) -> set[str]:
     """Return what an address holds of secrets: its password, and long values of its query."""
     return _list_password_forms(url) | {
-        value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _LITERAL_SECRET
+        value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _MIN_LITERAL_SECRET_CHARS
     }
 
 

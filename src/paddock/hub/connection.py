@@ -27,22 +27,22 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from paddock.hub.call_errors import LARGEST_CODE, TRACE, CallFailed, Trace, bound_data
+from paddock.hub.call_errors import MAX_ERROR_CODE, TRACE, CallFailed, Trace, bound_data
 from paddock.hub.config import HttpServer, Server, StdioServer
 from paddock.hub.elicitation import Questions, asks_back
 from paddock.hub.http import http_client
 from paddock.hub.http_errors import find_request_error
 from paddock.hub.launchers import may_download, suggest_remedy
 from paddock.hub.lifecycle import CallHealth
-from paddock.hub.output import LINE_LIMIT
+from paddock.hub.output import MAX_LINE_BYTES
 from paddock.hub.person import UnanswerableQuestion
 from paddock.hub.process import ServerProcess
-from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, PAGES, Session
+from paddock.hub.session import AUTH_STATUS, LISTING_CHARS, MAX_PAGES, Session
 from paddock.hub.stdio import PipeReader, PipeWriter
 from paddock.hub.stdio_rpc import OversizedAnswerError, StdioRpc
 from paddock.hub.unsolicited import (
     STDERR_BYTES,
-    STDERR_PER_SECOND,
+    STDERR_BYTES_PER_SECOND,
     CountedReader,
     CountedWriter,
     RateAllowance,
@@ -56,7 +56,7 @@ from paddock.model.errors import (
     ServerUnavailable,
 )
 from paddock.model.invisible import spell_invisible
-from paddock.model.json_meter import MOST_VALUES
+from paddock.model.json_meter import MAX_VALUES
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
 from paddock.redaction.known import NO_SECRETS, ServerSecrets
 
@@ -97,7 +97,7 @@ class Connection:
         self.listed = False
         """Whether somebody has heard its tools since they last changed."""
         self.listing = asyncio.Lock()
-        self.lane = None if process is None else StdioRpc(process.stdin)
+        self.rpc = None if process is None else StdioRpc(process.stdin)
         self._server = server
         self._process = process
         self._on_lost = on_lost
@@ -133,8 +133,8 @@ class Connection:
             self._ended_by_us = by_us
             self.lost.set()
             self._on_lost()
-            if self.lane is not None:
-                self.lane.end_waits()
+            if self.rpc is not None:
+                self.rpc.end_waits()
 
     async def wait_until_lost(self) -> None:
         """Wait until the connection is lost, and for answers that may still come on it, for some seconds."""
@@ -231,7 +231,7 @@ class Connection:
         entries: list[object] = []
         params: dict[str, Any] = {}
         seen, room, cut = set[str](), LISTING_CHARS, ""
-        for _ in range(PAGES):
+        for _ in range(MAX_PAGES):
             answer = await self.session.send_raw_request("tools/list", params)
             page = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
             listed = page.get("tools")
@@ -249,7 +249,7 @@ class Connection:
             seen.add(repr(cursor))
             params = {"cursor": cursor}
         else:
-            cut = f"its tool listing has more than {PAGES} pages; the rest is left out"
+            cut = f"its tool listing has more than {MAX_PAGES} pages; the rest is left out"
         if self._process is None and not self.legacy:
             entries = self.session.mind_headers(entries)
         return entries, cut
@@ -335,7 +335,7 @@ class Connection:
         verdict = CallHealth.FAILURE if own_fault else CallHealth.SUCCESS
         told = spell_invisible(self._hide_secrets(error.message))
         data = bound_data((self._server.secrets | self._login_secrets).hide_in(error.data))
-        code = error.code if abs(error.code) <= LARGEST_CODE else INTERNAL_ERROR
+        code = error.code if abs(error.code) <= MAX_ERROR_CODE else INTERNAL_ERROR
         return CallFailed(ServerRejected(told, code=code, data=data), verdict)
 
     async def _explain_lost(self, error: MCPError, trace: Trace) -> CallFailed:
@@ -406,14 +406,14 @@ def _watch_output(
     connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, most_values: int
 ) -> PipeReader:
     """Return the messages of a process; what else it writes is counted."""
-    process.stdout.lane, process.stdout.most_values = connection.lane, most_values
-    stderr = RateAllowance(STDERR_BYTES, STDERR_PER_SECOND, asyncio.get_running_loop().time)
+    process.stdout.rpc, process.stdout.most_values = connection.rpc, most_values
+    stderr = RateAllowance(STDERR_BYTES, STDERR_BYTES_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
         if not stderr.spend_amount(size):
             connection.declare_lost(
-                f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than {STDERR_PER_SECOND} a "
-                "second; have it log less"
+                f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than "
+                f"{STDERR_BYTES_PER_SECOND} a second; have it log less"
             )
 
     def on_other(line: bytes) -> None:
@@ -434,13 +434,13 @@ async def open_connection(
     on_changed: Callable[[], None],
     auth: "BearerAuth | None" = None,
     quiet: bool = False,
-    most_values: int = MOST_VALUES,
+    most_values: int = MAX_VALUES,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
-    `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so
-    that no further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens
-    into HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
+    `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so that no
+    further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens into
+    HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
     connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
@@ -449,17 +449,17 @@ async def open_connection(
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
             assert process is not None
-            assert connection.lane is not None
+            assert connection.rpc is not None
             reader = _watch_output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
             # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
-            client = await asyncio.to_thread(http_client, server, auth, most_values)
-            await stack.enter_async_context(client)
-            transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_LIMIT)
-            reader, writer = await stack.enter_async_context(transport)
+            http = await asyncio.to_thread(http_client, server, auth, most_values)
+            await stack.enter_async_context(http)
+            streams = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
+            reader, writer = await stack.enter_async_context(streams)
 
-        async def heard(message: object) -> None:
+        async def on_message(message: object) -> None:
             if isinstance(message, ToolListChangedNotification):
                 connection.listed = False
                 on_changed()
@@ -468,10 +468,10 @@ async def open_connection(
             CountedReader(reader, unasked),
             CountedWriter(writer, unasked),
             client_info=_CLIENT,
-            message_handler=heard,
+            message_handler=on_message,
             elicitation_callback=connection.elicited,
         )
-        session.lane = connection.lane
+        session.rpc = connection.rpc
         connection.session = await stack.enter_async_context(session)
         try:
             await connection.negotiate_version(probe=probe, quiet=quiet)

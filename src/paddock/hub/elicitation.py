@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
     from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
-ROUNDS = 5
+MAX_ROUNDS = 5
 """Times that one call may come back with questions."""
-_FORMS = 5
+_MAX_FORMS = 5
 """Questions of one round."""
-_SCHEMA = 16 * 1024
-_MESSAGE = 4000
+_MAX_SCHEMA_CHARS = 16 * 1024
+_MAX_MESSAGE_CHARS = 4000
 
 
 def read_form(params: Mapping[str, Any]) -> ServerForm:
@@ -31,10 +31,10 @@ def read_form(params: Mapping[str, Any]) -> ServerForm:
     message, schema = params.get("message"), params.get("requestedSchema")
     if params.get("mode", "form") != "form":
         raise UnanswerableQuestion("it wants its user to open an address, which Paddock opens for no server")
-    if not isinstance(message, str) or len(message) > _MESSAGE or not isinstance(schema, dict):
+    if not isinstance(message, str) or len(message) > _MAX_MESSAGE_CHARS or not isinstance(schema, dict):
         raise UnanswerableQuestion("its question breaks the protocol")
     fields = cast("dict[str, Any]", schema).get("properties", {})
-    if not isinstance(fields, dict) or len(str(cast("object", schema))) > _SCHEMA:
+    if not isinstance(fields, dict) or len(str(cast("object", schema))) > _MAX_SCHEMA_CHARS:
         raise UnanswerableQuestion("its question breaks the protocol")
     values = {
         str(name): cast("dict[str, Any]", field)["default"]
@@ -75,7 +75,7 @@ class Questions:
 
         `again` makes the call once more with further parameters. Raises UnanswerableQuestion and MCPError.
         """
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not asks_back(answer):
                 return answer
             asked = cast("dict[str, Any]", answer)
@@ -83,10 +83,10 @@ class Questions:
             if "requestState" in asked:
                 more["requestState"] = asked["requestState"]
             answer = await again(more)
-        raise UnanswerableQuestion(f"it asked more than {ROUNDS} times")
+        raise UnanswerableQuestion(f"it asked more than {MAX_ROUNDS} times")
 
     async def _answer_all(self, requests: object) -> dict[str, Any]:
-        if not isinstance(requests, dict) or not 0 < len(cast("dict[str, Any]", requests)) <= _FORMS:
+        if not isinstance(requests, dict) or not 0 < len(cast("dict[str, Any]", requests)) <= _MAX_FORMS:
             raise UnanswerableQuestion("its question breaks the protocol")
         answers: dict[str, Any] = {}
         for key, request in cast("dict[str, Any]", requests).items():

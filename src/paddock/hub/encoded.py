@@ -8,8 +8,8 @@ from typing import cast
 from paddock.model.base import Json
 from paddock.schema.inline_refs import unfold_schema
 
-_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
-_SHOWN = 200
+_NAME_PATTERN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+_MAX_PATH_CHARS = 200
 
 
 def find_misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
@@ -25,7 +25,7 @@ def find_misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) 
                 for below in _iterate_below(each, step)
             ]
         if not any(_is_base64(each) for node in nodes for each in _iterate_same_place(node)):
-            return _render_place(place)[:_SHOWN]
+            return _render_place(place)[:_MAX_PATH_CHARS]
     return ""
 
 
@@ -59,7 +59,11 @@ def _iterate_below(node: Mapping[str, Json], step: str) -> Iterator[dict[str, Js
 
 def _render_place(place: Sequence[str]) -> str:
     steps = (
-        f"[{step}]" if step.isdecimal() else f".{step}" if _NAME.match(step) else f"[{json.dumps(step)}]"
+        f"[{step}]"
+        if step.isdecimal()
+        else f".{step}"
+        if _NAME_PATTERN.match(step)
+        else f"[{json.dumps(step)}]"
         for step in place
     )
     return "arguments" + "".join(steps)

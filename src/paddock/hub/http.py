@@ -18,27 +18,27 @@ from paddock.hub.call_errors import TRACE, CallFailed, Trace
 from paddock.hub.config import HttpServer
 from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
 from paddock.hub.lifecycle import CallHealth
-from paddock.hub.output import DEEPEST, LINE_LIMIT
+from paddock.hub.output import MAX_DEPTH, MAX_LINE_BYTES
 from paddock.hub.stdio_rpc import parse_slowly
 from paddock.model.errors import ConfigurationError, ServerUnavailable
-from paddock.model.json_meter import MOST_VALUES, JsonMeter
+from paddock.model.json_meter import MAX_VALUES, JsonMeter
 from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers, may_lose, unmark_text
 
-_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 _FAREWELL_S = 1.0
 """Seconds for the polite end of a session."""
 _APART_S = 0.5
 """Seconds between two requests for the rest of one stream; a server may ask for none."""
-_PLAIN = ("", "identity")
-_SHOWN = 200
+_PLAIN_ENCODINGS = ("", "identity")
+_MAX_VALUE_CHARS = 200
 _LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
-_CHECKED = 64 << 10
+_MAX_CHECKED_BYTES = 64 << 10
 """Bytes of an answer up to which it is looked at whose answer it is; what fails is short."""
 
 
 def http_client(
-    server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MOST_VALUES
+    server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MAX_VALUES
 ) -> httpx2.AsyncClient:
     """Return a client with the server's headers. No read timeout: each call has its own.
 
@@ -77,14 +77,14 @@ class _Client(httpx2.AsyncClient):
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             # The library's transport would end with all its calls; a gateway in between would answer just so.
-            trace.sent = before or not isinstance(error, _UNSENT)
+            trace.sent = before or not isinstance(error, _UNSENT_ERRORS)
             trace.cause, proxy = describe_cause(error), find_proxy(request.url, error)
             if proxy is not None:
                 trace.cause, trace.remedy = proxy.explain_failure(trace.cause), proxy.remedy
             return httpx2.Response(502, request=request)
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN:
+        if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
             # Decoded by the library, a few bytes would fill our memory.
             await response.aclose()
             trace.cause = "it compresses its answers, although it is asked not to"
@@ -125,7 +125,7 @@ async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Respons
     bare.next_request = response.next_request
     if response.next_request is not None:
         place = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
-        trace.place = str(place)[:_SHOWN]
+        trace.place = str(place)[:_MAX_VALUE_CHARS]
     return bare
 
 
@@ -139,7 +139,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
     def _check_limits(self, meter: JsonMeter) -> None:
         if meter.too_deep:
-            raise _make_oversize_error(self._trace, f"it is nested more than {DEEPEST} deep")
+            raise _make_oversize_error(self._trace, f"it is nested more than {MAX_DEPTH} deep")
         if meter.values > self._most_values:
             values = f"it holds more than {self._most_values} values"
             raise _make_oversize_error(
@@ -154,13 +154,13 @@ class _BoundedDocument(_BoundedBody):
     """One document, which has the bounds of a stdio server's message; it may also be broken off."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, meter = 0, JsonMeter(DEEPEST)
+        size, meter = 0, JsonMeter(MAX_DEPTH)
         try:
             async for chunk in self._stream:
                 size += len(chunk)
-                if size > LINE_LIMIT:
+                if size > MAX_LINE_BYTES:
                     raise _make_oversize_error(
-                        self._trace, f"it is larger than {LINE_LIMIT} bytes; ask for less at once"
+                        self._trace, f"it is larger than {MAX_LINE_BYTES} bytes; ask for less at once"
                     )
                 meter.feed(chunk)
                 self._check_limits(meter)
@@ -177,7 +177,7 @@ class _BoundedEvents(_BoundedBody):
     """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        meter, blank, half = JsonMeter(DEEPEST), False, False
+        meter, blank, half = JsonMeter(MAX_DEPTH), False, False
         async for chunk in self._stream:
             for line in _LINES(chunk[half and chunk[:1] == b"\n" :]):
                 if line[:1] not in b"\r\n":
@@ -186,7 +186,7 @@ class _BoundedEvents(_BoundedBody):
                     blank = False
                     continue
                 if blank:
-                    meter = JsonMeter(DEEPEST)
+                    meter = JsonMeter(MAX_DEPTH)
                 meter.end_line()
                 blank = True
             half = chunk[-1:] == b"\r"
@@ -206,7 +206,7 @@ class _MatchingAnswer(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([chunk async for chunk in self._stream])
-        yield _mark_numbers(self._restore_id(body) if len(body) <= _CHECKED else body)
+        yield _mark_numbers(self._restore_id(body) if len(body) <= _MAX_CHECKED_BYTES else body)
 
     def _restore_id(self, body: bytes) -> bytes:
         try:
@@ -218,7 +218,8 @@ class _MatchingAnswer(httpx2.AsyncByteStream):
             return to_json({**answer, "id": number})
         if str(other) != str(number):
             raise _make_stream_error(
-                self._trace, f"it answers another request, {str(other)[:_SHOWN]!r} instead of {number!r}"
+                self._trace,
+                f"it answers another request, {str(other)[:_MAX_VALUE_CHARS]!r} instead of {number!r}",
             )
         return body
 
@@ -241,7 +242,7 @@ class _ExactEvents(httpx2.AsyncByteStream):
         line = bytearray()
         async for chunk in self._stream:
             whole, end, rest = chunk.rpartition(b"\n")
-            if not end and len(line) + len(rest) <= LINE_LIMIT:
+            if not end and len(line) + len(rest) <= MAX_LINE_BYTES:
                 line += rest
                 continue
             lines = bytes(line) + whole + end

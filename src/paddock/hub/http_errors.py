@@ -12,11 +12,11 @@ from paddock.model.errors import ServerUnavailable
 
 _STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
 """What the library says where the body of a refusal says nothing."""
-_KIND = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
-_LONGEST_KIND = 60
+_MEDIA_TYPE_PATTERN = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_MAX_MEDIA_TYPE_CHARS = 60
 _START = "Start it, or correct its `url`"
-_RETRYABLE = (429, 502, 503, 504)
-_ELSEWHERE = (404, 405, 406, 410, 415, 421)
+_RETRYABLE_STATUSES = (429, 502, 503, 504)
+_WRONG_URL_STATUSES = (404, 405, 406, 410, 415, 421)
 
 
 def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
@@ -35,7 +35,7 @@ def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> Ser
     if status is None or (why := _explain_status(error, trace, status)) is None:
         return None
     sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE, sent=sent)
+    return ServerUnavailable(f"Server {name} {why}", retryable=status in _RETRYABLE_STATUSES, sent=sent)
 
 
 def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
@@ -55,14 +55,18 @@ def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
 
 def _render_content_type(kind: str) -> str:
     """Return a content type; a server may write anything there."""
-    return kind if _KIND.fullmatch(kind) and len(kind) <= _LONGEST_KIND else "something else"
+    return (
+        kind
+        if _MEDIA_TYPE_PATTERN.fullmatch(kind) and len(kind) <= _MAX_MEDIA_TYPE_CHARS
+        else "something else"
+    )
 
 
 def _suggest_remedy(status: int) -> str:
-    if status in _ELSEWHERE:
+    if status in _WRONG_URL_STATUSES:
         return "; correct its `url`"
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return ": it was asked too often; wait before the next call"
-    if status in _RETRYABLE:
+    if status in _RETRYABLE_STATUSES:
         return ": it cannot answer now; try again later"
     return "; its own log may say why"

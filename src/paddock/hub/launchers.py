@@ -9,8 +9,8 @@ DOWNLOAD_MS = 300_000
 _LAUNCHERS = frozenset(
     {"bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
 )
-_MISSING = re.compile(r"Cannot find (?:module|package) ")
-_COPY = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
+_MISSING_MODULE_PATTERN = re.compile(r"Cannot find (?:module|package) ")
+_NPX_COPY_PATTERN = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]{8,64})/node_modules/")
 """Where npm keeps what npx runs, in letters that mean nothing to a shell."""
 
 
@@ -24,5 +24,9 @@ def suggest_remedy(command: str, words: str) -> str:
 
     npx takes what it finds, and what it finds is incomplete for ever once an installation was cut short.
     """
-    found = _COPY.search(words) if may_download(command) and _MISSING.search(words) else None
+    found = (
+        _NPX_COPY_PATTERN.search(words)
+        if may_download(command) and _MISSING_MODULE_PATTERN.search(words)
+        else None
+    )
     return f"\nnpm's copy of the package is incomplete: remove {found[1]}, and try again." if found else ""

@@ -4,7 +4,7 @@
 times give the same instructions, so that Hypothesis can drive it and a failure can be replayed.
 
 A *child* is one incarnation of a server: a process, or an HTTP connection. Its state moves only along
-`MOVES`. It takes a place in the pool from the instruction to start it until the report that it is
+`TRANSITIONS`. It takes a place in the pool from the instruction to start it until the report that it is
 really gone; a closed or failed child that is still dying keeps its place, so there are never more than
 `bound` processes. Calls that cannot go out at once wait in one queue, first come first served. A server has
 at most one child, so concurrent calls share it.
@@ -32,7 +32,7 @@ class State(StrEnum):
     CLOSED = "closed"
 
 
-MOVES: Mapping[State, frozenset[State]] = {
+TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.IDLE: frozenset({State.CONNECTING, State.ACTIVE, State.CLOSED}),
     State.CONNECTING: frozenset({State.ACTIVE, State.FAILED, State.CLOSED}),
     State.ACTIVE: frozenset({State.IDLE, State.FAILED, State.CLOSED}),
@@ -105,7 +105,7 @@ class ConnectionLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Disconnected:
     """Nothing is left of a child: its process group is dead, its connection closed."""
 
     child: int
@@ -128,7 +128,7 @@ Event = (
     | Connected
     | ConnectFailed
     | ConnectionLost
-    | Gone
+    | Disconnected
     | Swept
     | ShutDown
 )
@@ -193,7 +193,7 @@ class Child:
 
     def change_state(self, state: State) -> None:
         """Change the state; an illegal move is a defect of this module."""
-        assert state in MOVES[self.state], f"{self.state} -> {state}"
+        assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state = state
 
 
@@ -248,7 +248,7 @@ class Pool:
         return sum(child.live for child in self.children.values())
 
     def _child_reported(
-        self, event: Connected | ConnectFailed | ConnectionLost | Gone, now: float
+        self, event: Connected | ConnectFailed | ConnectionLost | Disconnected, now: float
     ) -> list[Instruction]:
         child = next((c for c in self.children.values() if c.number == event.child), None)
         if child is None:
@@ -268,7 +268,7 @@ class Pool:
                     child.change_state(State.ACTIVE)
                 child.change_state(State.FAILED)
                 return []
-            case Gone() if child.state in (State.FAILED, State.CLOSED):
+            case Disconnected() if child.state in (State.FAILED, State.CLOSED):
                 child.live = False
                 if child.state is not State.FAILED:
                     del self.children[child.server]

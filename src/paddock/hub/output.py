@@ -1,6 +1,6 @@
 """What a stdio server writes, cut into lines: answers go to the requests that wait, the rest is queued within bounds.
 
-    pipe -> line -> counted, where it is long -> the lane, if it answers a request -> else the queue of the library
+    pipe -> line -> counted, where it is long -> stdio_rpc, if it answers a request -> else the queue of the library
 
 A line with too many values is dropped as it arrives, and fails the one call that it answers. While a large line is
 decoded, and while the library is behind, nothing more is read: the server waits, not our memory.
@@ -10,18 +10,18 @@ import asyncio
 from collections import deque
 from typing import Protocol, cast
 
-from paddock.large_json import SLICED_VALUES
-from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES, JsonMeter
+from paddock.large_json import MIN_SLICED_VALUES
+from paddock.model.json_meter import COUNTED_BYTES, MAX_VALUES, JsonMeter
 
-LINE_LIMIT = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 """Bytes in one message of a server. Longer ones break the connection: nobody may fill our memory."""
-DEEPEST = 500
+MAX_DEPTH = 500
 """Levels of arrays and objects in one message of a server."""
 _QUEUED_BYTES = 1024 * 1024
 """Bytes of lines that wait for the library; with more, nothing is read until it has caught up."""
-_TURN = 32
+_LINES_PER_TURN = 32
 """Lines that the library takes before others have their turn."""
-_ENDS = 256
+_LINE_END_BYTES = 256
 """Bytes kept of either end of a line that is dropped: the number of its request is there."""
 
 
@@ -42,17 +42,17 @@ class PendingRequests(Protocol):
 
 
 class ServerOutput(asyncio.Protocol):
-    """Receives what a server writes, and holds the lines that answer no request of the lane."""
+    """Receives what a server writes, and holds the lines that answer no request of `stdio_rpc`."""
 
     def __init__(self) -> None:
-        self.lane: PendingRequests | None = None
-        self.most_values = MOST_VALUES
+        self.rpc: PendingRequests | None = None
+        self.most_values = MAX_VALUES
         self.fault = ""
         """Why the output ended before the server closed it."""
         self._transport: asyncio.ReadTransport | None = None
         self._complete: deque[bytes] = deque()
         """Ends of lines that have arrived; the first one continues `_begun`."""
-        self._rest = b""
+        self._pending = b""
         self._begun = bytearray()
         self._counted = 0
         self._meter: JsonMeter | None = None
@@ -68,7 +68,7 @@ class ServerOutput(asyncio.Protocol):
     async def next_line(self) -> bytes | None:
         """Return the next line that no request took; None at the end."""
         self._taken += 1
-        if self._taken % _TURN == 0:
+        if self._taken % _LINES_PER_TURN == 0:
             await asyncio.sleep(0)
         while not self._queue:
             if self._over:
@@ -86,7 +86,7 @@ class ServerOutput(asyncio.Protocol):
         )  # those of other event loops are of no such class
 
     def data_received(self, data: bytes) -> None:
-        *complete, self._rest = data.split(b"\n")
+        *complete, self._pending = data.split(b"\n")
         self._complete.extend(complete)
         self._split_lines()
 
@@ -105,9 +105,9 @@ class ServerOutput(asyncio.Protocol):
                 self._finish_line()
                 if self._decoding is not None:
                     return
-            elif self.lane is None or not self.lane.take_answer(part):
+            elif self.rpc is None or not self.rpc.take_answer(part):
                 self._queue_line(part)
-        rest, self._rest = self._rest, b""
+        rest, self._pending = self._pending, b""
         if rest and not self._over:
             self._extend_line(rest)
 
@@ -115,25 +115,25 @@ class ServerOutput(asyncio.Protocol):
         """Add to the line that has begun, as long as it is within its bounds."""
         if self._dropped is not None:
             start, end, why = self._dropped
-            self._dropped = start, (end + part)[-_ENDS:], why
+            self._dropped = start, (end + part)[-_LINE_END_BYTES:], why
             return
         self._begun += part
         if len(self._begun) <= COUNTED_BYTES:
             return
         if self._meter is None:
-            self._meter, self._counted = JsonMeter(DEEPEST), 0
+            self._meter, self._counted = JsonMeter(MAX_DEPTH), 0
         self._meter.feed(bytes(self._begun[self._counted :]))
         self._counted = len(self._begun)
         if self._meter.too_deep:
-            self._drop_line(f"it is nested more than {DEEPEST} deep")
+            self._drop_line(f"it is nested more than {MAX_DEPTH} deep")
         elif self._meter.values > self.most_values:
             values = f"it holds more than {self.most_values} values"
             self._drop_line(f"{values}; ask for less at once, or raise `servers.answer_values`")
-        elif len(self._begun) > LINE_LIMIT:
-            self._end_output(f"a message is longer than {LINE_LIMIT} bytes")
+        elif len(self._begun) > MAX_LINE_BYTES:
+            self._end_output(f"a message is longer than {MAX_LINE_BYTES} bytes")
 
     def _drop_line(self, why: str) -> None:
-        self._dropped = bytes(self._begun[:_ENDS]), bytes(self._begun[-_ENDS:]), why
+        self._dropped = bytes(self._begun[:_LINE_END_BYTES]), bytes(self._begun[-_LINE_END_BYTES:]), why
         self._begun.clear()
 
     def _finish_line(self) -> None:
@@ -144,16 +144,16 @@ class ServerOutput(asyncio.Protocol):
         if self._dropped is not None:
             start, end, why = self._dropped
             self._dropped = None
-            if self.lane is None or not self.lane.fail_dropped(start, end, why):
+            if self.rpc is None or not self.rpc.fail_dropped(start, end, why):
                 self._end_output(f"a message was not read, because {why}")
-        elif values > SLICED_VALUES and self.lane is not None:
-            self._decoding = asyncio.create_task(self._decode_large(self.lane, line))
+        elif values > MIN_SLICED_VALUES and self.rpc is not None:
+            self._decoding = asyncio.create_task(self._decode_large(self.rpc, line))
             self._pause_reading()
-        elif self.lane is None or not self.lane.take_answer(line):
+        elif self.rpc is None or not self.rpc.take_answer(line):
             self._queue_line(line)
 
-    async def _decode_large(self, lane: PendingRequests, line: bytes) -> None:
-        if not await lane.take_large(line):
+    async def _decode_large(self, rpc: PendingRequests, line: bytes) -> None:
+        if not await rpc.take_large(line):
             self._queue_line(line)
         self._decoding = None
         self._split_lines()

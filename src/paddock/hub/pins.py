@@ -98,14 +98,14 @@ class Pins:
     def note_silent(self, server: Server, *, silent: bool) -> None:
         """Note whether a server answers `server/discover`, for every later process. Raises ConfigurationError."""
 
-        def change(held: dict[str, Any]) -> None:
-            held["file"] = self._file
-            entry = self._find_entry(held, server) or {
+        def change(pins: dict[str, Any]) -> None:
+            pins["file"] = self._file
+            entry = self._find_entry(pins, server) or {
                 "identity": _hash_identity(server),
                 "tools": {},
                 "pending": {},
             }
-            held.setdefault("servers", {})[server.name] = entry
+            pins.setdefault("servers", {})[server.name] = entry
             entry.pop("silent", None)
             if silent:
                 entry["silent"] = True
@@ -125,8 +125,8 @@ class Pins:
     def approve_changes(self, server: str, tools: Sequence[str] | None = None) -> tuple[Change, ...]:
         """Pin the changes of a server, or of some of its tools, and return them. Raises ConfigurationError."""
 
-        def change(held: dict[str, Any]) -> tuple[Change, ...]:
-            entry: dict[str, Any] = held.get("servers", {}).get(server, {"tools": {}, "pending": {}})
+        def change(pins: dict[str, Any]) -> tuple[Change, ...]:
+            entry: dict[str, Any] = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
             approved: list[Change] = []
             for name in [name for name in entry["pending"] if tools is None or name in tools]:
                 before, after = entry["tools"].pop(name), entry["pending"].pop(name)
@@ -137,21 +137,21 @@ class Pins:
 
         return self._kept.update(change)
 
-    def _find_entry(self, held: Mapping[str, Any], server: Server) -> dict[str, Any] | None:
-        entry = held.get("servers", {}).get(server.name)
+    def _find_entry(self, pins: Mapping[str, Any], server: Server) -> dict[str, Any] | None:
+        entry = pins.get("servers", {}).get(server.name)
         return entry if entry is not None and entry["identity"] == _hash_identity(server) else None
 
     def _note_listing(
-        self, held: dict[str, Any], server: Server, listed: Mapping[str, ToolInfo], hashes: Mapping[str, str]
+        self, pins: dict[str, Any], server: Server, listed: Mapping[str, ToolInfo], hashes: Mapping[str, str]
     ) -> dict[str, Any]:
         """Note in the file what a server lists, and return its entry."""
-        held["file"] = self._file
-        entry = self._find_entry(held, server) or {
+        pins["file"] = self._file
+        entry = self._find_entry(pins, server) or {
             "identity": _hash_identity(server),
             "tools": {},
             "pending": {},
         }
-        held.setdefault("servers", {})[server.name] = entry
+        pins.setdefault("servers", {})[server.name] = entry
         pinned: dict[str, Any] = entry["tools"]
         now: dict[str, Any] = {
             name: {"hash": hashes[name], "definition": _bound_definition(_make_definition(tool))}
@@ -201,9 +201,9 @@ def memory_of(state: Path, servers_file: Path) -> Path:
     return state / hashlib.sha256(str(servers_file.absolute()).encode()).hexdigest()[:16]
 
 
-def _is_sound(held: Mapping[str, Any]) -> bool:
+def _is_sound(pins: Mapping[str, Any]) -> bool:
     """Tell whether this is what `Pins` writes: half of a pin must not pass for none."""
-    servers = held.get("servers", {})
+    servers = pins.get("servers", {})
     return isinstance(servers, dict) and all(map(_is_entry, cast("dict[str, Any]", servers).values()))
 
 

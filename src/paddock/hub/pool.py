@@ -31,7 +31,7 @@ from paddock.model.errors import (
     UnknownServer,
     explain_start_failure,
 )
-from paddock.model.json_meter import MOST_VALUES
+from paddock.model.json_meter import MAX_VALUES
 
 if TYPE_CHECKING:
     from paddock.hub.auth.bearer import BearerAuth
@@ -42,7 +42,7 @@ WAIT_MS = 5_000
 """How long a call waits for a place in a full pool."""
 SWEEP_MS = 60_000
 """How often idle servers are looked for."""
-_WARNINGS_KEPT = 20
+_MAX_WARNINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Hub:
         idle_timeout_ms: float = on.IDLE_TIMEOUT_MS,
         wait_ms: float = WAIT_MS,
         sweep_ms: float = SWEEP_MS,
-        answer_values: int = MOST_VALUES,
+        answer_values: int = MAX_VALUES,
         breaker: Breaker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -236,7 +236,7 @@ class Hub:
         entries, cut = await connection.list_tools(limit)
         tools, warnings = read_tools(entries)
         tools, hidden = without_hidden_names(tools)
-        record.left_out = (*hidden[:_WARNINGS_KEPT], *filter(None, [cut]))
+        record.left_out = (*hidden[:_MAX_WARNINGS], *filter(None, [cut]))
         self._add_warnings(record, "tool listing", [*record.left_out, *warnings])
         if self._admission is not None:
             self._admission.record_listing(record.server.name, tools)
@@ -391,7 +391,7 @@ class Hub:
     def _on_child_exit(self, child: int) -> None:
         del self._owners[child]
         self._connections.pop(child, None)
-        self._feed_pool(on.Gone(child))
+        self._feed_pool(on.Disconnected(child))
 
     def _sweep_idle(self) -> None:
         self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
@@ -417,7 +417,7 @@ class Hub:
 
     def _add_warnings(self, record: _Record, where: str, warnings: Sequence[str]) -> None:
         for text in warnings:
-            if len(record.warnings) < _WARNINGS_KEPT:
+            if len(record.warnings) < _MAX_WARNINGS:
                 record.warnings[f"{where}: {text}"] = None
 
     def _make_status(self, name: str, record: _Record) -> ServerStatus:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from paddock.files import system_program
 from paddock.hub.config import StdioServer
-from paddock.hub.output import LINE_LIMIT, ServerOutput
+from paddock.hub.output import MAX_LINE_BYTES, ServerOutput
 from paddock.output.digest.faults import faults
 
 GRACE_MS = 50
@@ -33,7 +33,7 @@ _TAIL_BYTES = 4096
 _MAX_LINES = 10
 _MAX_LINE_CHARS = 400
 """Lines, and characters of one, that are told of what a server wrote for people."""
-_FRAME = re.compile(r"\s+at \S")
+_FRAME_PATTERN = re.compile(r"\s+at \S")
 """A line of a stack as V8 and Java print it; theirs are long, and the message stands above them."""
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
@@ -100,19 +100,19 @@ class ServerProcess:
         Takes at most 1.55 s plus the time the kernel needs. A second cancellation skips to SIGKILL.
         """
         self.stopping = self._leader_alive()
-        gone = False
+        ended = False
         try:
             self.stdin.close()
-            gone = await _wait_until(self._group_gone, GRACE_MS / 1000)
+            ended = await _wait_until(self._is_group_ended, GRACE_MS / 1000)
             for wait in TERM_WAITS_MS:
-                if gone:
+                if ended:
                     break
                 self._signal_group(signal.SIGTERM)
-                gone = await _wait_until(self._group_gone, wait / 1000)
+                ended = await _wait_until(self._is_group_ended, wait / 1000)
         finally:
-            if not gone:
+            if not ended:
                 self._signal_group(signal.SIGKILL)
-                await _wait_until(self._group_gone, _REAP_S)
+                await _wait_until(self._is_group_ended, _REAP_S)
             # A descendant that left the session may hold our pipes open; that must not hold our ends open.
             self._drain.cancel()
             self._output.close()
@@ -129,7 +129,7 @@ class ServerProcess:
     def _leader_alive(self) -> bool:
         return self._transport.get_returncode() is None
 
-    def _group_gone(self) -> bool:
+    def _is_group_ended(self) -> bool:
         if self._leader_alive():
             return False
         try:
@@ -159,7 +159,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
         output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
         try:
             transport, pipes = await loop.subprocess_exec(
-                lambda: ServerPipes(limit=LINE_LIMIT, loop=loop),
+                lambda: ServerPipes(limit=MAX_LINE_BYTES, loop=loop),
                 *argv,
                 stdin=PIPE,
                 stdout=theirs,
@@ -205,9 +205,11 @@ def _death_signal() -> tuple[str, ...]:
 def _select_last_lines(text: str, *, whole: bool) -> str:
     """Return the last lines of a text, and the last error above them, without who called whom."""
     lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
-    told = [line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME.match(line)]
+    told = [
+        line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME_PATTERN.match(line)
+    ]
     above, last = told[:-_MAX_LINES], told[-_MAX_LINES:]
-    if above and not any(faults(last)) and (errors := [fault.said for fault in faults(above)]):
+    if above and not any(faults(last)) and (errors := [fault.message for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]
     return "\n".join(last)
 

@@ -5,8 +5,8 @@ import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from paddock.hub.output import DEEPEST
-from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.hub.output import MAX_DEPTH
+from paddock.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import (
     InvalidArguments,
@@ -19,11 +19,11 @@ from paddock.model.errors import (
     UnknownTool,
 )
 from paddock.model.invisible import has_invisible, spell_invisible
-from paddock.model.json_meter import COUNTED_BYTES, MOST_VALUES
+from paddock.model.json_meter import COUNTED_BYTES, MAX_VALUES
 from paddock.model.numbers import decoder_for, dumps, loads
 from paddock.model.outcome import Status
 
-_EXACT = 2**53 - 1
+_MAX_EXACT_INTEGER = 2**53 - 1
 _FIELDS = ("content", "structuredContent", "isError", "_meta")
 
 
@@ -36,7 +36,7 @@ class ToolResult(NamedTuple):
     """Where the result breaks the protocol; it is passed on all the same."""
     server: str = ""
     """The server that gave it."""
-    most_values: int = MOST_VALUES
+    most_values: int = MAX_VALUES
     """Maximum number of values in a text that is read as JSON."""
     unchecked: str = ""
     """What of the call's arguments was not checked, and why; empty when all was."""
@@ -73,7 +73,7 @@ def has_hidden(tool: ToolInfo) -> bool:
     )
 
 
-def read_result(answer: object, server: str = "", most_values: int = MOST_VALUES) -> ToolResult:
+def read_result(answer: object, server: str = "", most_values: int = MAX_VALUES) -> ToolResult:
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
         return ToolResult(
@@ -138,15 +138,15 @@ async def read_native(result: ToolResult) -> Json:
     text = _single_text(result)
     if text is None:
         return _other_value(result)
-    if len(text) <= COUNTED_BYTES or text[:1] in _LETTERS:
+    if len(text) <= COUNTED_BYTES or text[:1] in _NON_JSON_LETTERS:
         return _value_of(text)
     data = text.encode("utf-8", "surrogatepass")
-    meter = await count_in_slices(data, result.most_values, DEEPEST)
+    meter = await count_in_slices(data, result.most_values, MAX_DEPTH)
     if meter.values > result.most_values:
         what = f"its text is JSON of more than {result.most_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
         raise ServerUnavailable(f"Server {result.server} gave no whole answer: {what}; {how}.", sent=True)
-    if meter.values <= SLICED_VALUES or meter.too_deep:
+    if meter.values <= MIN_SLICED_VALUES or meter.too_deep:
         return _value_of(text)
     try:
         return await decode_in_slices(text, decoder_for(data).raw_decode)
@@ -170,7 +170,7 @@ def _value_of(text: str) -> Json:
 
     A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
     """
-    if text[:1] in _LETTERS:
+    if text[:1] in _NON_JSON_LETTERS:
         return text
     try:
         value: Json = loads(text)
@@ -178,7 +178,9 @@ def _value_of(text: str) -> Json:
         return text
     if isinstance(value, dict | list | str | bool | None):
         return cast("Json", value)
-    exact = json.dumps(value) == text.strip() and not (isinstance(value, int) and abs(value) > _EXACT)
+    exact = json.dumps(value) == text.strip() and not (
+        isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER
+    )
     return value if exact else text
 
 
@@ -200,7 +202,7 @@ def _is_block(block: object) -> bool:
     return isinstance(block, dict) and isinstance(cast("dict[str, Json]", block).get("type"), str)
 
 
-_LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
+_NON_JSON_LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
 """What no JSON begins with, and most texts do."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AUTH_STATUS = (401, 403)
 _PROMPT_S = 2.0
 """Seconds within which a server that had started answers the handshake."""
-PAGES = 1_000
+MAX_PAGES = 1_000
 """Pages of one listing; a server that never ends its listing cannot hold us."""
 LISTING_CHARS = 64 * 1024 * 1024
 """Characters of all pages but the last; then no further one is asked for."""
@@ -38,7 +38,7 @@ class Session(ClientSession):
 
     silent = False
     """Whether the server did not answer `server/discover`, and shook hands."""
-    lane: StdioRpc | None = None
+    rpc: StdioRpc | None = None
     """A shorter way for our requests, which no trace goes along."""
 
     async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:
@@ -46,8 +46,8 @@ class Session(ClientSession):
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         self._stamp(data, options)
-        if self.lane is not None and not get_current_span().get_span_context().is_valid:
-            return await self.lane.send_request(
+        if self.rpc is not None and not get_current_span().get_span_context().is_valid:
+            return await self.rpc.send_request(
                 method, data["params"], tell=options.get("cancel_on_abandon", True)
             )
         return cast("object", await self._dispatcher.send_raw_request(method, data["params"], options))

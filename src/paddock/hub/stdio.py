@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from paddock.hub.call_errors import TRACE
 from paddock.hub.output import ServerOutput
-from paddock.hub.stdio_rpc import EMPTY, is_answer, parse_slowly, render_line, wait_for_room
+from paddock.hub.stdio_rpc import EMPTY_ANSWER, is_answer, parse_slowly, render_line, wait_for_room
 from paddock.model.numbers import may_lose, unmark_text
 
 
@@ -140,7 +140,7 @@ def _read_faulty_answer(line: bytes) -> SessionMessage | None:
             JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=fields["result"])
         )
     if is_answer(fields):
-        error = fields.get("error", EMPTY)
+        error = fields.get("error", EMPTY_ANSWER)
         told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
         text = told if isinstance(told, str) else json.dumps(told)
         return SessionMessage(

@@ -19,19 +19,19 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock.hub.call_errors import TRACE
-from paddock.hub.output import DEEPEST
+from paddock.hub.output import MAX_DEPTH
 from paddock.large_json import decode_in_slices
 from paddock.model.nesting import is_deeper
 from paddock.model.numbers import NumberTooLongError, decoder_for, dumps_exact, may_lose, read_float, read_int
 
-_FIRST = 1 << 30
+_FIRST_ID = 1 << 30
 """The library counts its own requests from 1."""
 _ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
 _ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-_NEAR = 200
+_ID_SEARCH_CHARS = 200
 """Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
-_TOO_DEEP = f"the answer is nested more than {DEEPEST} deep"
-EMPTY = "the answer has neither a result nor an error"
+_TOO_DEEP = f"the answer is nested more than {MAX_DEPTH} deep"
+EMPTY_ANSWER = "the answer has neither a result nor an error"
 
 
 class OversizedAnswerError(MCPError):
@@ -43,7 +43,7 @@ class StdioRpc:
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:
         self._stdin = stdin
-        self._numbers = itertools.count(_FIRST)
+        self._numbers = itertools.count(_FIRST_ID)
         self._waiting: dict[object, asyncio.Future[dict[str, Any]]] = {}
         self._ended = False
 
@@ -71,16 +71,16 @@ class StdioRpc:
             raise _make_closed_error() from None
         except asyncio.CancelledError:
             if tell and not self._stdin.is_closing():
-                gone = {"requestId": number, "reason": "caller cancelled"}
+                ended = {"requestId": number, "reason": "caller cancelled"}
                 self._stdin.write(
-                    render_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone})
+                    render_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": ended})
                 )
             raise
         finally:
             del self._waiting[number]
         if "result" in answer:
             return answer["result"]
-        raise _make_error(answer.get("error", {"message": EMPTY}))
+        raise _make_error(answer.get("error", {"message": EMPTY_ANSWER}))
 
     def take_answer(self, line: bytes) -> bool:
         """Take a line that is the answer to one of our requests; tell whether it was."""
@@ -180,17 +180,19 @@ def parse_slowly(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = json.loads(text, strict=False, parse_float=read_float, parse_int=read_int)
     except RecursionError:
-        return _make_unreadable_answer(_find_number(text[:_NEAR], text[-_NEAR:]), _TOO_DEEP)
+        return _make_unreadable_answer(
+            _find_number(text[:_ID_SEARCH_CHARS], text[-_ID_SEARCH_CHARS:]), _TOO_DEEP
+        )
     except NumberTooLongError as problem:
         return _make_unreadable_answer(
-            _find_number(text[:_NEAR], text[-_NEAR:]), f"the answer holds {problem}"
+            _find_number(text[:_ID_SEARCH_CHARS], text[-_ID_SEARCH_CHARS:]), f"the answer holds {problem}"
         )
     except ValueError:
         return None
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, Any]", document)
-    if not is_deeper(fields, DEEPEST):
+    if not is_deeper(fields, MAX_DEPTH):
         return fields
     return _make_unreadable_answer(fields.get("id"), _TOO_DEEP)
 

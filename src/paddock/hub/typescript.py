@@ -19,30 +19,30 @@ from paddock.texts import ellipsis
 Output = Literal["declared", "observed", "unknown"]
 """Where an output type comes from: the server's word, results seen so far, or nowhere."""
 
-_TYPES = 300
+_MAX_TYPES = 300
 """Types in one declaration; further ones are `unknown`."""
-_DEEPEST = 8
-_LITERALS = 24
-_LITERAL = 60
-_NAME = 200
-_NOTE = 240
-_DESCRIPTION = 600
-_LINE = 160
+_MAX_DEPTH = 8
+_MAX_LITERALS = 24
+_MAX_LITERAL_CHARS = 60
+_MAX_NAME_CHARS = 200
+_MAX_NOTE_CHARS = 240
+_MAX_DESCRIPTION_CHARS = 600
+_MAX_SIGNATURE_CHARS = 160
 """Characters for the parameters of a one-line signature; what is required stays."""
 
-_TAKEN = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
+_RESERVED_MEMBERS = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
 """Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
-_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
-_SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)")
-_PLAIN = {
+_IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
+_SPACE_PATTERN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+_SENTENCE_PATTERN = re.compile(r"(.+?[.!?])(?:\s|$)")
+_PLAIN_TYPES = {
     "string": "string",
     "number": "number",
     "integer": "number",
     "boolean": "boolean",
     "null": "null",
 }
-_ROUGH = {**_PLAIN, "array": "unknown[]", "object": "object"}
+_ROUGH_TYPES = {**_PLAIN_TYPES, "array": "unknown[]", "object": "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,15 @@ def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = N
     parameters = _line_of_arguments(unfold_schema(entry.tool.input_schema))
     _, schema = _select_output(entry, observed)
     returns = _Printer(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
-    result = f": {returns}" if returns != "unknown" and len(returns) <= _LINE // 2 else ""
+    result = f": {returns}" if returns != "unknown" and len(returns) <= _MAX_SIGNATURE_CHARS // 2 else ""
     about = _first_sentence(entry.tool.description)
-    server = entry.server if _IDENTIFIER.match(entry.server) else f"servers[{_render_key(entry.server)}]"
+    server = (
+        entry.server if _IDENTIFIER_PATTERN.match(entry.server) else f"servers[{_render_key(entry.server)}]"
+    )
     name = entry.alias or entry.tool.name
-    tool = f".{name}" if _IDENTIFIER.match(name) else f"[{_render_key(name)}]"
+    tool = f".{name}" if _IDENTIFIER_PATTERN.match(name) else f"[{_render_key(name)}]"
     call = f"{tool}({parameters})"
-    if entry.tool.name in _TAKEN:
+    if entry.tool.name in _RESERVED_MEMBERS:
         call = f'.call("{entry.tool.name}"{parameters and f", {parameters}"})'
     return f"{server}{call}{result}" + (f" // {about}" if about else "")
 
@@ -92,14 +94,16 @@ def describe_tool(
     parameters = printer.print_type({"type": "object", **input_schema})
     optional = "" if _needs_arguments(input_schema) else "?"
     returns = printer.print_type(unfold_schema(schema)) if schema is not None else "unknown"
-    about = _render_comment(entry.tool.description, _DESCRIPTION)
+    about = _render_comment(entry.tool.description, _MAX_DESCRIPTION_CHARS)
     lines = [f"/** {about} */"] if about else []
     named = f"; tool {_render_key(entry.tool.name)}" if entry.alias else ""
     called = f"{_render_key(entry.alias or entry.tool.name)}("
-    if entry.tool.name in _TAKEN:
+    if entry.tool.name in _RESERVED_MEMBERS:
         called = f'call(tool: "{entry.tool.name}", '
     lines += [f"{called}args{optional}: {parameters}): Promise<{returns}>; // output: {kind}{named}"]
-    member = f".{entry.server}" if _IDENTIFIER.match(entry.server) else f"[{_render_key(entry.server)}]"
+    member = (
+        f".{entry.server}" if _IDENTIFIER_PATTERN.match(entry.server) else f"[{_render_key(entry.server)}]"
+    )
     notes = tuple(filter(None, (entry.warning, unchecked)))
     declaration = "\n".join(lines)
     return Described(entry.name, f"servers{member}", declaration, kind, entry.changed, entry.hides, notes)
@@ -110,12 +114,12 @@ class _Printer:
 
     def __init__(self, *, compact: bool = False) -> None:
         self._compact = compact
-        self._left = _TYPES
+        self._left = _MAX_TYPES
 
     def print_type(self, schema: Json, depth: int = 0) -> str:
         """Return a schema of `unfold` as a type."""
         self._left -= 1
-        if not isinstance(schema, dict) or self._left < 0 or depth > _DEEPEST:
+        if not isinstance(schema, dict) or self._left < 0 or depth > _MAX_DEPTH:
             return "unknown"
         fields = cast("dict[str, Json]", schema)
         if fields.get("not") == {}:
@@ -128,7 +132,7 @@ class _Printer:
         parts += [self.print_type(item, depth + 1) for item in _as_list(fields.get("allOf"))]
         known = list(dict.fromkeys(part for part in parts if part not in ("", "unknown")))
         # A union says all that its base says: `type: string` beside `enum`s in `anyOf` adds nothing.
-        known = [part for part in known if len(known) == 1 or part not in _BASES] or known[:1]
+        known = [part for part in known if len(known) == 1 or part not in _BASE_TYPES] or known[:1]
         text = (
             " & ".join(_add_parentheses(part, " | ") for part in known) if len(known) > 1 else "".join(known)
         )
@@ -157,13 +161,13 @@ class _Printer:
             case "array":
                 return self._print_array(fields, depth)
             case _:
-                return _PLAIN.get(kind, "unknown")
+                return _PLAIN_TYPES.get(kind, "unknown")
 
     def _print_array(self, fields: Mapping[str, Json], depth: int) -> str:
         first = _as_list(fields.get("prefixItems")) or _as_list(fields.get("items"))
         if not first:
             return f"{_add_parentheses(self.print_type(fields.get('items'), depth + 1), ' ')}[]"
-        items = [_add_parentheses(self.print_type(item, depth + 1), " ") for item in first[:_LITERALS]]
+        items = [_add_parentheses(self.print_type(item, depth + 1), " ") for item in first[:_MAX_LITERALS]]
         return f"[{', '.join(f'{item}?' for item in items)}, ...unknown[]]"
 
     def _print_object(self, fields: Mapping[str, Json], depth: int) -> str:
@@ -190,15 +194,15 @@ class _Printer:
             return text
         fields = cast("dict[str, Json]", schema)
         about = fields.get("description")
-        note = _render_comment(about, _NOTE) if isinstance(about, str) else ""
+        note = _render_comment(about, _MAX_NOTE_CHARS) if isinstance(about, str) else ""
         if "default" in fields:
             default = json.dumps(fields["default"])
-            text += f" // default {_render_comment(default, _LITERAL)}"
+            text += f" // default {_render_comment(default, _MAX_LITERAL_CHARS)}"
         return f"/** {note} */\n{text}" if note else text
 
 
 _SAYS_MORE = frozenset({"anyOf", "oneOf", "const", "enum", "not"})
-_BASES = frozenset({"string", "number", "boolean", "Record<string, unknown>"})
+_BASE_TYPES = frozenset({"string", "number", "boolean", "Record<string, unknown>"})
 
 
 def _select_output(
@@ -215,7 +219,7 @@ def _line_of_arguments(schema: Mapping[str, Json]) -> str:
     if plain is not None:
         return _line_of_parameters(plain)
     text = _Printer(compact=True).print_type({"type": "object", **schema})
-    if len(text) <= 2 * _LINE:
+    if len(text) <= 2 * _MAX_SIGNATURE_CHARS:
         return text
     return _line_of_parameters(_loosely_merged(schema)) + " /* in combinations: see its declaration */"
 
@@ -275,12 +279,12 @@ def _line_of_parameters(schema: Mapping[str, Json]) -> str:
     for count, name in enumerate(order):
         shape = _Printer(compact=True).print_type(properties[name])
         text = f"{_render_key(name)}{'' if name in required else '?'}: {shape}"
-        if len(text) > _LINE // 2:
+        if len(text) > _MAX_SIGNATURE_CHARS // 2:
             text = (
                 f"{_render_key(name)}{'' if name in required else '?'}: {_abbreviate_type(properties[name])}"
             )
         length += len(text) + 2
-        if length > _LINE and (name not in required or length > 4 * _LINE):
+        if length > _MAX_SIGNATURE_CHARS and (name not in required or length > 4 * _MAX_SIGNATURE_CHARS):
             shown.append(f"/* {len(order) - count} more */")
             break
         shown.append(text)
@@ -294,17 +298,21 @@ def _abbreviate_type(schema: Json) -> str:
     named = [*_as_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
     match kinds if isinstance(kinds, str) else "":
         case "":
-            words = [_ROUGH.get(kind, "unknown") for kind in named if isinstance(kind, str)]
+            words = [_ROUGH_TYPES.get(kind, "unknown") for kind in named if isinstance(kind, str)]
             return _join_union(words) if _as_list(kinds) else "unknown"
         case kind:
-            return _join_union([_ROUGH.get(kind, "unknown"), *map(str, named)])
+            return _join_union([_ROUGH_TYPES.get(kind, "unknown"), *map(str, named)])
 
 
 def _read_members(schema: Mapping[str, Json]) -> dict[str, Json]:
     members = schema.get("properties")
     if not isinstance(members, dict):
         return {}
-    return {name: value for name, value in cast("dict[str, Json]", members).items() if len(name) <= _NAME}
+    return {
+        name: value
+        for name, value in cast("dict[str, Json]", members).items()
+        if len(name) <= _MAX_NAME_CHARS
+    }
 
 
 def _read_required(schema: Mapping[str, Json]) -> frozenset[str]:
@@ -313,9 +321,9 @@ def _read_required(schema: Mapping[str, Json]) -> frozenset[str]:
 
 def _join_literals(values: Sequence[Json]) -> str:
     """Return values as a union of literals; too many or too long ones as the union of their types."""
-    spelled = [json.dumps(value) for value in values[: _LITERALS + 1]]
-    scalar = all(isinstance(value, str | int | None) for value in values[: _LITERALS + 1])
-    if scalar and len(spelled) <= _LITERALS and all(len(text) <= _LITERAL for text in spelled):
+    spelled = [json.dumps(value) for value in values[: _MAX_LITERALS + 1]]
+    scalar = all(isinstance(value, str | int | None) for value in values[: _MAX_LITERALS + 1])
+    if scalar and len(spelled) <= _MAX_LITERALS and all(len(text) <= _MAX_LITERAL_CHARS for text in spelled):
         return _join_union(spelled)
     return _join_union(_type_of(value) for value in values[:1000])
 
@@ -353,24 +361,28 @@ def _is_closed(text: str) -> bool:
 
 
 def _render_key(name: str) -> str:
-    if _IDENTIFIER.match(name):
+    if _IDENTIFIER_PATTERN.match(name):
         return name
     hides = not name.isprintable() or has_invisible(name)
-    return json.dumps(name[:_NAME], ensure_ascii=hides)  # what hides or turns text is spelled out
+    return json.dumps(name[:_MAX_NAME_CHARS], ensure_ascii=hides)  # what hides or turns text is spelled out
 
 
-def _render_comment(text: str, longest: int) -> str:
+def _render_comment(text: str, max_chars: int) -> str:
     """Return a text on one line that cannot end the comment it stands in."""
-    line = spell_invisible(text[: longest * 4])
-    line = _SPACE.sub(" ", line).strip().replace("*/", "* /")
-    return ellipsis(line, longest).encode("utf-8", "replace").decode()
+    line = spell_invisible(text[: max_chars * 4])
+    line = _SPACE_PATTERN.sub(" ", line).strip().replace("*/", "* /")
+    return ellipsis(line, max_chars).encode("utf-8", "replace").decode()
 
 
 def _first_sentence(text: str) -> str:
-    line = _render_comment(text.strip().partition("\n")[0], _NOTE)
-    found = _SENTENCE.match(line)
+    line = _render_comment(text.strip().partition("\n")[0], _MAX_NOTE_CHARS)
+    found = _SENTENCE_PATTERN.match(line)
     sentence = found[1] if found else line
-    return sentence if len(sentence) <= _LINE // 2 else sentence[: _LINE // 2 - 3].rstrip() + "..."
+    return (
+        sentence
+        if len(sentence) <= _MAX_SIGNATURE_CHARS // 2
+        else sentence[: _MAX_SIGNATURE_CHARS // 2 - 3].rstrip() + "..."
+    )
 
 
 def _indent_lines(text: str, by: int) -> str:

@@ -17,18 +17,18 @@ from paddock.hub.stdio import MessageReader, PipeStream
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
-MESSAGES = 50_000
+MAX_MESSAGES = 50_000
 """Messages, or KiB of them, that answer nothing and may come at once."""
-PER_SECOND = 1_000
+MESSAGES_PER_SECOND = 1_000
 """What is granted again each second."""
-OPEN_REQUESTS = 64
+MAX_OPEN_REQUESTS = 64
 """Requests of a server that may wait for our answer."""
 ANSWER_TIMEOUT_S = 5.0
 """Seconds in which a server with as many open requests must take an answer."""
-_UNHEARD = frozenset({"notifications/progress", "notifications/message"})
+_IGNORED_NOTIFICATIONS = frozenset({"notifications/progress", "notifications/message"})
 STDERR_BYTES = 256 * 1024 * 1024
 """Bytes that a server may write to its standard error at once."""
-STDERR_PER_SECOND = 4 * 1024 * 1024
+STDERR_BYTES_PER_SECOND = 4 * 1024 * 1024
 
 
 class RateAllowance:
@@ -53,7 +53,7 @@ class UnsolicitedBudget:
 
     def __init__(self, on_broken: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._on_broken = on_broken
-        self._allowance = RateAllowance(MESSAGES, PER_SECOND, clock)
+        self._allowance = RateAllowance(MAX_MESSAGES, MESSAGES_PER_SECOND, clock)
         self._owed = 0
         """Requests of ours that the library has sent and that are not answered."""
         self._open: Counter[object] = Counter()
@@ -67,8 +67,8 @@ class UnsolicitedBudget:
         if self._allowance.spend_amount(1 + size // 1024):
             return True
         self._on_broken(
-            f"it sent more than {MESSAGES} messages, or KiB of them, that answer no call, faster than {PER_SECOND} a "
-            "second; correct the server"
+            f"it sent more than {MAX_MESSAGES} messages, or KiB of them, that answer no call, faster than "
+            f"{MESSAGES_PER_SECOND} a second; correct the server"
         )
         return False
 
@@ -109,12 +109,12 @@ class UnsolicitedBudget:
     async def _has_room(self) -> bool:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                while self._open.total() + self._writing > OPEN_REQUESTS:
+                while self._open.total() + self._writing > MAX_OPEN_REQUESTS:
                     self._settled.clear()
                     await self._settled.wait()
         except TimeoutError:
             self._on_broken(
-                f"{OPEN_REQUESTS} of its requests were open, and it took no answer for {ANSWER_TIMEOUT_S:g} s; "
+                f"{MAX_OPEN_REQUESTS} of its requests were open, and it took no answer for {ANSWER_TIMEOUT_S:g} s; "
                 "correct the server"
             )
             return False
@@ -174,4 +174,4 @@ class CountedWriter(PipeStream):
 def _is_unheard(item: SessionMessage | Exception) -> bool:
     """Return whether a message is a notification that nobody here listens to; the library would make a task of it."""
     message = item.message if isinstance(item, SessionMessage) else None
-    return isinstance(message, JSONRPCNotification) and message.method in _UNHEARD
+    return isinstance(message, JSONRPCNotification) and message.method in _IGNORED_NOTIFICATIONS

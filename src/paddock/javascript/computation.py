@@ -12,7 +12,7 @@ import struct
 
 from paddock.javascript import frames
 from paddock.javascript.job import GuestJob
-from paddock.javascript.outcome_mapping import POSITION, STOPPED, End, HostEnd, OutcomeMapping
+from paddock.javascript.outcome_mapping import POSITION_PATTERN, STOPPED, End, HostEnd, OutcomeMapping
 from paddock.javascript.parse import Program
 from paddock.javascript.source_map import SourceMap
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
@@ -21,21 +21,21 @@ from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFact
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
 """A line of its own, so that it makes no text a program that is none."""
 
-_FIXED = struct.Struct("<4IQ")
+_SEED_AND_INSTANT = struct.Struct("<4IQ")
 """What a hash fixes: the start of `Math.random`, and the instant."""
-_FIRST_INSTANT = 946_684_800_000
-_INSTANTS = 1 << 40
+_FIRST_INSTANT_MS = 946_684_800_000
+_INSTANT_RANGE_MS = 1 << 40
 """The instant is one of these milliseconds after the year 2000 began; they end in 2034."""
 
-_THROWN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
+_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
 """What V8 says: place, what was thrown, the line of the source, a caret below it. The stack follows.
 
 The place has the name that the program gives itself, or `<anonymous>` for a text that V8 has not read to its end."""
-_BARE = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
+_CUT_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
 """The same, cut off in a long line."""
-_NAMED = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
+_ERROR_NAME_PATTERN = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
 
-_WARNINGS = 8
+_MAX_WARNINGS = 8
 """Maximum number of warnings; glue/numbers.js has the same number."""
 _WARNING_CHARS = 1000
 
@@ -95,7 +95,7 @@ class Computation(WorkerListener):
             case frames.Overflow() | frames.EngineFailure() | frames.Failed() | frames.UnsettledPromise():
                 self._finish(message)
             case ConsoleLine(level="warn", text=text) if (
-                len(self._warnings) < _WARNINGS and len(text) <= _WARNING_CHARS
+                len(self._warnings) < _MAX_WARNINGS and len(text) <= _WARNING_CHARS
             ):
                 self._warnings.append(message)
             case frames.ConsoleCut():
@@ -188,13 +188,13 @@ class Computation(WorkerListener):
 
     def _read_error(self, text: str) -> ErrorInfo:
         """Read V8's message about a program. Whoever forges one deceives himself."""
-        head = _THROWN.match(text) or _BARE.match(text)
+        head = _THROWN_PATTERN.match(text) or _CUT_THROWN_PATTERN.match(text)
         if head is None:
             return ErrorInfo(name="Error", message="the engine cannot run the program")
         told = head[2]
-        named = _NAMED.match(told)
+        named = _ERROR_NAME_PATTERN.match(told)
         name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
-        place = POSITION.search(text, head.end())
+        place = POSITION_PATTERN.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
         from paddock.javascript.hints import advice_for_computations
 
@@ -208,12 +208,12 @@ def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
     for text in (source, given):
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
-    *seed, instant = _FIXED.unpack_from(digest.digest())
-    return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT + instant % _INSTANTS
+    *seed, instant = _SEED_AND_INSTANT.unpack_from(digest.digest())
+    return seed[0], seed[1], seed[2], seed[3], _FIRST_INSTANT_MS + instant % _INSTANT_RANGE_MS
 
 
 def _draw_seeds() -> tuple[int | None, ...]:
-    return *_FIXED.unpack(os.urandom(_FIXED.size))[:4], None
+    return *_SEED_AND_INSTANT.unpack(os.urandom(_SEED_AND_INSTANT.size))[:4], None
 
 
 def _text(value: object) -> str:

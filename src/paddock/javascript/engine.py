@@ -1,6 +1,6 @@
 """The guest engine: one JavaScript or TypeScript program, one worker, one raw result.
 
-    source -> intake (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
+    source -> parser (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
     a pure computation's source -> worker (run) -> RawResult
 
 The parent owns the clock and the budgets. Whatever the worker does, the result is there when the wall limit has passed:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from paddock.javascript.launch import EngineProfile
 
-_BURY_SECONDS = 5.0
+_REAP_TIMEOUT_S = 5.0
 
-_HALF = ErrorInfo(
+_LONE_SURROGATE = ErrorInfo(
     name="SyntaxError",
     message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
     phase="parse",
@@ -84,15 +84,15 @@ class _Placed:
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: Pool, intake: Parser, most: int) -> None:
+    def __init__(self, pool: Pool, parser: Parser, most: int) -> None:
         """Run at most `most` programs at a time; further ones wait their turn, first come first served.
 
         Programs that others wait for have places of their own, `most` for each depth: whoever holds a place waits
         only for those who compete for others.
         """
         self._pool = pool
-        self._intake = intake
-        self._vigil = BusyPoll()
+        self._parser = parser
+        self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
         self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
 
@@ -126,16 +126,16 @@ class GuestEngine:
         profile = _profile(job.grants.jit)
         if job.work.computes:
             if re.search("[\ud800-\udfff]", job.work.source):
-                return RawResult(status=Status.FAILED, error=_HALF)
+                return RawResult(status=Status.FAILED, error=_LONE_SURROGATE)
             return await self._run(job, profile, lambda worker: Computation(worker, job), stop)
         try:
-            program = await self._intake.parse(job.work.source, job.work.language)
+            program = await self._parser.parse(job.work.source, job.work.language)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
         return await self._run(
             job,
             profile,
-            lambda worker: Execution(worker, job, program, host, on_console, vigil=self._vigil),
+            lambda worker: Execution(worker, job, program, host, on_console, busy_poll=self._busy_poll),
             stop,
         )
 
@@ -154,7 +154,7 @@ class GuestEngine:
             places.release()
             raise
         placed = _Placed(places, worker)
-        self._vigil.programs += 1
+        self._busy_poll.programs += 1
         for other in self._running:
             other.make_way()
         self._running.add(worker)
@@ -165,7 +165,7 @@ class GuestEngine:
                 return await _run(dialogue, worker, placed, job, facts)
         finally:
             placed.leave()
-            self._vigil.programs -= 1
+            self._busy_poll.programs -= 1
             self._running.remove(worker)
             # In the loop's next step: the kernel tears a process down on its killer's time, here a
             # millisecond for which a program that has given its result need not wait.
@@ -190,7 +190,7 @@ async def _run(
     wall_ms = (time.perf_counter() - started) * 1000
     if not dialogue.has_end:  # it crashed: how, its parent knows
         try:
-            async with asyncio.timeout(_BURY_SECONDS):
+            async with asyncio.timeout(_REAP_TIMEOUT_S):
                 await worker.death
         except TimeoutError as error:
             # No EngineError, which says that nothing ran and that it is safe to try again.

@@ -26,22 +26,22 @@ from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.large_json import count_in_slices
 from paddock.model.errors import PaddockError
-from paddock.model.json_meter import COUNTED_BYTES, MOST_CHECKED_VALUES
+from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
 from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 if TYPE_CHECKING:
     from paddock.model.base import Json
 
-TRUNCATED = "[output truncated]"
+TRUNCATION_MARK = "[output truncated]"
 
 _SEED = struct.Struct("4I")
 """What the program's `Math.random` starts from."""
 
-_STOP_SECONDS = 5.0
-_CONSOLE_LINES = 100_000
+_STOP_TIMEOUT_S = 5.0
+_MAX_CONSOLE_LINES = 100_000
 """Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
-_OTHER_MESSAGES = 16
-_HELD_FRAMES = 4
+_MAX_OTHER_MESSAGES = 16
+_MAX_PENDING_FRAMES = 4
 """How many largest messages the arguments of calls in flight may add up to."""
 
 
@@ -56,9 +56,9 @@ class Execution(WorkerListener):
         host: Host,
         on_console: OnConsole | None,
         *,
-        vigil: BusyPoll,
+        busy_poll: BusyPoll,
     ) -> None:
-        self._vigil = vigil
+        self._busy_poll = busy_poll
         self._answered = 0.0
         """When the last answer went to the program."""
         self._quick = False
@@ -71,13 +71,13 @@ class Execution(WorkerListener):
         self._ended = asyncio.get_running_loop().create_future()
         self._console: list[ConsoleLine] = []
         self._console_bytes = 0
-        self._heard = 0
+        self._messages = 0
         self._cut = False
         self._calls: list[tuple[tuple[str, str], Status, float]] = []
         """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
         self._asked = 0
-        self._held_bytes = 0
-        self._held_values = 0
+        self._pending_bytes = 0
+        self._pending_values = 0
         self._fault: BaseException | None = None
         self._waiting: deque[frames.Call | frames.SdkCall] = deque()
         self._tasks: dict[asyncio.Task[None] | None, frames.Call | frames.SdkCall] = {}
@@ -91,7 +91,7 @@ class Execution(WorkerListener):
         limits, work = self._job.limits, self._job.work
         settings = {
             "output": limits.output_bytes,
-            "lines": _CONSOLE_LINES,
+            "lines": _MAX_CONSOLE_LINES,
             "calls": limits.host_calls,
             "frame": limits.frame_bytes,
             "result": limits.result_bytes,
@@ -146,9 +146,9 @@ class Execution(WorkerListener):
         if isinstance(message, frames.ResultPiece):
             self._take(message.text)
             return
-        self._heard += 1
-        self._vigil.end()
-        if self._heard > _CONSOLE_LINES + 2 * self._job.limits.host_calls + _OTHER_MESSAGES:
+        self._messages += 1
+        self._busy_poll.end()
+        if self._messages > _MAX_CONSOLE_LINES + 2 * self._job.limits.host_calls + _MAX_OTHER_MESSAGES:
             self._refuse("messages beyond all bounds")
             return
         match message:
@@ -221,7 +221,7 @@ class Execution(WorkerListener):
     def _print_cut(self) -> None:
         if not self._cut:
             self._cut = True
-            self._keep(ConsoleLine(level="log", text=TRUNCATED))
+            self._keep(ConsoleLine(level="log", text=TRUNCATION_MARK))
 
     def _keep(self, line: ConsoleLine) -> None:
         self._console.append(line)
@@ -241,17 +241,17 @@ class Execution(WorkerListener):
             self._refuse("calls beyond their limit")
             return
         limits = self._job.limits
-        if self._held_bytes + call.size > (most := _HELD_FRAMES * limits.frame_bytes):
+        if self._pending_bytes + call.size > (most := _MAX_PENDING_FRAMES * limits.frame_bytes):
             text = f"The arguments of the calls in flight are larger than {most} bytes"
             self._reply_error(call.number, "LimitError", text)
             return
-        if self._held_values + call.values > (most := limits.frame_values):
+        if self._pending_values + call.values > (most := limits.frame_values):
             text = f"The arguments of the calls in flight hold more than {most} values"
             how = f"Pass less at once, or raise `{self._key}`."
             self._reply_error(call.number, "LimitError", f"{text}. {how}")
             return
-        self._held_bytes += call.size
-        self._held_values += call.values
+        self._pending_bytes += call.size
+        self._pending_values += call.values
         if len(self._tasks) < self._job.limits.parallel_calls:
             self._begin(call)
         else:
@@ -267,9 +267,9 @@ class Execution(WorkerListener):
         most = self._job.limits.frame_values
         text = f"{what}: the arguments of {call.name} hold more than {most} values"
         how = f"Pass less at once, or raise `{self._key}`."
-        if most >= MOST_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
+        if most >= MAX_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
             # Tools have schemas, which would refuse what a higher limit lets through.
-            how = f"Pass less at once: tools take at most {MOST_CHECKED_VALUES}."
+            how = f"Pass less at once: tools take at most {MAX_CHECKED_VALUES}."
         self._reply_error(call.number, "RangeError", f"{text}. {how}")
 
     def _reply_error(self, number: int, name: str, text: str) -> None:
@@ -288,8 +288,8 @@ class Execution(WorkerListener):
         finally:
             # Not by a callback of the task, which would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
-            self._held_bytes -= call.size
-            self._held_values -= call.values
+            self._pending_bytes -= call.size
+            self._pending_values -= call.values
             if self._waiting and not self._ended.done():
                 self._begin(self._waiting.popleft())
 
@@ -316,7 +316,7 @@ class Execution(WorkerListener):
         self._worker.send(frame)
         self._calls.append((_names(call), status, self._answered - started))
         if self._quick:
-            self._vigil.begin()
+            self._busy_poll.begin()
 
     def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
         """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
@@ -338,7 +338,7 @@ class Execution(WorkerListener):
         if tasks := [task for task in self._tasks if task is not None]:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+            await asyncio.wait(tasks, timeout=_STOP_TIMEOUT_S)
 
     def time_is_up(self) -> None:
         """Record where the program stood when the wall limit had passed."""

@@ -9,17 +9,25 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from paddock.javascript.source_map import NEWLINE
+from paddock.javascript.source_map import NEWLINE_PATTERN
 from paddock.model.outcome import ErrorInfo
 
-_LONGEST = 2000
+_MAX_EXPRESSION_CHARS = 2000
 """Characters of an expression that are looked at."""
-_OPENING = {")": "(", "]": "[", "}": "{"}
-_NAME = r"[A-Za-z_$][\w$]*"
-_MEMBERS = re.compile(rf"{_NAME}(?:\s*\??\.\s*{_NAME}|\s*(?:\?\.)?\[\s*(?:\"[^\"\n]*\"|'[^'\n]*'|\w+)\s*\])*")
-_PART = re.compile(rf"{_NAME}|\"([^\"\n]*)\"|'([^'\n]*)'|\d+")
-_LATER = ("paddock.exec", "paddock.compute", "paddock.tool", "paddock.script.run", "paddock.output.query")
-_KEYWORD = re.compile(
+_OPENING_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_NAME_SYNTAX = r"[A-Za-z_$][\w$]*"
+_MEMBERS_PATTERN = re.compile(
+    rf"{_NAME_SYNTAX}(?:\s*\??\.\s*{_NAME_SYNTAX}|\s*(?:\?\.)?\[\s*(?:\"[^\"\n]*\"|'[^'\n]*'|\w+)\s*\])*"
+)
+_PART_PATTERN = re.compile(rf"{_NAME_SYNTAX}|\"([^\"\n]*)\"|'([^'\n]*)'|\d+")
+_ASYNC_METHODS = (
+    "paddock.exec",
+    "paddock.compute",
+    "paddock.tool",
+    "paddock.script.run",
+    "paddock.output.query",
+)
+_KEYWORD_PATTERN = re.compile(
     r"(?<![\w$.])(?:return|await|typeof|case|of|in|throw|yield|else|void|delete|do|instanceof|new)\s*$"
 )
 _STATIC = {f"Promise.{name}" for name in ("all", "allSettled", "race", "any")}
@@ -39,11 +47,11 @@ class ErrorSite(NamedTuple):
         text = source.removeprefix("\ufeff")
         start = 0
         for _ in range(error.line - 1):
-            found = NEWLINE.search(text, start)
+            found = NEWLINE_PATTERN.search(text, start)
             if found is None:
                 return None
             start = found.end()
-        line = NEWLINE.split(text[start : start + 100_000], maxsplit=1)[0]
+        line = NEWLINE_PATTERN.split(text[start : start + 100_000], maxsplit=1)[0]
         at = len(
             line.encode("utf-16-le", "surrogatepass")[: 2 * (error.column - 1)].decode("utf-16-le", "ignore")
         )
@@ -55,32 +63,32 @@ class ErrorSite(NamedTuple):
 
     def next(self, name: str = "") -> str:
         """Return the names from here on, in this line: `g.search`; from `name` on, where that is given."""
-        line = NEWLINE.split(self.after[:_LONGEST], maxsplit=1)[0]
+        line = NEWLINE_PATTERN.split(self.after[:_MAX_EXPRESSION_CHARS], maxsplit=1)[0]
         if name:
             found = re.search(rf"(?<![\w$.]){re.escape(name)}(?![\w$])", line)
             if found is None:
                 return ""
             line = line[found.start() :]
-        found = _MEMBERS.match(line)
+        found = _MEMBERS_PATTERN.match(line)
         return found[0] if found else ""
 
 
 def split_names(members: str) -> list[str]:
     """Return the names in a text such as `a.b["c"]`."""
-    return [found[1] or found[2] or found[0] for found in _PART.finditer(members)]
+    return [found[1] or found[2] or found[0] for found in _PART_PATTERN.finditer(members)]
 
 
 def find_last_expression(text: str) -> str:
     """Return the expression of names, members, calls and brackets that ends a text; empty where there is none."""
-    text = text[-_LONGEST:]
+    text = text[-_MAX_EXPRESSION_CHARS:]
     at = len(text)
     while at > 0:
         at = len(text[:at].rstrip())
-        if text[at - 1 : at] in _OPENING:
+        if text[at - 1 : at] in _OPENING_BRACKETS:
             at = _opening(text, at - 1)
             if at < 0:
                 return ""
-            if not re.search(r"[\w$\])]\s*(?:\?\.)?$", text[:at]) or _KEYWORD.search(text[:at]):
+            if not re.search(r"[\w$\])]\s*(?:\?\.)?$", text[:at]) or _KEYWORD_PATTERN.search(text[:at]):
                 break  # a group of its own
             at = len(re.sub(r"\?\.$", "", text[:at]))
             continue
@@ -98,7 +106,7 @@ def _opening(text: str, at: int) -> int:
     """Return where the bracket was opened that closes at `at`; -1 where it was not."""
     depth = 0
     for index in range(at, -1, -1):
-        if text[index] in _OPENING:
+        if text[index] in _OPENING_BRACKETS:
             depth += 1
         elif text[index] in "([{":
             depth -= 1
@@ -131,12 +139,14 @@ def find_assignment(name: str, before: str) -> AssignedValue:
         rf"(?<![\w$.]){own}\s*=>|\([^()]{{0,500}}(?<![\w$.]){own}\b[^()]{{0,500}}\)\s*(?:=>|\{{)"
         rf"|\b(?:const|let|var)\s+{own}\s+(?:of|in)\b|\bcatch\s*\(\s*{own}\s*\)"
     )
-    return AssignedValue("" if bound.search(rest) else rest[:_LONGEST], whole=last[0][0] not in "[{")
+    return AssignedValue(
+        "" if bound.search(rest) else rest[:_MAX_EXPRESSION_CHARS], whole=last[0][0] not in "[{"
+    )
 
 
 def find_callee(text: str) -> str:
     """Return what a text calls at its beginning, without arguments: `servers.g.search`. Empty where it calls none."""
-    found = _MEMBERS.match(text)
+    found = _MEMBERS_PATTERN.match(text)
     if found is None or not text[found.end() :].lstrip().startswith("("):
         return ""
     return re.sub(r"\s+", "", found[0])
@@ -147,9 +157,9 @@ def gives_promise(called: str, source: str) -> bool:
     called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
     if called.startswith(("servers.", "servers[")):
         return len(split_names(called)) > 2  # a tool, not a server
-    if called in _STATIC or called in _LATER:
+    if called in _STATIC or called in _ASYNC_METHODS:
         return True
-    if not re.fullmatch(_NAME, called):
+    if not re.fullmatch(_NAME_SYNTAX, called):
         return False
     own = re.escape(called)
     return bool(re.search(rf"\basync\s+function\s*\*?\s*{own}\s*\(|(?<![\w$.]){own}\s*=\s*async\b", source))

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 import orjson
 
-from paddock.large_json import SLICED_VALUES, decode_in_slices
+from paddock.large_json import MIN_SLICED_VALUES, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import EngineError
 from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
@@ -28,12 +28,12 @@ from paddock.model.request import Places
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
 _LEVELS = frozenset(get_args(ConsoleLevel))
-_NAME_LENGTH = 256
-_MESSAGE_LEVELS = 2
-_LARGEST_CODE = 2**53 - 1
+_MAX_NAME_CHARS = 256
+_WRAPPER_LEVELS = 2
+_MAX_ERROR_CODE = 2**53 - 1
 _DATA_CHARS = 16 * 1024
-_DATA_LEVELS = 32
-_ENCODED = 100
+_MAX_DATA_LEVELS = 32
+_MAX_BYTES_ARGUMENTS = 100
 """Places of bytes in the arguments of a call; glue/arguments.js has the same number."""
 
 
@@ -207,7 +207,7 @@ class LargeMessage(NamedTuple):
         """Return the message. Raises FrameError as `decode` does."""
         try:
             text = _read_text(self.frame)
-            items = await decode_in_slices(text, (_EXACT if text[:1] == " " else _DECODER).raw_decode)
+            items = await decode_in_slices(text, (_EXACT_DECODER if text[:1] == " " else _DECODER).raw_decode)
         except ValueError as error:
             raise _not_json(error) from None
         return _read_word(items, len(self.frame), self.values)
@@ -241,7 +241,7 @@ class FrameReader:
                 raise FrameError(f"a message of {length} bytes where at most {self._limit} are allowed")
             end = _LENGTH.size + length
             if length > COUNTED_BYTES and self._swells(end):
-                head = bytes(self._pending[_LENGTH.size : _LENGTH.size + _HEAD])
+                head = bytes(self._pending[_LENGTH.size : _LENGTH.size + _HEAD_BYTES])
                 self._skip = max(0, end - len(self._pending))
                 del self._pending[:end]
                 self._meter = None
@@ -252,12 +252,12 @@ class FrameReader:
             frame = bytes(self._pending[_LENGTH.size : end])
             del self._pending[:end]
             values, self._meter = self._meter.values if self._meter else 0, None
-            yield LargeMessage(frame, values) if values > SLICED_VALUES else decode_frame(frame, values)
+            yield LargeMessage(frame, values) if values > MIN_SLICED_VALUES else decode_frame(frame, values)
 
     def _swells(self, end: int) -> bool:
         """Count what has come of the first message. Raises TooDeepMessage."""
         if self._meter is None:
-            self._meter, self._counted = JsonMeter(MAX_DEPTH + _MESSAGE_LEVELS), _LENGTH.size
+            self._meter, self._counted = JsonMeter(MAX_DEPTH + _WRAPPER_LEVELS), _LENGTH.size
         self._meter.feed(bytes(self._pending[self._counted : end]))
         self._counted = min(len(self._pending), end)
         if self._meter.too_deep:
@@ -324,7 +324,7 @@ def decode_frame(frame: bytes, values: int = 0) -> Message:
     """
     try:
         text = _read_text(frame)
-        items, end = _EXACT.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
+        items, end = _EXACT_DECODER.raw_decode(text, 1) if text[:1] == " " else _DECODER.raw_decode(text)
     except RecursionError:
         raise TooDeepMessage from None
     except ValueError as error:
@@ -332,7 +332,7 @@ def decode_frame(frame: bytes, values: int = 0) -> Message:
     if end < len(text):
         raise FrameError("a message with more behind its end")
     brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
-    if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _MESSAGE_LEVELS):
+    if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _WRAPPER_LEVELS):
         raise TooDeepMessage
     return _read_word(items, len(frame), values)
 
@@ -361,10 +361,10 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
         return _read_call(*parts, size=size)
     match kind, parts:
         case "ready" | "cut" | "overflow", []:
-            return _WORDLESS[kind]
+            return _BARE_MESSAGES[kind]
         case "console", [str(level), str(text)] if level in _LEVELS:
             return ConsoleLine(level=cast("ConsoleLevel", level), text=text)
-        case "sdk", [int(number), str(name), list()] if len(name) <= _NAME_LENGTH and not isinstance(
+        case "sdk", [int(number), str(name), list()] if len(name) <= _MAX_NAME_CHARS and not isinstance(
             number, bool
         ):
             return SdkCall(number, name, cast("list[Json]", parts[2]), size)
@@ -391,7 +391,7 @@ def _read_call(  # noqa: PLR0917 - the items of a message
 ) -> Call:
     """Return a call. A match statement would take longer than all else that a frame needs."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
-    if kinds != _CALL or len(server) > _NAME_LENGTH or len(tool) > _NAME_LENGTH:
+    if kinds != _CALL_TYPES or len(server) > _MAX_NAME_CHARS or len(tool) > _MAX_NAME_CHARS:
         raise ValueError
     if encoded is None:
         return Call(number, server, tool, arguments, raw, size)
@@ -400,7 +400,11 @@ def _read_call(  # noqa: PLR0917 - the items of a message
 
 def _read_places(value: Json) -> Places:
     places = cast("list[Json]", value) if isinstance(value, list) else None
-    if places is None or len(places) > _ENCODED or not all(isinstance(place, list) for place in places):
+    if (
+        places is None
+        or len(places) > _MAX_BYTES_ARGUMENTS
+        or not all(isinstance(place, list) for place in places)
+    ):
         raise TypeError
     return tuple(tuple(_read_string(step) for step in place) for place in places)
 
@@ -423,7 +427,7 @@ def _read_failure(body: dict[str, Json]) -> Failed:
         raise TypeError
     causes = tuple(map(_read_string, cast("list[Json]", body["causes"])))
     code = body.get("code")
-    if "code" not in body or type(code) is not int or abs(code) > _LARGEST_CODE:  # it is the program's own
+    if "code" not in body or type(code) is not int or abs(code) > _MAX_ERROR_CODE:  # it is the program's own
         return Failed(*texts, causes=causes, is_error=body["error"] is True)
     data = _read_data(_read_string(body.get("data", "null")))
     return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)
@@ -437,14 +441,14 @@ def _read_data(text: str) -> Json:
         data: Json = loads(text)
     except (ValueError, RecursionError):
         return None
-    return None if is_deeper(data, _DATA_LEVELS) else data
+    return None if is_deeper(data, _MAX_DATA_LEVELS) else data
 
 
-_HEAD = 1024
+_HEAD_BYTES = 1024
 _CALL_HEAD = re.compile(rb'\["call",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",')
 _SDK_HEAD = re.compile(rb'\["sdk",(\d{1,15}),"([\w.]{1,256})",')
-_CALL = (int, str, str, dict, bool)
-_WORDLESS = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
+_CALL_TYPES = (int, str, str, dict, bool)
+_BARE_MESSAGES = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
 
 
 def _read_string(value: Json) -> str:
@@ -465,4 +469,4 @@ def _read_finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_read_finite)
-_EXACT = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)
+_EXACT_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=read_float)

@@ -14,18 +14,18 @@ _NO_MODULES = "a program is one text without modules; call tools through servers
 _NO_NETWORK = "there is no network; call a tool: await servers.<name>.<tool>(...)"
 _NO_FILES = "there are no files; call a tool: await servers.<name>.<tool>(...)"
 _RETURN = "end the program with `return value`"
-_ESCAPED = "the text is escaped for HTML; send it as it is"
+_HTML_ESCAPED = "the text is escaped for HTML; send it as it is"
 _BYTES = "use Uint8Array: TextEncoder and TextDecoder for texts, fromBase64 and toBase64, fromHex and toHex"
 _GLOBAL = "the global object is `globalThis`"
 _NO_THIS = "`this` is undefined in a function that is called without an object: call it as `object.method()`"
 _SCHEDULE = "use queueMicrotask(f), or setTimeout(f, 0)"
 _TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
-_GIVEN = "what a program is given is in `input` and `paddock.vars`"
-_NODE = f"there is no Node.js; {_GIVEN}"
+_INPUTS = "what a program is given is in `input` and `paddock.vars`"
+_NODE = f"there is no Node.js; {_INPUTS}"
 _BROWSER = "there is no browser; a program returns data"
 _PYTHON = "this is JavaScript: true, false, null"
 
-INSTEAD = {
+HINTS_BY_NAME = {
     "require": _NO_MODULES,
     "module": _RETURN,
     "exports": _RETURN,
@@ -33,10 +33,10 @@ INSTEAD = {
     "Deno": _NODE,
     "Bun": _NODE,
     "os": _NODE,
-    "vars": _GIVEN,
-    "args": _GIVEN,
-    "argv": _GIVEN,
-    "env": _GIVEN,
+    "vars": _INPUTS,
+    "args": _INPUTS,
+    "argv": _INPUTS,
+    "env": _INPUTS,
     "exec": "programs in other languages run by `await paddock.exec(runtime, code)`",
     "fs": _NO_FILES,
     "path": _NO_FILES,
@@ -67,18 +67,18 @@ INSTEAD = {
     "True": _PYTHON,
     "False": _PYTHON,
     "None": _PYTHON,
-    "lt": _ESCAPED,
-    "gt": _ESCAPED,
-    "amp": _ESCAPED,
-    "quot": _ESCAPED,
+    "lt": _HTML_ESCAPED,
+    "gt": _HTML_ESCAPED,
+    "amp": _HTML_ESCAPED,
+    "quot": _HTML_ESCAPED,
 }
 """Advice by name."""
 
-_CALLED, _LOOKED_INTO = r"\s*\(", r"\s*(?:\?\.|\.|\[)"
-_USED = {
-    **dict.fromkeys(("exec", "print", "alert"), _CALLED),
-    **dict.fromkeys(("tools", "codemode", "mcp", "server", "os", "fs", "module", "exports"), _LOOKED_INTO),
-    **dict.fromkeys(("document", "window", "global"), _LOOKED_INTO),
+_CALL_SYNTAX, _MEMBER_SYNTAX = r"\s*\(", r"\s*(?:\?\.|\.|\[)"
+_USE_PATTERNS = {
+    **dict.fromkeys(("exec", "print", "alert"), _CALL_SYNTAX),
+    **dict.fromkeys(("tools", "codemode", "mcp", "server", "os", "fs", "module", "exports"), _MEMBER_SYNTAX),
+    **dict.fromkeys(("document", "window", "global"), _MEMBER_SYNTAX),
     "path": r"\s*\.\s*(?:join|resolve|basename|dirname|extname|relative|parse|normalize|isAbsolute|sep)\b",
     **dict.fromkeys(("lt", "gt", "amp", "quot"), r"\s*;"),
 }
@@ -106,12 +106,12 @@ _BIG = (
     "whole numbers beyond 2**53 are BigInt: calculate with BigInt alone (`n + 1n`, `BigInt(m)`), "
     "or with Number(n), which may lose the last digits"
 )
-_PARSED = "this is data already, as the result of a tool is: leave JSON.parse out"
+_ALREADY_DATA = "this is data already, as the result of a tool is: leave JSON.parse out"
 _A_PROMISE = "a call gives a promise: put `await` before it"
 _NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
 _BY_MESSAGE = {
     ("EvalError", "Code generation from strings disallowed for this context"): _NO_CODE,
-    ("SyntaxError", '"[object Object]" is not valid JSON'): _PARSED,
+    ("SyntaxError", '"[object Object]" is not valid JSON'): _ALREADY_DATA,
     ("SyntaxError", "Unexpected token 'o', \"[object Promise]\" is not valid JSON"): _A_PROMISE,
     ("TypeError", "Do not know how to serialize a BigInt"): (
         "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"
@@ -134,7 +134,7 @@ _METHOD_NAMES = (
 )
 _METHODS = _METHOD_NAMES.split()
 """Methods of what ECMAScript brings, to compare misspelt ones with."""
-_ELSEWHERE = {
+_FOREIGN_METHODS = {
     "contains": "includes",
     "append": "push",
     "strip": "trim",
@@ -142,7 +142,7 @@ _ELSEWHERE = {
     "upper": "toUpperCase",
 }
 """Methods of other languages, whose names mean nothing else."""
-_NEAR = 0.82
+_MIN_SIMILARITY = 0.82
 
 _EMIT = "a computation gives its result by emit(text), as often as it likes"
 _READ = "read_input() gives the input, a text"
@@ -166,17 +166,17 @@ _IN_SCRIPTS = {
     "Unexpected token 'export'": _EMIT,
 }
 _USED_IN_COMPUTATIONS = {
-    **dict.fromkeys(("print", "alert", "output", "exec"), _CALLED),
-    **dict.fromkeys(("document", "module", "exports", "servers", "tools", "mcp", "os", "fs"), _LOOKED_INTO),
-    "path": _USED["path"],
+    **dict.fromkeys(("print", "alert", "output", "exec"), _CALL_SYNTAX),
+    **dict.fromkeys(("document", "module", "exports", "servers", "tools", "mcp", "os", "fs"), _MEMBER_SYNTAX),
+    "path": _USE_PATTERNS["path"],
 }
-_WAITS = re.compile(r"\bawait\b\s*$")
-_AWAITED = re.compile(r"await\b\s*[\w$(\[{'\"`]")
+_AWAIT_BEFORE_PATTERN = re.compile(r"\bawait\b\s*$")
+_AWAIT_PATTERN = re.compile(r"await\b\s*[\w$(\[{'\"`]")
 _ONLY_ASYNC = "await is only valid in async functions"
-_TYPED = re.compile(
+_TYPE_PATTERN = re.compile(
     r":\s*(?:string|number|boolean|any|unknown|void|Record<|Array<)|^(?:interface|type|enum) \w"
 )
-_NEAR_A_TYPE = 40
+_TYPE_CONTEXT_CHARS = 40
 """Characters around the place of a syntax error where a type is the reason for it."""
 
 
@@ -188,7 +188,7 @@ def write_hint(error: ErrorInfo, source: str) -> str:
     if error.name == "SyntaxError" and error.message == '"undefined" is not valid JSON':
         return _RESULT if site and _READ_AS_JSON.match(site.after) else ""
     if error.name == "ReferenceError":
-        return _of_a_name(error, site, INSTEAD, _USED)
+        return _of_a_name(error, site, HINTS_BY_NAME, _USE_PATTERNS)
     if error.name != "TypeError":
         return ""
     if _NO_LOG.fullmatch(error.message):
@@ -216,18 +216,18 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
     return []
 
 
-def _of_a_name(error: ErrorInfo, site: ErrorSite | None, told: dict[str, str], used: dict[str, str]) -> str:
+def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str], used: dict[str, str]) -> str:
     """Return the advice on a name that is not defined, if it is used as that of another world is."""
     found = _NOT_DEFINED.fullmatch(error.message)
-    if found is None or (name := found[1]) not in told:
+    if found is None or (name := found[1]) not in advice:
         return ""
     if (way := used.get(name)) is None:
-        return told[name]
+        return advice[name]
     if site is None:
         return ""
-    before = "&" if way == _USED["lt"] else r"(?<![\w$.])"
+    before = "&" if way == _USE_PATTERNS["lt"] else r"(?<![\w$.])"
     text = site.before[-1:] + site.after
-    return told[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
+    return advice[name] if re.search(rf"{before}{re.escape(name)}{way}", text) else ""
 
 
 def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:
@@ -295,9 +295,9 @@ def _of_a_method(error: ErrorInfo) -> str:
         return _TOOLS if found else ""
     if found[1].startswith(("servers", "paddock", "mentu")):
         return ""
-    if name := _ELSEWHERE.get(found[2]):
+    if name := _FOREIGN_METHODS.get(found[2]):
         return f"the method is called `{name}` in JavaScript"
-    near = find_nearest(found[2], _METHODS, cutoff=_NEAR)
+    near = find_nearest(found[2], _METHODS, cutoff=_MIN_SIMILARITY)
     return f"did you mean `{near[0]}`?" if near and near[0] != found[2] else ""
 
 
@@ -311,10 +311,14 @@ def advice_for_computations(error: ErrorInfo, source: str) -> str:
             return ""
         if told := _IN_SCRIPTS.get(error.message):
             return told
-        if error.message.startswith(_ONLY_ASYNC) or _WAITS.search(site.before) or _AWAITED.match(site.after):
+        if (
+            error.message.startswith(_ONLY_ASYNC)
+            or _AWAIT_BEFORE_PATTERN.search(site.before)
+            or _AWAIT_PATTERN.match(site.after)
+        ):
             return _AT_ONCE
         line = error.excerpt.partition("\n")[0]
-        near = site.before.rpartition("\n")[2][-_NEAR_A_TYPE:] + site.after[:_NEAR_A_TYPE]
-        return _PLAIN if _TYPED.search(near) or _TYPED.match(line) else ""
+        near = site.before.rpartition("\n")[2][-_TYPE_CONTEXT_CHARS:] + site.after[:_TYPE_CONTEXT_CHARS]
+        return _PLAIN if _TYPE_PATTERN.search(near) or _TYPE_PATTERN.match(line) else ""
     fenced = error.name == "TypeError" and error.excerpt.startswith("```")
     return _FENCE if fenced else _of_a_method(error) if error.name == "TypeError" else ""

@@ -1,4 +1,4 @@
-"""Start this package's own child processes: zygotes, and the reader of programs.
+"""Start this package's own child processes: fork servers, and the reader of programs.
 
 To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
 line starts what it will need before it imports anything else (`prestart_fork_server`, `prestart_parse_worker`).
@@ -28,12 +28,12 @@ class Launcher:
     """Where children come from: those that were begun early, then new ones. Raises EngineError without mini-racer."""
 
     def __init__(self) -> None:
-        self._zygotes: dict[EngineProfile, Child] = {}
+        self._fork_servers: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
     def prestart_fork_server(self, profile: EngineProfile) -> None:
         """Start a fork server before anybody asks for it."""
-        self._zygotes[profile] = self.start_fork_server(profile)
+        self._fork_servers[profile] = self.start_fork_server(profile)
 
     def prestart_parse_worker(self) -> None:
         """Start a reader of programs before anybody asks for it."""
@@ -41,7 +41,7 @@ class Launcher:
 
     def start_fork_server(self, profile: EngineProfile) -> Child:
         """Return a fork server (`paddock.javascript.child.fork_server`); the caller ends it."""
-        early = self._zygotes.pop(profile, None)
+        early = self._fork_servers.pop(profile, None)
         return early or _launch_child("fork_server", profile, kind=socket.SOCK_SEQPACKET)
 
     def start_parse_worker(self) -> Child:
@@ -52,8 +52,8 @@ class Launcher:
 
     def close(self) -> None:
         """End what was begun and never asked for."""
-        children = [*self._zygotes.values(), *self._readers]
-        self._zygotes.clear()
+        children = [*self._fork_servers.values(), *self._readers]
+        self._fork_servers.clear()
         self._readers.clear()
         for process, connection in children:
             connection.close()

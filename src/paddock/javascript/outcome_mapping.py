@@ -39,12 +39,12 @@ STOPPED = HostEnd(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancell
 
 Judgement = tuple[Status, ErrorInfo | None]
 
-POSITION = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
-_FRAME = re.compile(
+POSITION_PATTERN = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
+_FRAME_PATTERN = re.compile(
     r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",
     re.MULTILINE,
 )
-_REFUSAL = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
+_REFUSAL_PATTERN = re.compile(r"paddock:program:(\d{1,7}): (.{1,500})")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|invalid size error|Check failed: allocation|MemoryError|bad_alloc", re.IGNORECASE
 )
@@ -52,36 +52,36 @@ _AWAIT = (
     "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
     "`forEach` waits for none, `for (... of ...)` does"
 )
-_ASKED_AT_ONCE = 4
+_JSON_MEMORY_FACTOR = 4
 """What V8 holds and asks for to write a large text as JSON is at most so many times what was resident (measured)."""
 _ALLOCATION_FAILED = "Array buffer allocation failed"
-_NAME_LENGTH = 256 + len("...")
-_TEXT_LENGTH = 65_536 + len("...")
-_CAUSE_LENGTH = 1000 + len("...")
-_SHOWN_CALLS = _SHOWN_CAUSES = _SHOWN_FRAMES = 5
+_MAX_NAME_CHARS = 256 + len("...")
+_MAX_TEXT_CHARS = 65_536 + len("...")
+_MAX_CAUSE_CHARS = 1000 + len("...")
+_MAX_CALLS = _MAX_CAUSES = _MAX_FRAMES = 5
 
 
 def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
     """Return line and column of the innermost frame of the program, as the engine counts."""
-    position = POSITION.search(stack)
+    position = POSITION_PATTERN.search(stack)
     return (int(position[1]), int(position[2])) if position else (None, None)
 
 
 def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
     """Return the program's own functions in a stack, in the user's coordinates."""
-    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME.finditer(stack))
+    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME_PATTERN.finditer(stack))
     own = (
         (name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column)
     )
     return tuple(
-        Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _SHOWN_FRAMES)
+        Frame(function=name, line=spot.line, column=spot.column) for name, spot in islice(own, _MAX_FRAMES)
     )
 
 
 def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
     """Return what a program threw, in the user's own coordinates and with bounded texts."""
-    text = "" if thrown.is_error else thrown.thrown[:_TEXT_LENGTH]
-    name, message = thrown.name[:_NAME_LENGTH], thrown.message[:_TEXT_LENGTH]
+    text = "" if thrown.is_error else thrown.thrown[:_MAX_TEXT_CHARS]
+    name, message = thrown.name[:_MAX_NAME_CHARS], thrown.message[:_MAX_TEXT_CHARS]
     info = program.error(name, message, text, *place_in(thrown.stack))
     if thrown.code is None:
         return info
@@ -95,7 +95,7 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
     if not rejected.reason.is_error:
         named = "".join(rejected.reason.causes[:1]) or named
     place = f" (line {error.line}, column {error.column})" if error.line else ""
-    return f"Unhandled rejection: {(named or error.name)[:_CAUSE_LENGTH]}{place}"
+    return f"Unhandled rejection: {(named or error.name)[:_MAX_CAUSE_CHARS]}{place}"
 
 
 def describe_uncalled(program: Program) -> str:
@@ -162,7 +162,7 @@ class OutcomeMapping(NamedTuple):
     def _map_value(self, done: frames.Done) -> Judgement:
         if not done.open_calls or self.job.work.raw_results:
             return Status.OK, None
-        names = ", ".join(sorted(set(done.open_calls))[:_SHOWN_CALLS])
+        names = ", ".join(sorted(set(done.open_calls))[:_MAX_CALLS])
         message = f"the program ended while it had not waited for {names}"
         info = self.program.error("UnawaitedCall", message, "", *place_in(done.site))
         return Status.FAILED, info.model_copy(update={"hint": _AWAIT})
@@ -173,7 +173,7 @@ class OutcomeMapping(NamedTuple):
             info = info.model_copy(update={"frames": call_path(self.program, failed.stack)})
         if failed.name == "RangeError" and failed.message == _ALLOCATION_FAILED:
             return Status.MEMORY_LIMIT, info.model_copy(update={"hint": self._memory_hint()})
-        causes = "; ".join(cause[:_CAUSE_LENGTH] for cause in failed.causes[:_SHOWN_CAUSES])
+        causes = "; ".join(cause[:_MAX_CAUSE_CHARS] for cause in failed.causes[:_MAX_CAUSES])
         hint = f"{'caused by' if failed.is_error else 'it threw'} {causes}" if causes else ""
         if not hint and not self.job.work.raw_results:
             from paddock.javascript.hints import advice_for_computations, write_hint
@@ -185,7 +185,7 @@ class OutcomeMapping(NamedTuple):
 
     def _map_engine_refusal(self, text: str) -> ErrorInfo:
         """Read V8's message about a program that the parser took and the engine did not."""
-        head = _REFUSAL.match(text)
+        head = _REFUSAL_PATTERN.match(text)
         if head is None:
             return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
         column = text.split("\n")[2].find("^") + 1 if text.count("\n") > 1 else 1
@@ -197,7 +197,7 @@ class OutcomeMapping(NamedTuple):
         words = self.worker.last_words()
         # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
         mute = death.code == -signal.SIGTRAP and not words.strip()
-        starved = mute and _ASKED_AT_ONCE * death.cost.peak_bytes >= self.job.limits.memory_bytes
+        starved = mute and _JSON_MEMORY_FACTOR * death.cost.peak_bytes >= self.job.limits.memory_bytes
         if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
             hint = self._memory_hint()
             return Status.MEMORY_LIMIT, ErrorInfo(name="MemoryLimit", message="Out of memory", hint=hint)

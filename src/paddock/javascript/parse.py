@@ -1,7 +1,7 @@
 """What goes to parse.js and what comes back: a program that can run, or why the text is none.
 
-Intake runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for what
-it does to a text.
+The parser runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for
+what it does to a text.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from paddock.javascript.parse_cache import ParseCache
 from paddock.javascript.source_map import SourceMap, SourcePosition, clamp_place, find_place
 from paddock.model.base import Json, Value
 from paddock.model.errors import EngineError, explain_start_failure
-from paddock.model.json_meter import MOST_VALUES, holds_more
+from paddock.model.json_meter import MAX_VALUES, holds_more
 from paddock.model.outcome import ErrorInfo
 from paddock.model.request import Language
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct("<I")
 _ANSWER_BYTES = 64 * 1024 * 1024
-_START_SECONDS = 20.0
-_KNOWN_PROGRAMS = 64
-_KNOWN_CHARACTERS = 64 * 1024
-_READ_SECONDS = 5.0
+_START_TIMEOUT_S = 20.0
+_MAX_CACHED_PROGRAMS = 64
+_MAX_CACHED_CHARS = 64 * 1024
+_PARSE_TIMEOUT_S = 5.0
 """A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
 
 
@@ -104,8 +104,8 @@ def read_response(response: bytes, source: str) -> Program:
     Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
     a response that parse.js does not make.
     """
-    if holds_more(response, MOST_VALUES):
-        raise ValueError(f"more than {MOST_VALUES} values")
+    if holds_more(response, MAX_VALUES):
+        raise ValueError(f"more than {MAX_VALUES} values")
     read = _Answer.model_validate_json(response)
     if read.ok and read.code:
         return Program(
@@ -128,7 +128,7 @@ def read_response(response: bytes, source: str) -> Program:
 
 _TOO_LONG = ErrorInfo(
     name="SyntaxError",
-    message=f"the program takes over {_READ_SECONDS:.0f} s to read",
+    message=f"the program takes over {_PARSE_TIMEOUT_S:.0f} s to read",
     hint="nested generics and arrow functions in parentheses can be ambiguous to a parser; write them apart",
     phase="parse",
 )
@@ -155,15 +155,15 @@ class Parser:
     async def parse(self, source: str, language: Language) -> Program:
         """Return `source` as a program; a text read lately is not read again.
 
-        Raises ProgramError when it is none, EngineError when intake itself failed.
+        Raises ProgramError when it is none, EngineError when the parser itself failed.
         """
         key = (source, language)
         program = self._known.get(key)
         if program is None:
             program = self._look_up_cache(source, language) or await self._parse(source, language)
-            if len(source) <= _KNOWN_CHARACTERS:
+            if len(source) <= _MAX_CACHED_CHARS:
                 self._known[key] = program
-                if len(self._known) > _KNOWN_PROGRAMS:
+                if len(self._known) > _MAX_CACHED_PROGRAMS:
                     self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
@@ -183,10 +183,10 @@ class Parser:
             assert self._starting is not None
             response = None
             try:
-                async with asyncio.timeout(_START_SECONDS):
+                async with asyncio.timeout(_START_TIMEOUT_S):
                     reader, writer = await self._starting
                 self._asked += 1
-                async with asyncio.timeout(_READ_SECONDS):
+                async with asyncio.timeout(_PARSE_TIMEOUT_S):
                     response = await _ask(reader, writer, write_request(source, language))
                 program = read_response(response, source)
                 if self._asked == 1:

@@ -1,4 +1,4 @@
-"""What intake said of programs, kept for later processes of the same user: a script that ran before need not be read.
+"""What the parser said of programs, for later processes of the same user: a known script is not read again.
 
 An entry is named by the SHA-256 of the text and of the reader itself, appears by one rename, and is never changed. It
 is checked like an answer that just came. This module imports little: the command line asks it before anything else.
@@ -15,9 +15,9 @@ from platformdirs import user_cache_path
 from paddock.files import is_ours, make_private
 from paddock.own_files import read_own
 
-_NEW = ".new-"
+_NEW_PREFIX = ".new-"
 _ANSWER_BYTES = 1024 * 1024
-_ENTRIES = 512
+_MAX_ENTRIES = 512
 
 
 def find_directory() -> Path:
@@ -26,7 +26,7 @@ def find_directory() -> Path:
 
 
 class ParseCache:
-    """Answers of intake below a directory of this user; the most recent 512, of at most 1 MiB each."""
+    """Answers of the parser below a directory of this user; the most recent 512, of at most 1 MiB each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,7 +56,7 @@ class ParseCache:
             make_private(self._directory)
             if not is_ours(self._directory):
                 return
-            handle, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
+            handle, new = tempfile.mkstemp(prefix=_NEW_PREFIX, dir=self._directory)
             try:
                 with open(handle, "wb") as file:  # a descriptor
                     file.write(answer)
@@ -74,12 +74,12 @@ class ParseCache:
         """Remove what was used longest ago, and with it what writers that died have left."""
         with os.scandir(self._directory) as entries:
             found = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
-        for _, path in found[:-_ENTRIES]:
+        for _, path in found[:-_MAX_ENTRIES]:
             Path(path).unlink(missing_ok=True)
 
 
 def _identify_parser() -> bytes:
-    """Return what tells one version of intake from another: its files, their sizes and times."""
+    """Return what tells one version of the parser from another: its files, their sizes and times."""
     here = Path(__file__).parent / "js"
     with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:
         scripts = [entry for entry in (*own, *vendored) if entry.name.endswith((".js", ".wasm"))]

@@ -1,8 +1,9 @@
-"""Workers, ready before they are needed: one zygote per engine profile, and a few locked workers that wait.
+"""Workers, ready before they are needed: one fork server per engine profile, and a few locked workers that wait.
 
-    open -> take() -> [worker runs one program] -> death reported by the zygote
+    open -> take() -> [worker runs one program] -> death reported by the fork server
 
-A worker is used once. Taking one starts the next, off the request's path. A zygote is replaced after `RECYCLE_AFTER`
+A worker is used once. Taking one starts the next, off the request's path. A fork server is replaced after
+`MAX_RUNS_PER_FORK_SERVER`
 forks, because its children share its address layout; one that fails or dies is replaced at the next request.
 """
 
@@ -17,9 +18,9 @@ from paddock.javascript.launch import Child, EngineProfile, Launcher
 from paddock.javascript.worker_client import Worker, WorkerExit, WorkerUsage
 from paddock.model.errors import EngineError, explain_start_failure
 
-RECYCLE_AFTER = 1000
-_START_SECONDS = 20.0
-_REFILL_SECONDS = 0.003
+MAX_RUNS_PER_FORK_SERVER = 1000
+_START_TIMEOUT_S = 20.0
+_REFILL_DELAY_S = 0.003
 _CONTROL_BYTES = 4096
 _CLOSING = "Paddock is closing"
 
@@ -87,7 +88,7 @@ class ForkServerClient:
             self._process.wait()
 
     async def close(self) -> None:
-        """End the zygote and with it every worker."""
+        """End the fork server and with it every worker."""
         if not self.alive:
             return
         self._end(_CLOSING)
@@ -150,7 +151,7 @@ async def _await_ready(ready: asyncio.Future[None]) -> None:
     In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
     """
     for _ in range(2):
-        await asyncio.wait({ready}, timeout=_START_SECONDS / 2)
+        await asyncio.wait({ready}, timeout=_START_TIMEOUT_S / 2)
         if ready.done():
             return ready.result()
     raise TimeoutError
@@ -173,7 +174,7 @@ class Pool:
     def __init__(self, launcher: Launcher, *, spares: int) -> None:
         self._launcher = launcher
         self._spares = spares
-        self._zygotes: dict[EngineProfile, ForkServerClient] = {}
+        self._fork_servers: dict[EngineProfile, ForkServerClient] = {}
         self._retired: list[ForkServerClient] = []
         self._waiting: dict[EngineProfile, deque[asyncio.Task[Worker]]] = {}
         self._refills: dict[EngineProfile, asyncio.TimerHandle] = {}
@@ -215,11 +216,11 @@ class Pool:
     @property
     def workers(self) -> int:
         """How many workers live."""
-        return sum(len(zygote.workers) for zygote in (*self._zygotes.values(), *self._retired))
+        return sum(len(fork_server.workers) for fork_server in (*self._fork_servers.values(), *self._retired))
 
     def landlock_abi(self, profile: EngineProfile) -> int:
         """Return the Landlock version that confines this profile's workers."""
-        return self._zygotes[profile].landlock_abi
+        return self._fork_servers[profile].landlock_abi
 
     async def close(self) -> None:
         """End every process of this pool; from then on it starts none."""
@@ -233,25 +234,29 @@ class Pool:
                 if isinstance(result, Worker):
                     result.dispose()
         self._waiting.clear()
-        await asyncio.gather(*(zygote.close() for zygote in [*self._zygotes.values(), *self._retired]))
-        self._zygotes.clear()
+        await asyncio.gather(
+            *(fork_server.close() for fork_server in [*self._fork_servers.values(), *self._retired])
+        )
+        self._fork_servers.clear()
 
     def _refill_soon(self, profile: EngineProfile) -> None:
         """Replace the worker just taken, but leave the machine to its program for the first moment."""
         if self._spares and not self._closing:
             loop = asyncio.get_running_loop()
-            self._refills[profile] = loop.call_later(_REFILL_SECONDS, self.prepare, profile, self._spares)
+            self._refills[profile] = loop.call_later(_REFILL_DELAY_S, self.prepare, profile, self._spares)
 
     async def _fork(self, profile: EngineProfile) -> Worker:
-        return await self._zygote(profile).fork_worker()
+        return await self._find_fork_server(profile).fork_worker()
 
-    def _zygote(self, profile: EngineProfile) -> ForkServerClient:
+    def _find_fork_server(self, profile: EngineProfile) -> ForkServerClient:
         if self._closing:  # nobody would end another one
             raise EngineError(_CLOSING)
-        zygote = self._zygotes.get(profile)
-        if zygote is None or not zygote.alive or zygote.forks >= RECYCLE_AFTER:
-            if zygote is not None and zygote.alive:
-                zygote.retire()
-                self._retired = [old for old in self._retired if old.alive] + [zygote]
-            zygote = self._zygotes[profile] = ForkServerClient(self._launcher.start_fork_server(profile))
-        return zygote
+        fork_server = self._fork_servers.get(profile)
+        if fork_server is None or not fork_server.alive or fork_server.forks >= MAX_RUNS_PER_FORK_SERVER:
+            if fork_server is not None and fork_server.alive:
+                fork_server.retire()
+                self._retired = [old for old in self._retired if old.alive] + [fork_server]
+            fork_server = self._fork_servers[profile] = ForkServerClient(
+                self._launcher.start_fork_server(profile)
+            )
+        return fork_server

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from paddock.model.base import Value
 
-WINDOW = 120
+EXCERPT_CHARS = 120
 """Characters of a long line that an excerpt shows around its column."""
 
-NEWLINE = re.compile("\r\n|[\n\r\u2028\u2029]")
+NEWLINE_PATTERN = re.compile("\r\n|[\n\r\u2028\u2029]")
 """ECMA-262 LineTerminatorSequence: what V8 counts as the end of a line."""
 
 
@@ -59,7 +59,7 @@ def find_place(line: int, column: int, positions: SourceMap, source: str) -> Sou
 
 def clamp_place(line: int, column: int, source: str) -> SourcePosition:
     """Return the place of a 1-based line and UTF-16 column of `source`, moved inside when it lies outside."""
-    lines = NEWLINE.split(source.removeprefix("\ufeff"))
+    lines = NEWLINE_PATTERN.split(source.removeprefix("\ufeff"))
     row = min(max(line - 1, 0), len(lines) - 1)
     text = lines[row]
     unit = _count_units(text) if line > len(lines) else min(max(column - 1, 0), _count_units(text))
@@ -86,10 +86,10 @@ def _excerpt(text: str, unit: int) -> str:
     while unit > 0:
         unit -= 1 + (text[index] > "\uffff")
         index += 1
-    start = min(max(index - WINDOW // 2, 0), max(len(text) - WINDOW, 0))
-    shown = text[start : start + WINDOW]
+    start = min(max(index - EXCERPT_CHARS // 2, 0), max(len(text) - EXCERPT_CHARS, 0))
+    shown = text[start : start + EXCERPT_CHARS]
     left = "…" if start else ""
-    right = "…" if start + WINDOW < len(text) else ""
+    right = "…" if start + EXCERPT_CHARS < len(text) else ""
     indent = " " * len(left) + "".join(_blank_character(character) for character in shown[: index - start])
     return f"{left}{''.join(_harmless(character) for character in shown)}{right}\n{indent}^"
 

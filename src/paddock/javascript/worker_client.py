@@ -22,7 +22,7 @@ SHORT_S = 0.05
 """Seconds after which a program is no short one, and makes way for those that begin."""
 NICENESS = 10
 """Of such a program, setpriority(2): against one of 0 it gets a tenth of a processor."""
-_PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
+_PEAK_PATTERN = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
 class WorkerUsage(NamedTuple):
@@ -30,7 +30,7 @@ class WorkerUsage(NamedTuple):
 
     cpu_ms: float
     peak_bytes: int
-    """Largest resident set, pages shared with the zygote included."""
+    """Largest resident set, pages shared with the fork server included."""
 
 
 class WorkerExit(NamedTuple):
@@ -118,7 +118,7 @@ class Worker(asyncio.BufferedProtocol):
         """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
         try:
             nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
-            peak = _PEAK.search(os.pread(self._status, 4096, 0))
+            peak = _PEAK_PATTERN.search(os.pread(self._status, 4096, 0))
         except OSError:
             return None
         return WorkerUsage(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
@@ -228,7 +228,7 @@ class Worker(asyncio.BufferedProtocol):
             self.listener.on_protocol_error(error)
 
     def _on_ready(self) -> None:
-        """Be ready when worker and zygote have both spoken; either may be the first."""
+        """Be ready when worker and fork server have both spoken; either may be the first."""
         if self._greeted and self.pid and not self.ready.done():
             self.ready.set_result(None)
 

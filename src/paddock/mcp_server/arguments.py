@@ -21,12 +21,12 @@ from pydantic_core import from_json
 
 from paddock.model.base import Json
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_NUMBER_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER_CHARS = 40
 _BOOLEANS = {"true": True, "false": False}
 _CAMEL_CASE = re.compile(r"\b[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+\b", re.ASCII)
-_CAPITAL = re.compile(r"[A-Z]", re.ASCII)
-_SEPARATOR = re.compile(r"[\s,]")
+_CAPITAL_PATTERN = re.compile(r"[A-Z]", re.ASCII)
+_SEPARATOR_PATTERN = re.compile(r"[\s,]")
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 _NO_PHRASES: AbstractSet[str] = frozenset()
 
@@ -72,12 +72,14 @@ def _is_one_item(schema: Mapping[str, Json], text: str, is_phrase: bool) -> bool
     """Tell whether a text can only be the one item of a list of texts: not JSON, and not several items."""
     if schema.get("items", {}).get("type") != "string" or text.lstrip().startswith(("[", "{")):
         return False
-    return is_phrase or not (text == "" or _SEPARATOR.search(text))
+    return is_phrase or not (text == "" or _SEPARATOR_PATTERN.search(text))
 
 
 def to_snake_case(text: str) -> str:
     """Return a text in which `camelCase` names are written `camel_case`."""
-    return _CAMEL_CASE.sub(lambda name: _CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", name[0]), text)
+    return _CAMEL_CASE.sub(
+        lambda name: _CAPITAL_PATTERN.sub(lambda letter: f"_{letter[0].lower()}", name[0]), text
+    )
 
 
 def _read_members(
@@ -107,7 +109,7 @@ def _read_members(
 def _read_text(kind: Json, text: str) -> Json:
     """Return what a text spells where a value of `kind` is wanted; the text itself where it spells none."""
     match kind:
-        case "integer" | "number" if len(text) <= _MAX_NUMBER_CHARS and _NUMBER.fullmatch(text):
+        case "integer" | "number" if len(text) <= _MAX_NUMBER_CHARS and _NUMBER_PATTERN.fullmatch(text):
             return from_json(text)
         case "boolean":
             return _BOOLEANS.get(text.lower(), text)

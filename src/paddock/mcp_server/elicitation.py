@@ -194,10 +194,10 @@ def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
 class ElicitationRounds:
     """How the work for each request reaches its client; the work that waits for the next request of its client."""
 
-    def __init__(self, wait_ms: int, held: PendingCalls) -> None:
+    def __init__(self, wait_ms: int, pending: PendingCalls) -> None:
         """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
-        self._held = held
+        self._pending = pending
         self.waiting: dict[str, _Round[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -211,18 +211,18 @@ class ElicitationRounds:
     ) -> ToolAnswer | dict[str, Json]:
         """Return the answer of a tool, or the result that asks the client for an answer first."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
-            return await self._held.fetch_answer(run, actor)
+            return await self._pending.fetch_answer(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             current = self._start_or_resume(context, params, actor, work)
-            return await current.wait_for_requests(on_console) or await self._held.settle_call(current)
+            return await current.wait_for_requests(on_console) or await self._pending.settle_call(current)
         inquire, client = create_direct_inquiry(context), read_client_id(context)
         if can_ask(context):
             return await work(
                 Caller(actor, on_console, create_asker(inquire, actor, client), inquire, present=True)
             )
-        if self._held.add_client(client):
-            call_at_session_end(context, self._held.end_calls_of_client)
-        return await self._held.run_call(
+        if self._pending.add_client(client):
+            call_at_session_end(context, self._pending.end_calls_of_client)
+        return await self._pending.run_call(
             actor, client, lambda caller: work(replace(caller, inquire=inquire)), on_console
         )
 
@@ -237,7 +237,7 @@ class ElicitationRounds:
 
     async def close(self) -> None:
         """End what still waits."""
-        await self._held.close()
+        await self._pending.close()
         await cancel_all(self._tasks)
 
     def _start_or_resume(
@@ -245,7 +245,7 @@ class ElicitationRounds:
     ) -> "_Round[T]":
         """Return the work for a request: begun, or for one that is repeated that which waits, with its answers."""
         if params.request_state is None:
-            begun = _Round(context, self, self._held, actor, work)
+            begun = _Round(context, self, self._pending, actor, work)
             self._tasks.add(begun.task)
             begun.task.add_done_callback(self._tasks.discard)
             return begun
@@ -260,14 +260,14 @@ class _Round(PendingCall[T]):
     """The work for one request, over as many requests as it asks for something and one more."""
 
     def __init__(
-        self, context: Context, rounds: ElicitationRounds, held: PendingCalls, actor: str, work: Work[T]
+        self, context: Context, rounds: ElicitationRounds, pending: PendingCalls, actor: str, work: Work[T]
     ) -> None:
         self._context = context
         self._rounds = rounds
         self._requests: InputRequests = {}
         self._state = ""
         self._reply: asyncio.Future[Mapping[str, object]] | None = None
-        super().__init__(actor, read_client_id(context), work, held.inbox)
+        super().__init__(actor, read_client_id(context), work, pending.inbox)
 
     def make_caller(self) -> Caller:
         """Return a caller who can be asked as the client says."""

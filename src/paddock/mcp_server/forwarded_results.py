@@ -15,7 +15,7 @@ from paddock.rendering.render import console_text
 from paddock.rendering.terminal import make_encodable
 
 _OWN = "(modelcontextprotocol|mcp)"
-_RESERVED = re.compile(
+_RESERVED_PATTERN = re.compile(
     rf"([^/]*\.)?{_OWN}\.[^/]*/|[^/.]*\.{_OWN}/|(traceparent|tracestate|baggage|progressToken)$"
 )
 """Names in `_meta` that are the protocol's own, by the prefixes of any revision, or of a trace."""
@@ -60,7 +60,9 @@ def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
     if not isinstance(given, dict):
         return {}
     kept = {
-        name: value for name, value in cast("dict[str, Json]", given).items() if not _RESERVED.match(name)
+        name: value
+        for name, value in cast("dict[str, Json]", given).items()
+        if not _RESERVED_PATTERN.match(name)
     }
     return kept if len(compact(kept)) <= cap else {}
 

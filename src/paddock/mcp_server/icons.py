@@ -14,11 +14,11 @@ _SHAPES = {
     "query_output": "M1 2h7v1H1zM1 4h5v1H1zM1 6h3v1H1z",
     "compute": "M1 1h7L5 4l3 4H1l3-4z",
 }
-_ANY = "M1 1h7v7H1z"
+_DEFAULT_SHAPE = "M1 1h7v7H1z"
 
 
 def list_icons(tool: str) -> list[Json]:
     """Return the icons of a tool; tools without a picture of their own share one."""
-    path = _SHAPES.get(tool, _ANY)
+    path = _SHAPES.get(tool, _DEFAULT_SHAPE)
     svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"
     return [{"src": "data:image/svg+xml," + quote(svg, safe="='/:")}]

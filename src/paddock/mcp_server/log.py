@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Context = ServerRequestContext[Any, Any]
 Send = Callable[[LoggingLevel, str], Awaitable[None]]
 
-LOGGER = "program"
+LOGGER_NAME = "program"
 """Who speaks, as clients are told."""
 _LEVELS: dict[ConsoleLevel, LoggingLevel] = {
     "debug": "debug",
@@ -62,7 +62,7 @@ class Logs:
             return None
 
         async def send(level: LoggingLevel, text: str) -> None:
-            params = LoggingMessageNotificationParams(level=level, logger=LOGGER, data=text)
+            params = LoggingMessageNotificationParams(level=level, logger=LOGGER_NAME, data=text)
             await context.session.send_notification(
                 LoggingMessageNotification(params=params), context.request_id
             )

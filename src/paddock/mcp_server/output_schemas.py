@@ -20,7 +20,7 @@ _TEXT: Schema = {"type": "string"}
 _INTEGER: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 _FLAG: Schema = {"type": "boolean"}
-_ANY: Schema = {
+_ANY_JSON: Schema = {
     "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
 }
 """Any JSON value, for clients that take an empty schema for a mistake."""
@@ -57,7 +57,7 @@ _WAITS: dict[str, Schema] = {
     "message": _add_description(_TEXT, "Where a person has to act: what to tell them, and how to go on."),
 }
 
-OUTCOME = object_schema(
+OUTCOME_SCHEMA = object_schema(
     ["status"],
     status=_build_enum_schema(*(status.value for status in Status), _WAITING),
     **_WAITS,
@@ -66,7 +66,9 @@ OUTCOME = object_schema(
     calls=_add_description(
         {"type": "object", "additionalProperties": _INTEGER}, "Calls of tools, by server."
     ),
-    value=_add_description(_ANY, "What the program returned, any JSON; missing when it returned nothing."),
+    value=_add_description(
+        _ANY_JSON, "What the program returned, any JSON; missing when it returned nothing."
+    ),
     excerpt=_add_description(_TEXT, "The beginning of a value that is too large, as text."),
     artifactHandle=_HANDLE,
     console=_add_description(_build_list_schema(_TEXT), "Lines of the console."),
@@ -91,7 +93,7 @@ OUTCOME = object_schema(
         column=_add_description(_INTEGER, "Column of the line, from 1."),
         hint=_add_description(_TEXT, "What to write instead."),
         code=_add_description(_INTEGER, "JSON-RPC code of a server's error."),
-        data=_add_description(_ANY, "What the server said beside it."),
+        data=_add_description(_ANY_JSON, "What the server said beside it."),
         frames=_add_description(
             _build_list_schema(
                 object_schema(["function", "line", "column"], function=_TEXT, line=_INTEGER, column=_INTEGER)
@@ -115,7 +117,7 @@ _EXCERPT = object_schema(
 )
 _FAILURE = object_schema(["message"], name=_TEXT, file=_TEXT, line=_INTEGER, message=_TEXT)
 
-PROGRAM = object_schema(
+PROGRAM_SCHEMA = object_schema(
     ["status"],
     status=_build_enum_schema("success", "failure", "timeout", "denied", "unavailable", _WAITING, *_NOT_RUN),
     **_WAITS,
@@ -188,7 +190,7 @@ _CURSOR = object_schema(
     ["stream", "afterLine"], stream=_build_enum_schema(*STREAMS), afterLine=_INTEGER, afterChar=_INTEGER
 )
 
-STORED = object_schema(
+STORED_OUTPUT_SCHEMA = object_schema(
     [],
     artifactHandle=_TEXT,
     excerpts=_build_list_schema(_EXCERPT),
@@ -203,7 +205,7 @@ STORED = object_schema(
     status=_add_description(
         _build_enum_schema("ok", "failed", _WAITING, *_NOT_RUN), "Missing where stored output was searched."
     ),
-    result=_add_description(_ANY, "The data of the call that waited for a person."),
+    result=_add_description(_ANY_JSON, "The data of the call that waited for a person."),
     **_WAITS,
     error=_REFUSAL,
 )
@@ -243,7 +245,7 @@ DESCRIBED_TOOLS = object_schema(
 )
 """Of `describe_tools`."""
 
-SERVERS = object_schema(
+SERVERS_SCHEMA = object_schema(
     ["status"],
     status=_build_enum_schema("ok", "denied", *_NOT_RUN),
     servers=_build_list_schema(object_schema(["name", "enabled"], name=_TEXT, enabled=_FLAG)),
@@ -263,7 +265,7 @@ SERVERS = object_schema(
 )
 """Of `provision_server`."""
 
-COMPUTED = object_schema(
+COMPUTATION_SCHEMA = object_schema(
     [],
     output=_add_description(_TEXT, "What was emitted."),
     code=_add_description(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),

@@ -54,7 +54,7 @@ class OverflowStore:
             handle, why = await self._store_streams(outcome, streams, what)
             if handle is None:
                 return _append_line(shown, f"--- the whole is not kept: {why}")
-        told = [f"{stream} has the {_NAMES[stream]}" for stream in filled]
+        told = [f"{stream} has the {_STREAM_NAMES[stream]}" for stream in filled]
         line = f"--- the whole: query_output {handle} ({', '.join(told)})"
         pointers = build_links(handle, filled, what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
@@ -80,7 +80,7 @@ class OverflowStore:
             await recording.discard()
 
 
-_NAMES: dict[Stream, str] = {"stdout": "value", "stderr": "console"}
+_STREAM_NAMES: dict[Stream, str] = {"stdout": "value", "stderr": "console"}
 
 
 def _write_streams(recording: "Recording", streams: dict[Stream, str]) -> None:

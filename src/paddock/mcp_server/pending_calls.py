@@ -28,12 +28,14 @@ T = TypeVar("T")
 Work = Callable[[Caller], Coroutine[Any, Any, T]]
 """What is to be done for a request, for whoever calls."""
 
-FETCHING = {
-    "native": ("query_output", "artifact_handle"),
-    "seed": ("sdl.runtime.queryOutput", "artifactHandle"),
+FETCH_TOOLS = {
+    "default": ("query_output", "artifact_handle"),
+    "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
 }
 """The tools that fetch, by the names that are listed, and the argument that says what."""
-UNUSABLE = "asking failed: the directory of questions cannot be used; the log of the server says why"
+QUESTIONS_UNUSABLE = (
+    "asking failed: the directory of questions cannot be used; the log of the server says why"
+)
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
 """Answers that wait to be fetched."""
@@ -86,7 +88,7 @@ class PendingCall(Generic[T]):
                 answer = await self._inbox.wait_for_answer(question)
         except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
             _log.warning("nobody can be asked: %s", error)
-            return approval.Answer(verdict="unasked", by="paddock", told=UNUSABLE)
+            return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
         finally:
             self.question = None
             self.asking.clear()
@@ -190,10 +192,10 @@ class PendingCalls:
 
 def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
     """Return the run whose answer a call of a tool fetches; None for any other call."""
-    tools = {tool for tool, _ in FETCHING.values()}
+    tools = {tool for tool, _ in FETCH_TOOLS.values()}
     if arguments is None or name not in tools:
         return None
-    handles = [arguments.get(argument) for _, argument in FETCHING.values()]
+    handles = [arguments.get(argument) for _, argument in FETCH_TOOLS.values()]
     return next(
         (each for each in handles if isinstance(each, str) and find_mint_time(each) is not None), None
     )

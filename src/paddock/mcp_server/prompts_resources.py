@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
 PAGE_ENTRIES = 100
-COMPLETE: dict[str, Json] = {"resultType": "complete"}
+COMPLETE_RESULT: dict[str, Json] = {"resultType": "complete"}
 """What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
 _RESOURCE_NOT_FOUND = -32002
 """What 2025-11-25 answers; later versions have INVALID_PARAMS for it (SEP-2164)."""
@@ -91,7 +91,7 @@ def offer_prompts_and_resources(
             values = offers.prompts.complete_argument(argument, begun)
         else:
             values = await offers.resources.complete_argument(params.ref.uri, argument, begun, given)
-        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE}
+        return {"completion": {"values": [*values], "hasMore": False}, **COMPLETE_RESULT}
 
     server.add_request_handler("completion/complete", CompleteRequestParams, complete_reference)
 
@@ -103,7 +103,7 @@ def _offer_prompts(server: "Server[Any]", prompts: PromptProvider, rounds: Elici
     async def get_prompt(context: Context, params: GetPromptRequestParams) -> dict[str, Json]:
         async def build_messages(caller: Caller) -> dict[str, Json]:
             found = await prompts.build_messages(params.name, params.arguments or {}, caller.inquire)
-            return {"messages": [*found], **COMPLETE}
+            return {"messages": [*found], **COMPLETE_RESULT}
 
         try:
             return await rounds.get_result(context, params, read_actor(context), build_messages)
@@ -121,7 +121,7 @@ def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None
         except UnknownResourceError as error:
             raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
         more: dict[str, Json] = {} if following is None else {"nextCursor": following}
-        return {"resources": [*entries], **more, **COMPLETE}
+        return {"resources": [*entries], **more, **COMPLETE_RESULT}
 
     async def list_templates(_context: Context, params: PaginatedRequestParams) -> dict[str, Json]:
         return build_page("resourceTemplates", resources.list_templates(), params)
@@ -133,7 +133,7 @@ def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None
             modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND
             raise MCPError(code=code, message=str(error), data={"uri": params.uri[:1000]}) from None
-        return {"contents": [contents], **COMPLETE}
+        return {"contents": [contents], **COMPLETE_RESULT}
 
     server.add_request_handler("resources/list", PaginatedRequestParams, list_resources)
     server.add_request_handler("resources/templates/list", PaginatedRequestParams, list_templates)
@@ -150,7 +150,7 @@ def build_page(key: str, entries: list[dict[str, Json]], params: PaginatedReques
             code=INVALID_PARAMS, message=f"unknown cursor {cursor[:50]!r}; leave it out to begin again"
         )
     first = int(cursor or 0)
-    shown: dict[str, Json] = {key: entries[first : first + PAGE_ENTRIES], **COMPLETE}
+    shown: dict[str, Json] = {key: entries[first : first + PAGE_ENTRIES], **COMPLETE_RESULT}
     if first + PAGE_ENTRIES < len(entries):
         shown["nextCursor"] = str(first + PAGE_ENTRIES)
     return shown

@@ -17,7 +17,7 @@ from paddock.mcp_server.list_changes import AnnouncingServer, ChangeNotifier
 from paddock.mcp_server.log import Logs
 from paddock.mcp_server.progress import create_progress_sink, stream_console
 from paddock.mcp_server.prompts_resources import (
-    COMPLETE,
+    COMPLETE_RESULT,
     PromptsAndResources,
     build_page,
     offer_prompts_and_resources,
@@ -134,7 +134,7 @@ def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:
 
     Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.
     """
-    result = {**answer.to_result(), **COMPLETE}
+    result = {**answer.to_result(), **COMPLETE_RESULT}
     if version < _LINKS_SINCE:
         result["content"] = [block for block in answer.content if block["type"] != "resource_link"]
     if version not in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("structuredContent", {}), dict):

@@ -3,7 +3,7 @@
 from paddock.mcp_server.replies import compact
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
 from paddock.model.base import count
-from paddock.output.text import CUT, excerpt
+from paddock.output.text import CUT_MARK, excerpt
 
 _FRAME_CHARS = 200
 """Characters for the rest of an answer with excerpts, and for what stands around each of them."""
@@ -56,7 +56,7 @@ def _cut_first_line(found: OutputFound, cap: int, within: int | None) -> OutputF
     room = max(cap - 3 * _FRAME_CHARS, _FRAME_CHARS)
     while len(compact(line)) > room:
         line = line[: len(line) // 2]
-    after = 0 if line.startswith(CUT) else (within or 0) + len(line)
+    after = 0 if line.startswith(CUT_MARK) else (within or 0) + len(line)
     following = Cursor(stream=first.source, after_line=first.line_start - 1, after_char=after)
     shown = excerpt(first.source, first.line_start, [line])
     return found.model_copy(update={"excerpts": (shown,), "next_cursor": following, "line_cursor": None})

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from paddock.mcp_server.media import lift_media, may_hold_media
 from paddock.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.model.base import Json, count
-from paddock.model.outcome import UNSEEN, Outcome, PlannedCall, Status
+from paddock.model.outcome import UNCERTAIN_ENDS, Outcome, PlannedCall, Status
 from paddock.rendering import render
 from paddock.rendering.render import compact
 from paddock.rendering.terminal import make_encodable
@@ -91,7 +91,7 @@ def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
     if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
         return "not_started"
     ends = {outcome.status} if single else {call.status for call in outcome.calls}
-    if outcome.in_flight or ends & UNSEEN:
+    if outcome.in_flight or ends & UNCERTAIN_ENDS:
         return "in_flight_unknown"
     return "calls_completed" if ends - _NOT_STARTED else "no_calls"
 
@@ -172,8 +172,8 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
     return kept
 
 
-def cut_text(text: str, longest: int) -> str:
+def cut_text(text: str, max_chars: int) -> str:
     """Return a text, or its beginning and how much there is of it."""
-    if len(text) <= longest:
+    if len(text) <= max_chars:
         return text
-    return f"{text[: max(longest, 0)]}... [truncated: {len(text)} characters in all]"
+    return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"

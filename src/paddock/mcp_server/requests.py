@@ -18,8 +18,8 @@ from paddock.mcp_server.list_changes import Context, read_session_id
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
 
-ENDING = "This server is ending."
-LISTEN = "subscriptions/listen"
+SERVER_ENDING = "This server is ending."
+LISTEN_METHOD = "subscriptions/listen"
 """The method whose requests are streams: they last as long as their client wants."""
 
 _QUIET_S = 1.0
@@ -62,10 +62,10 @@ class InFlightRequests:
 
     async def handle_message(self, ctx: Context, call_next: "CallNext") -> "HandlerResult":
         """Handle one message of a client, as a middleware of the server. Raises MCPError when the server ends."""
-        if ctx.request_id is None or ctx.method == LISTEN:
+        if ctx.request_id is None or ctx.method == LISTEN_METHOD:
             return await call_next(ctx)
         if self.ending and ctx.request is None:  # over HTTP it was judged before
-            raise MCPError(code=CONNECTION_CLOSED, message=ENDING)
+            raise MCPError(code=CONNECTION_CLOSED, message=SERVER_ENDING)
         with self.in_flight((read_session_id(ctx), str(ctx.request_id))):
             return await call_next(ctx)
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from paddock.app.servers import Servers
     from paddock.app.session import Session
 
-GUIDE = "paddock://guide"
+GUIDE_URI = "paddock://guide"
 MAX_COMPLETIONS = 100
 """As many as the protocol allows in one answer."""
 POLL_INTERVAL_S = 2.0
 """Between two looks at the scripts for who watches them."""
-_SCRIPT = UriTemplate.parse("paddock://scripts/{name}")
-_TYPES = UriTemplate.parse("paddock://tools/{server}/{tool}")
+_SCRIPT_TEMPLATE = UriTemplate.parse("paddock://scripts/{name}")
+_TYPES_TEMPLATE = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
 
 class ResourceKind(Protocol):
@@ -62,7 +62,7 @@ class ResourceKind(Protocol):
 class SavedScripts:
     """The scripts of the workspace and of the user, under the names by which they are run."""
 
-    template = str(_SCRIPT)
+    template = str(_SCRIPT_TEMPLATE)
     name = "script"
     description = "Source of a saved script."
 
@@ -79,7 +79,7 @@ class SavedScripts:
     def list_entries(self) -> list[dict[str, Json]]:
         """Return the scripts as `resources/list` shows them."""
         return [
-            {"uri": _SCRIPT.expand({"name": name}), "name": name, "mimeType": "text/plain"}
+            {"uri": _SCRIPT_TEMPLATE.expand({"name": name}), "name": name, "mimeType": "text/plain"}
             for name in self.list_files()
         ]
 
@@ -91,7 +91,10 @@ class SavedScripts:
             before, known = known, await asyncio.to_thread(self._read_versions)
             changed = {name for name, _ in before.items() ^ known.items()}
             if changed:
-                yield {_SCRIPT.expand({"name": name}) for name in changed}, before.keys() != known.keys()
+                yield (
+                    {_SCRIPT_TEMPLATE.expand({"name": name}) for name in changed},
+                    before.keys() != known.keys(),
+                )
 
     def _read_versions(self) -> dict[str, tuple[str, int, int]]:
         """Return what tells that a script has changed, by its name: which file it is, and of when."""
@@ -108,7 +111,7 @@ class SavedScripts:
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the source of a script."""
-        if (found := _SCRIPT.match(uri)) is None:
+        if (found := _SCRIPT_TEMPLATE.match(uri)) is None:
             return None
         name, known = str(found["name"]), self.list_files()
         if name not in known:
@@ -128,7 +131,7 @@ class SavedScripts:
 class ToolTypes:
     """TypeScript declarations of the tools of upstream servers."""
 
-    template = str(_TYPES)
+    template = str(_TYPES_TEMPLATE)
     name = "types"
     description = "TypeScript declaration of a server's tool."
 
@@ -138,7 +141,7 @@ class ToolTypes:
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the declaration of a tool."""
-        if (found := _TYPES.match(uri)) is None:
+        if (found := _TYPES_TEMPLATE.match(uri)) is None:
             return None
         name = f"{found['server']}.{found['tool']}"
         config = self._servers.config
@@ -177,7 +180,7 @@ class Resources:
         entries, following = await self._outputs.list_page(cursor)
         if cursor is None:
             about: dict[str, Json] = {"title": "Programs for execute_code", "mimeType": "text/markdown"}
-            entries = [{"uri": GUIDE, "name": "guide", **about}, *self.scripts.list_entries(), *entries]
+            entries = [{"uri": GUIDE_URI, "name": "guide", **about}, *self.scripts.list_entries(), *entries]
         return entries, following
 
     def list_templates(self) -> list[dict[str, Json]]:
@@ -189,7 +192,7 @@ class Resources:
 
     async def read_resource(self, uri: str) -> dict[str, Json]:
         """Return the contents of a resource. Raises UnknownResourceError."""
-        if uri == GUIDE:
+        if uri == GUIDE_URI:
             return {**_build_contents(uri, render_guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
             if (contents := await kind.read_contents(uri)) is not None:

@@ -19,7 +19,7 @@ from paddock.mcp_server.http.app import build_application, http_service
 from paddock.mcp_server.http.endpoint import Endpoint
 from paddock.mcp_server.list_changes import ChangeNotifier
 from paddock.mcp_server.overflow import OverflowStore
-from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
+from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts import Prompts
 from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
@@ -50,7 +50,7 @@ _log = logging.getLogger("paddock.mcp")
 _ANSWERS_S = 5.0
 """Maximum time in which the answers of stopped calls leave."""
 
-Names = Literal["native", "seed"]
+ToolNames = Literal["default", "compat"]
 SettingsOf = Callable[[Path], Settings]
 """Returns what holds in a workspace. Raises ConfigurationError."""
 
@@ -59,7 +59,12 @@ class Service:
     """The tools and prompts that are served, in the default or the compat profile."""
 
     def __init__(
-        self, session: Session, settings: Settings, workspace: Path, names: Names, settings_of: SettingsOf
+        self,
+        session: Session,
+        settings: Settings,
+        workspace: Path,
+        tool_names: ToolNames,
+        settings_of: SettingsOf,
     ) -> None:
         """Ask `settings_of` for the settings of workspaces that are registered besides."""
         cap = settings.mcp.answer_characters
@@ -71,21 +76,21 @@ class Service:
         programs = Programs(session, workspace, cap)
         own += [build_provision_tool(session, workspace, cap), *build_program_tools(programs)]
         own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
-        opened = partial(_open_programs, settings_of, session.metrics, names == "seed")
+        opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        seed = [
+        compat = [
             *build_compat_tools(session, workspace),
             *build_compat_program_tools(programs, self._repositories),
         ]
-        seed.append(build_compat_compute_tool(session.gate, workspace))
-        seed = [replace(tool, exact=True) for tool in seed]
+        compat.append(build_compat_compute_tool(session.gate, workspace))
+        compat = [replace(tool, exact=True) for tool in compat]
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
-        if names == "native":
-            self._tools = Toolbox(own, seed, further=further, outgoing=session.outgoing)
+        if tool_names == "default":
+            self._tools = Toolbox(own, compat, further=further, outgoing=session.outgoing)
         else:
             self._tools = Toolbox(
-                seed, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
+                compat, own, suggests=False, further=further, shows_further=False, outgoing=session.outgoing
             )
         resources = Resources(session, workspace, cap)
         self._saved = resources.scripts
@@ -94,12 +99,12 @@ class Service:
         )
         self._announcer = ChangeNotifier()
         self._metrics = session.metrics.render_page if session.metrics else None
-        self._changes = names == "native"
+        self._changes = tool_names == "default"
         self._requests = InFlightRequests()
         self._grace_s = settings.mcp.shutdown_grace_ms / 1000
         self._inbox = PendingApprovals(settings.approvals.directory)
         self._rounds = ElicitationRounds(
-            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCHING[names])
+            settings.approvals.wait_ms, PendingCalls(self._inbox, FETCH_TOOLS[tool_names])
         )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
@@ -111,11 +116,11 @@ class Service:
             finally:
                 await cancel_all([serving])
 
-    async def serve_http(self, door: Endpoint, stop: asyncio.Event) -> None:
+    async def serve_http(self, endpoint: Endpoint, stop: asyncio.Event) -> None:
         """Serve many clients over HTTP until `stop` is set."""
         async with self._open_server() as server:
             app = build_application(server, self._requests, self._grace_s)
-            async with http_service(app, door, self._requests, self._metrics) as serving:
+            async with http_service(app, endpoint, self._requests, self._metrics) as serving:
                 await self._wait_until_ended(stop, serving)
 
     async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:

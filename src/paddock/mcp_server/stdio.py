@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock.hub.stdio import MessageReader, PipeWriter
-from paddock.large_json import SLICED_VALUES, count_in_slices, decode_in_slices
+from paddock.large_json import MIN_SLICED_VALUES, count_in_slices, decode_in_slices
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.json_meter import COUNTED_BYTES
@@ -40,10 +40,10 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """Bytes of one message."""
 MAX_CLIENT_VALUES = 200_000
 """Values in one message; over HTTP the library decodes it at once, which takes 40 ms for as many."""
-_ID = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
-_LAST = re.compile(rb",\s*" + _ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
+_ID_SYNTAX = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
+_VERSION_SYNTAX = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID_FIRST_PATTERN = re.compile(rb"\s*\{\s*(?:" + _VERSION_SYNTAX + rb"\s*,\s*)?" + _ID_SYNTAX + rb"\s*,")
+_ID_LAST_PATTERN = re.compile(rb",\s*" + _ID_SYNTAX + rb"\s*(?:,\s*" + _VERSION_SYNTAX + rb"\s*)?\}\s*\Z")
 SURROGATE_ESCAPE = b"\\ud"
 """How JSON begins to spell half of a character."""
 
@@ -143,7 +143,7 @@ async def _parse_any_message(line: bytes) -> SessionMessage:
     meter = await count_in_slices(line, MAX_CLIENT_VALUES)
     if meter.values > MAX_CLIENT_VALUES:
         raise TooManyValuesError
-    if meter.values <= SLICED_VALUES or meter.too_deep or SURROGATE_ESCAPE in line.lower():
+    if meter.values <= MIN_SLICED_VALUES or meter.too_deep or SURROGATE_ESCAPE in line.lower():
         return _parse_message(line)
     document = await decode_in_slices(line.decode(), decoder_for(line).raw_decode)
     return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
@@ -233,7 +233,7 @@ def _describe_fault(line: bytes, what: Literal["line", "body"]) -> UnreadableErr
 
 def _outer_id(line: bytes) -> str | int | None:
     """Return the id of a message that no reader takes, where it stands first or last in it, as clients write it."""
-    found = _FIRST.match(line) or _LAST.search(line[-1024:])
+    found = _ID_FIRST_PATTERN.match(line) or _ID_LAST_PATTERN.search(line[-1024:])
     return cast("str | int", from_json(found[1])) if found else None
 
 

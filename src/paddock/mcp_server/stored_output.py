@@ -23,9 +23,9 @@ PAGE_ENTRIES = 100
 """Artifacts of one page; each has up to two streams."""
 MAX_RANGE_BYTES = 1024 * 1024
 """Most bytes of one answer, and as many as come when none are asked for."""
-_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
-_NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
-_CURSOR = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
+_STREAM_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
+_NUMBER_PATTERN = re.compile(r"[0-9]{1,15}", re.ASCII)
+_CURSOR_PATTERN = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
 
 
 class UnknownResourceError(ValueError):
@@ -35,7 +35,7 @@ class UnknownResourceError(ValueError):
 class StoredOutput:
     """The stored output that a workspace may read; what has expired is not there."""
 
-    template = str(_TEMPLATE)
+    template = str(_STREAM_TEMPLATE)
     name = "output"
     description = f"Output of a run, from byte `start` on, at most {MAX_RANGE_BYTES} bytes."
 
@@ -49,7 +49,7 @@ class StoredOutput:
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
         """Return the contents of a range; None when the address is of something else. Raises UnknownResourceError."""
-        if (found := _TEMPLATE.match(uri)) is None:
+        if (found := _STREAM_TEMPLATE.match(uri)) is None:
             return None
         return await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
 
@@ -95,7 +95,7 @@ class StoredOutput:
         meta: dict[str, Json] = {"paddock/start": start}
         if more and taken:
             handle = str(reading.found.handle)
-            meta["paddock/next"] = _TEMPLATE.expand(
+            meta["paddock/next"] = _STREAM_TEMPLATE.expand(
                 {"handle": handle, "stream": stream, "start": str(start + taken)}
             )
         return {"uri": uri, **contents, "_meta": meta}
@@ -103,7 +103,7 @@ class StoredOutput:
 
 def read_address(uri: str) -> tuple[str, str] | None:
     """Return handle and stream of the address of a stored stream; None for another text."""
-    found = _TEMPLATE.match(uri) if uri.startswith("paddock:") else None
+    found = _STREAM_TEMPLATE.match(uri) if uri.startswith("paddock:") else None
     return None if found is None else (str(found["handle"]), str(found["stream"]))
 
 
@@ -114,7 +114,7 @@ def build_links(handle: str, streams: Iterable[Stream], title: str) -> list[dict
 
 def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
     return {
-        "uri": _TEMPLATE.expand({"handle": handle, "stream": stream}),
+        "uri": _STREAM_TEMPLATE.expand({"handle": handle, "stream": stream}),
         "name": f"{handle}/{stream}",
         "title": f"{stream} of {title}",
         "mimeType": "text/plain",
@@ -139,7 +139,7 @@ def _sort_key(handle: Handle) -> tuple[int, str]:
 def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
     if cursor is None:
         return None
-    if (found := _CURSOR.fullmatch(cursor)) is None:
+    if (found := _CURSOR_PATTERN.fullmatch(cursor)) is None:
         raise UnknownResourceError(f"unknown cursor {cursor[:50]!r}; leave it out to begin again")
     return int(found[1]), found[2]
 
@@ -148,7 +148,7 @@ def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:
     text = asked.get(name, "")
     if not text:
         return default
-    if _NUMBER.fullmatch(text) is None:
+    if _NUMBER_PATTERN.fullmatch(text) is None:
         raise UnknownResourceError(f"`{name}` is a number of bytes, not {text[:20]!r}")
     return int(text)
 

@@ -124,7 +124,7 @@ def build_refusal(status: Status, name: str, text: str) -> ToolAnswer:
     )
 
 
-_STOPPED = build_refusal(
+_SERVER_STOPPED = build_refusal(
     Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record"
 )
 _NOT_TAKEN = build_refusal(
@@ -289,7 +289,7 @@ class Toolbox:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if self._stopped and task.cancelled():
-                return _STOPPED
+                return _SERVER_STOPPED
             task.cancel()
             await wait_shielded(task)
             raise

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from paddock.hub.stdio import PipeWriter
     from paddock.mcp_server.stdio import LineReader
 
-_PROBE = "server/discover"
-_HANDSHAKE = "initialize"
+_PROBE_METHOD = "server/discover"
+_HANDSHAKE_METHOD = "initialize"
 
 
 class ProbedReader(MessageReader):
@@ -40,12 +40,12 @@ class ProbedReader(MessageReader):
             message, self.handshake = self.handshake, None
             return message
         message = await self._reader.receive()
-        if self._methods <= {_PROBE} and isinstance(message, SessionMessage):
+        if self._methods <= {_PROBE_METHOD} and isinstance(message, SessionMessage):
             request = message.message
             if isinstance(request, JSONRPCRequest):
                 probed = bool(self._methods)
                 self._methods.add(request.method)
-                if probed and request.method == _HANDSHAKE:
+                if probed and request.method == _HANDSHAKE_METHOD:
                     self.handshake = message
                     raise anyio.EndOfStream
         return message

@@ -18,8 +18,8 @@ STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 
 MatchStatus = Literal["matched", "noMatchFallback", "lineRange"]
 
-_HANDLE = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-(0|[1-9][0-9]{0,13})-([0-9a-f]{16})", re.ASCII)
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_HANDLE_PATTERN = re.compile(r"runtime-([A-Za-z0-9_-]{1,128})-(0|[1-9][0-9]{0,13})-([0-9a-f]{16})", re.ASCII)
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Handle(Value):
@@ -41,7 +41,7 @@ class Handle(Value):
         """Return the handle that a text is. Raises `InvalidHandle`, which does not repeat the text."""
         if "/" in text or "\\" in text or ".." in text or text[1:2] == ":":
             raise InvalidHandle("Invalid artifact handle: path traversal detected")
-        if (found := _HANDLE.fullmatch(text)) is None:
+        if (found := _HANDLE_PATTERN.fullmatch(text)) is None:
             raise InvalidHandle(
                 "Invalid artifact handle: a handle reads runtime-<workspace>-<milliseconds>-<16 hex digits>"
             )
@@ -58,7 +58,7 @@ class Handle(Value):
 
 def safe_name(repo: str) -> str:
     """Return a name as handles spell it."""
-    return _UNSAFE.sub("_", repo)[:128] or "_"
+    return _UNSAFE_CHARACTERS.sub("_", repo)[:128] or "_"
 
 
 class CamelCaseModel(Value):

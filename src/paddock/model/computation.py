@@ -2,12 +2,12 @@
 
 from paddock.model.outcome import Status
 
-TOOL = "code.sandbox.js.run"
-SPAN = "tools.js.run"
-SUCCESS = "success"
+COMPUTE_TOOL = "code.sandbox.js.run"
+COMPUTE_SPAN = "tools.js.run"
+SUCCESS_CODE = "success"
 
-_CODES = {
-    Status.OK: SUCCESS,
+_CODES_BY_STATUS = {
+    Status.OK: SUCCESS_CODE,
     Status.FAILED: "EVAL_ERROR",
     Status.MEMORY_LIMIT: "EVAL_ERROR",
     Status.INVALID: "INVALID_INPUT",
@@ -16,4 +16,4 @@ _CODES = {
 
 def code(status: Status) -> str:
     """Return the code of a status, in capitals."""
-    return _CODES.get(status, status.value.upper())
+    return _CODES_BY_STATUS.get(status, status.value.upper())

@@ -18,7 +18,7 @@ PaddockError
 ├── SignalError           a signal cannot be read or kept
 ├── ToolNotFound          no script tool of that id
 ├── ApprovalError         what waits for a person cannot be kept, read or answered
-├── EngineError           a worker, the zygote or the transpiler broke a rule: our fault
+├── EngineError           a worker, the fork server or the transpiler broke a rule: our fault
 └── ServerError           an upstream MCP server failed; says whether it may have acted
     ├── UnknownServer
     ├── ServerUnavailable

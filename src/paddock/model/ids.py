@@ -12,7 +12,7 @@ from itertools import count
 
 from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes, ulid_to_timestamp
 
-_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_ULID_PATTERN = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _MAX_UNSPENT = 16 * 1024
 """Number of minted ids that are remembered; one that was forgotten counts as spent."""
 _serials = count(1)
@@ -51,9 +51,9 @@ def spend_id(text: str) -> None:
 
 def find_mint_time(text: str) -> float | None:
     """Return when an id was made, in seconds since the epoch; None when it is not a ULID in its one spelling."""
-    return ulid_to_timestamp(text) / 1000 if _ULID.fullmatch(text) else None
+    return ulid_to_timestamp(text) / 1000 if _ULID_PATTERN.fullmatch(text) else None
 
 
 def sort_key(text: str) -> int | None:
     """Return the first 63 bits of an id: its moment, and enough randomness that few ids share one; None for no ULID."""
-    return int.from_bytes(ulid_to_bytes(text)[:8]) >> 1 if _ULID.fullmatch(text) else None
+    return int.from_bytes(ulid_to_bytes(text)[:8]) >> 1 if _ULID_PATTERN.fullmatch(text) else None

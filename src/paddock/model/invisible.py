@@ -9,7 +9,7 @@ import re
 
 _SYMBOLS = r"#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
 _JOINING = r"\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\ufb50-\ufdff\ufe70-\ufefc"
-_HIDDEN = re.compile(
+_HIDDEN_PATTERN = re.compile(
     r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     r"\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff]"
@@ -21,17 +21,17 @@ _HIDDEN = re.compile(
 
 def has_invisible(text: str) -> bool:
     """Tell whether a text holds characters that are not seen."""
-    return not text.isascii() and _HIDDEN.search(text) is not None
+    return not text.isascii() and _HIDDEN_PATTERN.search(text) is not None
 
 
 def spell_invisible(text: str) -> str:
     r"""Return a text in which characters that are not seen are spelled out, as `\u{200b}`."""
-    return text if text.isascii() else _HIDDEN.sub(_escape_match, text)
+    return text if text.isascii() else _HIDDEN_PATTERN.sub(_escape_match, text)
 
 
 def spell_invisible_in_json(text: str) -> str:
     r"""Return a JSON text whose strings and names spell out what is not seen: `\u{200b}` once they are read."""
-    return text if text.isascii() else _HIDDEN.sub(lambda found: "\\" + _escape_match(found), text)
+    return text if text.isascii() else _HIDDEN_PATTERN.sub(lambda found: "\\" + _escape_match(found), text)
 
 
 def _escape_match(found: re.Match[str]) -> str:

@@ -9,9 +9,9 @@ from itertools import accumulate
 
 from paddock.model.nesting import MAX_DEPTH
 
-MOST_VALUES = 1_250_000
+MAX_VALUES = 1_250_000
 """Default bound on the values in one message: 16 MiB of records hold about as many. Decoded they take 50 to 250 MB."""
-MOST_CHECKED_VALUES = 1_000_000
+MAX_CHECKED_VALUES = 1_000_000
 """Maximum number of values that are checked against a schema: 50 ms, where the schema looks once at each."""
 COUNTED_BYTES = 16 * 1024
 """Messages up to this size are not counted: N bytes hold at most N / 2 values."""

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
-from paddock.model.json_meter import MOST_VALUES
+from paddock.model.json_meter import MAX_VALUES
 
 Calls = Literal["run", "read_only", "dry_run"]
 """Which calls a program may make, widest first: all; those that their servers mark as read-only, others being refused;
@@ -45,7 +45,7 @@ class GuestLimits(Value):
     """Maximum number of calls in flight at the same time. Further calls wait."""
     frame_bytes: PositiveInt = 16 * MIB
     """Maximum size of one message between worker and parent, in bytes."""
-    frame_values: PositiveInt = MOST_VALUES
+    frame_values: PositiveInt = MAX_VALUES
     """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result, and in
     the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools take at most 1,000,000."""
 

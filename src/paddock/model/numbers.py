@@ -21,10 +21,10 @@ MAX_DIGITS = 4_000
 
 _SAFE_CHARS = 15
 """Characters up to which a decimal of usual size survives a double: 15 digits always do."""
-_USUAL = range(-960, 961)
+_COMMON_EXPONENTS = range(-960, 961)
 """Powers of two within which they do."""
-_LONG = b"0" * (_SAFE_CHARS + 1)
-_FAR = b"0e000"
+_LONG_DIGITS = b"0" * (_SAFE_CHARS + 1)
+_FAR_EXPONENT = b"0e000"
 _KINDS = bytes(
     48 if chr(each) in "0123456789.+-" else 101 if chr(each) in "eE" else 32 for each in range(256)
 )
@@ -65,7 +65,12 @@ def read_float(digits: str) -> float:
     if len(digits) > MAX_DIGITS:
         raise NumberTooLongError(len(digits))
     number = float(digits)
-    if len(digits) <= _SAFE_CHARS and number and math.isfinite(number) and math.frexp(number)[1] in _USUAL:
+    if (
+        len(digits) <= _SAFE_CHARS
+        and number
+        and math.isfinite(number)
+        and math.frexp(number)[1] in _COMMON_EXPONENTS
+    ):
         return number
     return number if _is_exact(number, digits) else ExactFloat(digits)
 
@@ -87,7 +92,7 @@ def _is_exact(number: float, digits: str) -> bool:
 def may_lose(data: bytes) -> bool:
     """Return whether a JSON text may hold a number that a double does not: quickly, and rather too often."""
     kinds = data.translate(_KINDS)
-    return _LONG in kinds or _FAR in kinds
+    return _LONG_DIGITS in kinds or _FAR_EXPONENT in kinds
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -160,14 +165,14 @@ def dumps(value: Json, **options: Any) -> str:  # noqa: ANN401 - those of json.d
 
 def dumps_exact(value: Json, **options: Any) -> str:  # noqa: ANN401 - as above
     """Return a value as `dumps` does; quicker where orjson has refused it, slower where it would not."""
-    return _MARKED.sub(r"\1", json.dumps(mark_numbers(value), **options))
+    return _MARK_PATTERN.sub(r"\1", json.dumps(mark_numbers(value), **options))
 
 
 # The MCP library turns all numbers into doubles. What goes through it is marked: texts stand for the numbers that no
 # double equals. Only this process knows the mark, therefore nobody else can write one.
 MARK = os.urandom(8).hex()
-_MARKED = re.compile(f'"{MARK}([^"]+)"')
-_MARKED_BYTES = re.compile(_MARKED.pattern.encode())
+_MARK_PATTERN = re.compile(f'"{MARK}([^"]+)"')
+_MARKED_BYTES = re.compile(_MARK_PATTERN.pattern.encode())
 
 
 def mark_numbers(value: Json) -> Json:

@@ -17,7 +17,7 @@ from paddock.model.tool import ToolEnd, ToolTerms
 
 _MAX_HTML_CHARS = 10_000
 """Characters that a notebook shows of each part."""
-UNSEEN = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
+UNCERTAIN_ENDS = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
 """Ends of a call of a tool that do not tell what it did to the world."""
 
 

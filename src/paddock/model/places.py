@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-_PLACE = re.compile(r"(?<![\w.~:/])/(?:[^\s'\"`,;:()<>|/]+/)+([^\s'\"`,;:()<>|/]*)")
+_PATH_PATTERN = re.compile(r"(?<![\w.~:/])/(?:[^\s'\"`,;:()<>|/]+/)+([^\s'\"`,;:()<>|/]*)")
 """An absolute path of two and more names; a URL and a path within a text such as `a/b` are none."""
 
 
@@ -17,4 +17,4 @@ def in_workspace(text: str, workspace: Path) -> str:
 
 def without_places(text: str, workspace: Path) -> str:
     """Return such a text in which every other file has its name alone."""
-    return _PLACE.sub(r"\1", in_workspace(text, workspace))
+    return _PATH_PATTERN.sub(r"\1", in_workspace(text, workspace))

@@ -30,12 +30,12 @@ OUTPUT_MODES: tuple[OutputMode, ...] = get_args(OutputMode)
 
 CODE_CHARS = 1024 * KIB
 STDIN_BYTES = 512 * KIB
-ARGUMENTS = 100
+MAX_ARGUMENTS = 100
 ARGUMENT_BYTES = 128 * KIB - 1
 """MAX_ARG_STRLEN of Linux without the NUL, execve(2)."""
 ARGUMENTS_BYTES = 1024 * KIB
 """Half of what execve(2) takes under the usual stack limit; the other half is the environment's."""
-LEAST_MS, MOST_MS = 100, 600_000
+MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 100, 600_000
 """Bounds of a wall time that a request may ask for."""
 
 

@@ -14,11 +14,11 @@ from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.program import (
     ARGUMENT_BYTES,
-    ARGUMENTS,
     ARGUMENTS_BYTES,
     CODE_CHARS,
-    LEAST_MS,
-    MOST_MS,
+    MAX_ARGUMENTS,
+    MAX_TIMEOUT_MS,
+    MIN_TIMEOUT_MS,
     STDIN_BYTES,
     Access,
     Network,
@@ -121,7 +121,7 @@ class RuntimeRun(Value):
     kind: Literal["runtime"] = "runtime"
     runtime: Runtime
     code: Annotated[str, Field(max_length=CODE_CHARS)] | None = None
-    args: Annotated[tuple[str, ...], Field(max_length=ARGUMENTS)] = ()
+    args: Annotated[tuple[str, ...], Field(max_length=MAX_ARGUMENTS)] = ()
     executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """What to run it with instead of the runtime's first choice; policy says what is compatible."""
     cwd: Annotated[str, Field(min_length=1, max_length=4096)] = "."
@@ -177,7 +177,7 @@ def _is_below(path: str) -> bool:
     return path[0] != "/" and ".." not in parts
 
 
-_READING = frozenset(
+_READING_METHODS = frozenset(
     {
         *("cir.contradictions", "cir.query", "cir.search", "cir.stats", "health.check", "ledger.verify"),
         *("output.query", "sequence.list", "temporal.list", "vault.get", "vault.list", "webhook.list"),
@@ -195,7 +195,7 @@ class SdkCall(Value):
     @property
     def reads(self) -> bool:
         """Whether the method changes nothing."""
-        return self.method in _READING
+        return self.method in _READING_METHODS
 
 
 class ToolRun(Value):
@@ -258,7 +258,9 @@ class ExecutionRequest(Value):
         if (
             isinstance(self.work, RuntimeRun)
             and timeout_ms is not None
-            and not LEAST_MS <= timeout_ms <= MOST_MS
+            and not MIN_TIMEOUT_MS <= timeout_ms <= MAX_TIMEOUT_MS
         ):
-            raise ValueError(f"a program's timeout is {LEAST_MS} to {MOST_MS} ms, not {timeout_ms}")
+            raise ValueError(
+                f"a program's timeout is {MIN_TIMEOUT_MS} to {MAX_TIMEOUT_MS} ms, not {timeout_ms}"
+            )
         return self

@@ -7,11 +7,11 @@ from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.limits import MIB
 from paddock.model.program import Access, Network
 
-REFUSED = -1
+EXIT_REFUSED = -1
 """Exit code of a script that did not run, or that did not end by itself."""
 
 
-SIGNALLED = 128
+EXIT_SIGNAL_BASE = 128
 """A script that a signal ended has this and the signal's number as its exit code, as under a shell."""
 
 
@@ -45,7 +45,7 @@ class ToolEnd(Value):
     """Standard output, as text."""
     stderr: str = ""
     """Standard error, as text."""
-    exit_code: int = REFUSED
+    exit_code: int = EXIT_REFUSED
     """Its exit code."""
     duration_ms: float = 0.0
     """Wall time in milliseconds."""

@@ -25,11 +25,11 @@ from paddock.own_files import NotOursError
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings
 
-_MANIFEST = "manifest.json"
-_NAMES = (_MANIFEST, *(f"{stream}.gz" for stream in STREAMS))
+_MANIFEST_NAME = "manifest.json"
+_FILE_NAMES = (_MANIFEST_NAME, *(f"{stream}.gz" for stream in STREAMS))
 """The manifest first: without it, what is half deleted is gone."""
-_KEPT_BYTES = 256 * KIB
-_CHUNK = 256 * KIB
+_INLINE_BYTES = 256 * KIB
+_CHUNK_BYTES = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _SMALL_BYTES = 64 * KIB
 _ORPHAN_AGE = timedelta(days=1)
@@ -77,7 +77,7 @@ class Artifacts:
         self,
         *,
         persist: bool = True,
-        kept_bytes: int = _KEPT_BYTES,
+        kept_bytes: int = _INLINE_BYTES,
         kept_stderr_bytes: int | None = None,
         on_output: OnOutput | None = None,
     ) -> Recording:
@@ -89,7 +89,7 @@ class Artifacts:
             self._scanner,
             kept_bytes={"stdout": kept_bytes, "stderr": kept_stderr_bytes or kept_bytes},
             max_bytes=self.settings.max_bytes,
-            shelf=self if persist and self.settings.enabled else None,
+            store=self if persist and self.settings.enabled else None,
             on_output=on_output,
         )
 
@@ -100,14 +100,14 @@ class Artifacts:
             kept_bytes={"stdout": 0, "stderr": 0},
             max_bytes=self.settings.max_read_bytes,
             setting="artifacts.max_read_bytes",
-            shelf=self if self.settings.enabled else None,
+            store=self if self.settings.enabled else None,
         )
 
     def begin(self, workspace: Path) -> Handle:
         """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
         try:
-            self._objects.begin(str(handle), _NAMES[1:], whole=_MANIFEST)
+            self._objects.begin(str(handle), _FILE_NAMES[1:], whole=_MANIFEST_NAME)
         except OSError as error:
             self.drop(handle)
             raise _store_error("write the artifact", error) from error
@@ -129,7 +129,7 @@ class Artifacts:
         """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
         try:
             text = self._manifest_of(handle, facts, tracks)
-            self._objects.put(str(handle), _MANIFEST, BytesIO(text), whole=True)
+            self._objects.put(str(handle), _MANIFEST_NAME, BytesIO(text), whole=True)
         except BaseException as error:
             raise self._drop_unwritten(handle, error) from error
 
@@ -169,7 +169,7 @@ class Artifacts:
 
     def read_packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
         """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
-        return self._read_object(handle, f"{stream}.gz", _CHUNK)
+        return self._read_object(handle, f"{stream}.gz", _CHUNK_BYTES)
 
     def list(self) -> Iterator[Handle]:
         """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
@@ -276,14 +276,14 @@ class Artifacts:
         """Return the manifest's bytes, far too many if there are; None when there is none."""
         data = None
         try:
-            for piece in self._read_object(handle, _MANIFEST, _MANIFEST_BYTES):
+            for piece in self._read_object(handle, _MANIFEST_NAME, _MANIFEST_BYTES):
                 data = (data or b"") + piece
                 if len(data) > _MANIFEST_BYTES:
                     break
         except ArtifactError as error:
             # A link or a pipe is a damaged manifest, and no reason why others cannot be read.
             if not isinstance(error.__cause__, NotOursError) or not error.__cause__.filename.endswith(
-                _MANIFEST
+                _MANIFEST_NAME
             ):
                 raise
             data = b""
@@ -297,7 +297,7 @@ class Artifacts:
 
     def _delete_artifact(self, handle: Handle) -> None:
         try:
-            self._objects.delete(str(handle), _NAMES)
+            self._objects.delete(str(handle), _FILE_NAMES)
         except Exception as error:
             raise _store_error("delete the artifact", error) from error
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore, RetryConfig
 
-_PATIENCE = timedelta(seconds=15)
+_RETRY_AFTER = timedelta(seconds=15)
 """After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
 environment can say less (`AWS_TIMEOUT`)."""
-_PIECE = 256 * KIB
+_PIECE_BYTES = 256 * KIB
 _MARKER = ".swept"
-_STAGED = ".new"
+_STAGED_SUFFIX = ".new"
 """What is to be whole is called so until it is."""
 
 
@@ -95,21 +95,21 @@ class LocalBackend:
             make_private(self._directory)
             os.mkdir(folder, 0o700)
         check_directory(self._directory)
-        for name in (*names, f"{whole}{_STAGED}"):
+        for name in (*names, f"{whole}{_STAGED_SUFFIX}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         path = f"{self._directory}/{group}/{name}"
         # Three for each program that runs: a file object would ask the kernel four things more.
-        file = open_own(f"{path}{_STAGED}" if whole else path, os.O_WRONLY)
+        file = open_own(f"{path}{_STAGED_SUFFIX}" if whole else path, os.O_WRONLY)
         try:
-            while piece := data.read(_PIECE):
+            while piece := data.read(_PIECE_BYTES):
                 while piece:
                     piece = piece[os.write(file, piece) :]
         finally:
             os.close(file)
         if whole:
-            os.rename(f"{path}{_STAGED}", path)
+            os.rename(f"{path}{_STAGED_SUFFIX}", path)
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
         try:
@@ -225,5 +225,5 @@ class ObjectStoreBackend:
     def _store(self) -> "ObjectStore":
         from obstore.store import from_url
 
-        retries: RetryConfig = {"max_retries": 3, "retry_timeout": _PATIENCE}
+        retries: RetryConfig = {"max_retries": 3, "retry_timeout": _RETRY_AFTER}
         return from_url(self._url, retry_config=retries)

@@ -16,7 +16,7 @@ from paddock.model.errors import ArtifactError, ArtifactTooLarge
 from paddock.output.artifacts import Artifacts, StoredArtifact
 from paddock.output.redraw import last_frames
 from paddock.output.text import (
-    CUT,
+    CUT_MARK,
     LINE_CHARS,
     ExcerptCollector,
     LineSplitter,
@@ -26,13 +26,13 @@ from paddock.output.text import (
     is_cut,
 )
 
-MOST_LINES = 1000
+MAX_LINES = 1000
 """Lines that one answer may read by number."""
-MOST_CHARS = 20_000
+MAX_LINE_CHARS = 20_000
 """Characters of one line that one answer may read."""
 
-_GZIP = 16 + zlib.MAX_WBITS
-_PIECE = 256 * 1024
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+_PIECE_BYTES = 256 * 1024
 
 
 class OpenArtifact:
@@ -46,12 +46,12 @@ class OpenArtifact:
     def pieces(self, stream: Stream) -> Iterator[bytes]:
         """Yield the bytes of a stream in pieces of at most 256 KiB. Raises ArtifactError."""
         digest = hashlib.sha256()
-        unpacker = zlib.decompressobj(_GZIP)
+        unpacker = zlib.decompressobj(_GZIP_WINDOW_BITS)
         for packed in self._artifacts.read_packed(self.found.handle, stream):
             rest = packed
             while not unpacker.eof:
                 try:
-                    piece = unpacker.decompress(rest, _PIECE)
+                    piece = unpacker.decompress(rest, _PIECE_BYTES)
                 except zlib.error as error:
                     raise self._explain_damage(stream, str(error)) from None
                 rest = unpacker.unconsumed_tail
@@ -108,7 +108,7 @@ class _Search:
         if asked.query_terms:
             return self._find_matches()
         if (span := asked.line_range) is not None:
-            most = min(span.end_line - span.start_line + 1, MOST_LINES)
+            most = min(span.end_line - span.start_line + 1, MAX_LINES)
             return self._read_page(span.stream, span.start_line, most, last=span.end_line)
         assert asked.cursor is not None
         if asked.cursor.after_char is not None:
@@ -176,7 +176,7 @@ class _Search:
                 if place:
                     line, length = line + 1, 0
                 if line == wanted:
-                    taken = part[max(0, after - length) : max(0, after + MOST_CHARS - length)]
+                    taken = part[max(0, after - length) : max(0, after + MAX_LINE_CHARS - length)]
                     shown += taken
                     whole += len(part)
                 length += len(part)
@@ -272,7 +272,7 @@ def _cut_position(excerpts: Iterable[Excerpt]) -> Cursor | None:
     for each in excerpts:
         for number, line in enumerate(each.content.split("\n"), each.line_start):
             if is_cut(line):
-                shown = 0 if line.startswith(CUT) else LINE_CHARS
+                shown = 0 if line.startswith(CUT_MARK) else LINE_CHARS
                 return Cursor(stream=each.source, after_line=number - 1, after_char=shown)
     return None
 

@@ -28,12 +28,12 @@ from paddock.redaction.stream import StreamRedactor
 OnOutput = Callable[[Stream, bytes], None]
 """Sees redacted output as it comes, in order. Must not block and must not raise."""
 
-_LEVEL = 4
-_GZIP = 16
+_COMPRESSION_LEVEL = 4
+_GZIP_BITS = 16
 """Added to the size of a window (log2), it has zlib write a gzip file."""
-_SMALL, _SMALL_WINDOW = 512, 9
+_SMALL_BYTES, _SMALL_WINDOW_BITS = 512, 9
 """So many bytes need no larger window than zlib's least, which is made in a fifth of the time."""
-_IN_MEMORY = 256 * 1024
+_MAX_MEMORY_BYTES = 256 * 1024
 """Compressed bytes of a stream that need no file."""
 
 
@@ -73,7 +73,7 @@ class ArtifactWriter(Protocol):
 class Recording:
     """Takes the output of one execution. Not thread-safe; ends with `finish` or `discard`.
 
-    `shelf` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
+    `store` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Recording:
         *,
         kept_bytes: Mapping[Stream, int],
         max_bytes: int,
-        shelf: ArtifactWriter | None,
+        store: ArtifactWriter | None,
         setting: str = "artifacts.max_bytes",
         on_output: OnOutput | None = None,
     ) -> None:
         """Keep at most `max_bytes`, which `setting` names."""
-        self.refusal = "" if shelf else "output is not kept"
-        self._shelf = shelf
+        self.refusal = "" if store else "output is not kept"
+        self._store = store
         self._handle: Handle | None = None
         self._over = False
         self._put = False
@@ -106,9 +106,9 @@ class Recording:
 
     def prepare(self, workspace: Path) -> None:
         """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
-        if self._shelf is not None and not self._over:
+        if self._store is not None and not self._over:
             with suppress(ArtifactError):  # who publishes will try again, and say why that is impossible
-                self._handle = self._shelf.begin(workspace)
+                self._handle = self._store.begin(workspace)
 
     def stdout(self, data: bytes) -> None:
         """Take the next bytes of standard output; none are its end."""
@@ -124,9 +124,9 @@ class Recording:
             return
         self._end_track(stream)
         ended = all(track.ended for track in self._tracks.values())
-        if ended and self._shelf is not None and self._handle is not None and self._is_quick(self._shelf):
+        if ended and self._store is not None and self._handle is not None and self._is_quick(self._store):
             try:
-                self._shelf.put(self._handle, self._tracks)
+                self._store.put(self._handle, self._tracks)
                 self._put = True
             except ArtifactError as error:
                 self._refuse_storage(_not_kept(error))
@@ -142,14 +142,14 @@ class Recording:
         """
         for stream in STREAMS:
             self._end_track(stream)
-        if self.refusal or self._shelf is None:
+        if self.refusal or self._store is None:
             await self.discard()
             return None
         handle, self._handle = self._handle, None  # a thread may be at it while this is cancelled
         try:
-            if self._is_quick(self._shelf) and not self._shelf.must_sweep:
-                return self._publish_artifact(self._shelf, handle, facts)
-            return await asyncio.to_thread(self._publish_artifact, self._shelf, handle, facts, sweep=True)
+            if self._is_quick(self._store) and not self._store.must_sweep:
+                return self._publish_artifact(self._store, handle, facts)
+            return await asyncio.to_thread(self._publish_artifact, self._store, handle, facts, sweep=True)
         except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
             self._refuse_storage(_not_kept(error))
             return None
@@ -159,21 +159,21 @@ class Recording:
     async def discard(self) -> None:
         """Keep nothing; harmless when it is finished."""
         self._over = True
-        if self._shelf is not None and self._handle is not None:
-            self._shelf.drop(self._handle)
+        if self._store is not None and self._handle is not None:
+            self._store.drop(self._handle)
             self._handle = None
         for track in self._tracks.values():
             track.drop()
 
     def _publish_artifact(
-        self, shelf: ArtifactWriter, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
+        self, store: ArtifactWriter, handle: Handle | None, facts: RunFacts, *, sweep: bool = False
     ) -> str:
-        handle = handle or shelf.begin(Path(facts.workspace))
+        handle = handle or store.begin(Path(facts.workspace))
         if not self._put:
-            shelf.put(handle, self._tracks)
-        shelf.publish(handle, facts, self._tracks)
+            store.put(handle, self._tracks)
+        store.publish(handle, facts, self._tracks)
         if sweep:
-            shelf.sweep_when_due()
+            store.sweep_when_due()
         return str(handle)
 
     def make_captured(self, stream: Stream) -> CapturedStream:
@@ -186,8 +186,8 @@ class Recording:
         """How many secrets were removed so far."""
         return sum(track.redactions for track in self._tracks.values())
 
-    def _is_quick(self, shelf: ArtifactWriter) -> bool:
-        return not self.refusal and shelf.is_quick(self._max_bytes - self._room)
+    def _is_quick(self, store: ArtifactWriter) -> bool:
+        return not self.refusal and store.is_quick(self._max_bytes - self._room)
 
     def _take_bytes(self, stream: Stream, data: bytes) -> None:
         if not data:
@@ -256,7 +256,7 @@ class RecordedStream:
         self._digest.update(data)
         if self._packed is None:
             self._small += data
-            if len(self._small) <= _SMALL:
+            if len(self._small) <= _SMALL_BYTES:
                 return
             self._packed, data, self._small = _GzipSpool(), self._small, b""
         self._packed.write(data)
@@ -270,7 +270,7 @@ class RecordedStream:
         """Return the finished gzip file, at its start. Raises OSError."""
         if self._packed is not None:
             return self._packed.finish()
-        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + _SMALL_WINDOW, 1)
+        packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_BITS + _SMALL_WINDOW_BITS, 1)
         return BytesIO(packer.compress(self._small) + packer.flush())
 
     def drop(self) -> None:
@@ -285,8 +285,8 @@ class _GzipSpool:
     """A gzip file in the making."""
 
     def __init__(self) -> None:
-        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + zlib.MAX_WBITS)
-        self._spool: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
+        self._packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_BITS + zlib.MAX_WBITS)
+        self._spool: IO[bytes] = SpooledTemporaryFile(_MAX_MEMORY_BYTES)  # noqa: SIM115
         self.close = self._spool.close
 
     def write(self, data: bytes) -> None:

@@ -10,27 +10,27 @@ A frame replaces its whole line: columns are not counted, so what is left of a l
 that shows nothing does not count. Text that goes on in another line, without a return to the first column, is added
 to that line.
 
-Only the last SCREEN rows can be redrawn, as on a terminal of that height, so no more of them are held back, whatever
-the size of the output. The result does not depend on the pieces in which the output comes.
+Only the last SCREEN_ROWS rows can be redrawn, as on a terminal of that height, so no more of them are held back,
+whatever the size of the output. The result does not depend on the pieces in which the output comes.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-SCREEN = 100
+SCREEN_ROWS = 100
 """Rows of the terminal. What scrolls off its top can no longer be redrawn."""
 FRAME_CHARS = 64 * 1024
 """Maximum length of a frame. A longer one passes as it is, with the rest of its line."""
 
-_STEP = re.compile(r"[\n\r]|\x1b\[(\d{0,3})([ABEFGJK])")
-_MOVE = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
+_STEP_PATTERN = re.compile(r"[\n\r]|\x1b\[(\d{0,3})([ABEFGJK])")
+_MOVE_PATTERN = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
 _NEXT_FRAME = re.compile(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
 _REST_ERASED = re.compile(r"\x1b\[0?[JK]")
 _CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
 """What the next piece may make a line end or a sequence of."""
 _CUT_OFF_CHARS = 32
 _SHOWS_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
-_STAYS = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+_COLOURS_PATTERN = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
 """What leaves the cursor where it is, such as a colour."""
 
 
@@ -90,7 +90,7 @@ class _Row:
         """Continue the frame."""
         self._parts.append(text)
         self.size += len(text)
-        self._stays = self._stays and _STAYS.fullmatch(text) is not None
+        self._stays = self._stays and _COLOURS_PATTERN.fullmatch(text) is not None
         self._shows = self._shows or not (self._stays or _SHOWS_NOTHING.fullmatch(text))
         self.is_erased = self.is_erased and not self._shows
 
@@ -133,7 +133,7 @@ class _Screen:
         done: list[str] = []
         if not self._takes_at_once(text, done):
             start = 0
-            for step in _STEP.finditer(text):
+            for step in _STEP_PATTERN.finditer(text):
                 self._write(text[start : step.start()], done)
                 self._take(step, done)
                 start = step.end()
@@ -153,7 +153,7 @@ class _Screen:
         """Take lines in which nothing moves; return False where that is not possible."""
         if self._passes or self._at + 1 < len(self._rows) or _moves_cursor(text):
             return False
-        begun, *rows = text.rsplit("\n", SCREEN)
+        begun, *rows = text.rsplit("\n", SCREEN_ROWS)
         first, line_end, further = begun.partition("\n")
         if max(self._rows[-1].size + len(first), *map(len, rows), 0) > FRAME_CHARS:
             return False
@@ -166,7 +166,7 @@ class _Screen:
         self._at = len(self._rows) - 1
         self._scroll_rows(done)
         if rows:
-            self._is_in_first_column = _STAYS.fullmatch(rows[-1]) is not None
+            self._is_in_first_column = _COLOURS_PATTERN.fullmatch(rows[-1]) is not None
         return True
 
     def _write(self, text: str, done: list[str]) -> None:
@@ -176,7 +176,9 @@ class _Screen:
         elif text:
             row = self._rows[self._at]
             row.write(text)
-            self._is_in_first_column = self._is_in_first_column and _STAYS.fullmatch(text) is not None
+            self._is_in_first_column = (
+                self._is_in_first_column and _COLOURS_PATTERN.fullmatch(text) is not None
+            )
             if row.size > FRAME_CHARS:
                 done += [f"{each.render_row(self._terms)}\n" for each in self._rows if each is not row]
                 done.append(row.frame)
@@ -203,7 +205,7 @@ class _Screen:
                 self._move_cursor(-min(max(1, count), self._at))
             case "B" | "E" as way:
                 self._is_in_first_column = self._is_in_first_column or way == "E"
-                self._move_cursor(min(max(1, count), SCREEN - 1 - self._at))
+                self._move_cursor(min(max(1, count), SCREEN_ROWS - 1 - self._at))
             case "K" | "J" as what if what == "K" or not count:
                 self._erase_row(below=what == "J", before=bool(count))
             case _:
@@ -232,14 +234,14 @@ class _Screen:
 
     def _scroll_rows(self, done: list[str]) -> None:
         """Let go of the rows above the screen."""
-        above = max(0, len(self._rows) - SCREEN)
+        above = max(0, len(self._rows) - SCREEN_ROWS)
         done += [f"{row.render_row(self._terms)}\n" for row in self._rows[:above]]
         del self._rows[:above]
         self._at -= above
 
 
 def _moves_cursor(text: str) -> bool:
-    return "\r" in text or ("\x1b" in text and _MOVE.search(text) is not None)
+    return "\r" in text or ("\x1b" in text and _MOVE_PATTERN.search(text) is not None)
 
 
 def _holds_term(text: str, terms: Sequence[str]) -> bool:

@@ -14,22 +14,24 @@ from paddock.output.redraw import last_frames, later_frames
 
 LINE_CHARS = 500
 """Characters of a line that are ever shown."""
-CUT = "[truncated]"
+CUT_MARK = "[truncated]"
 
-_SEARCHED = 64 * 1024
+_SEARCH_CHARS = 64 * 1024
 """Characters of a line that are searched at a time."""
-_BEFORE = 100
+_CONTEXT_CHARS = 100
 """Characters shown before what was found, where the beginning of its line does not show it."""
 
 
 def clip_line(line: str) -> str:
     """Return a line as it is shown: after 500 characters comes `[truncated]`."""
-    return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT
+    return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT_MARK
 
 
 def is_cut(shown: str) -> bool:
     """Tell whether a line is shown in part."""
-    return len(shown) > LINE_CHARS or (shown.startswith(CUT) and len(shown) > len(CUT) + _BEFORE)
+    return len(shown) > LINE_CHARS or (
+        shown.startswith(CUT_MARK) and len(shown) > len(CUT_MARK) + _CONTEXT_CHARS
+    )
 
 
 def lines_of(text: str) -> list[str]:
@@ -68,12 +70,12 @@ class LineSplitter:
 
     def __init__(self, terms: Sequence[str]) -> None:
         self._terms = [term.lower() for term in terms]
-        self._overlap = max((len(term) for term in self._terms), default=0) + _BEFORE
+        self._overlap = max((len(term) for term in self._terms), default=0) + _CONTEXT_CHARS
         self._begin_line()
 
     def _begin_line(self) -> None:
         self._shown = ""
-        self._rest: list[str] = []
+        self._pending: list[str] = []
         self._size = 0
         self._length = 0
         self._hit = False
@@ -101,18 +103,18 @@ class LineSplitter:
         self._open = True
         if len(self._shown) <= LINE_CHARS:
             self._shown += part[: LINE_CHARS + 1]
-        self._rest.append(part)
+        self._pending.append(part)
         self._size += len(part)
         self._length += len(part)
-        if self._size >= _SEARCHED:
+        if self._size >= _SEARCH_CHARS:
             self._search_part()
 
     def _search_part(self) -> None:
-        text = "".join(self._rest)
+        text = "".join(self._pending)
         if self._terms and not self._hit:
             self._find_term(text)
         text = text[-self._overlap :]
-        self._rest, self._size = [text], len(text)
+        self._pending, self._size = [text], len(text)
 
     def _holds(self, line: str) -> bool:
         if not self._terms:
@@ -130,7 +132,7 @@ class LineSplitter:
         place, size = min(found)
         before = self._length - len(text)
         if before + place + size > LINE_CHARS:
-            start = max(0, place - _BEFORE)
+            start = max(0, place - _CONTEXT_CHARS)
             self._around = _Window(text[start : start + LINE_CHARS], before + start)
 
     def _close_line(self) -> tuple[str, bool]:
@@ -151,7 +153,7 @@ class _Window:
     def of(self, length: int) -> str:
         """Return it as part of a line of so many characters."""
         goes_on = self.start + len(self.text) < length
-        return CUT * (self.start > 0) + self.text + CUT * goes_on
+        return CUT_MARK * (self.start > 0) + self.text + CUT_MARK * goes_on
 
 
 class ExcerptCollector:
@@ -277,20 +279,20 @@ def gist(
         """Take lines from `number` + 1 on, and return the last; line `partial` is known in part."""
         lines = lines_of(text)
 
-        def shown(start: int, end: int) -> list[str]:
+        def cut_lines(start: int, end: int) -> list[str]:
             found = [_around(line, terms) for line in lines[start:end]]
             if found and partial == number + start + len(found):  # no other one is the last
-                found[-1] = found[-1].removesuffix(CUT) + CUT
+                found[-1] = found[-1].removesuffix(CUT_MARK) + CUT_MARK
             return found
 
         if number <= len(first):
-            first.extend(shown(len(first) - number, keep - number))
+            first.extend(cut_lines(len(first) - number, keep - number))
         end = 0
         for hit in holding(text, terms) if limit else ():
             if hit >= end and len(excerpts) < limit:
                 start, end = max(0, hit - context), min(len(lines), hit + context + 1)
-                excerpts.append(excerpt(source, number + start + 1, shown(start, end)))
-        return shown(max(0, len(lines) - keep), len(lines))
+                excerpts.append(excerpt(source, number + start + 1, cut_lines(start, end)))
+        return cut_lines(max(0, len(lines) - keep), len(lines))
 
     last = read(head, 0, partial=head.count("\n") + 1 if cut else 0)
     if cut:

@@ -50,9 +50,9 @@ def judge_guest(
     return GuestTerms(limits, grants, clamped, refused)
 
 
-def call_limits(settings: Settings, longest_ms: int) -> ProfileLimits:
+def call_limits(settings: Settings, max_ms: int) -> ProfileLimits:
     """Return the limits of a call that may last so many milliseconds."""
-    walls = {"timeout_ms": longest_ms, "max_timeout_ms": longest_ms}
+    walls = {"timeout_ms": max_ms, "max_timeout_ms": max_ms}
     return settings.limits.execute.model_copy(update=walls)
 
 

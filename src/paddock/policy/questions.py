@@ -103,10 +103,10 @@ def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -
     return make_printable(text, _MAX_DETAILS_CHARS)
 
 
-def make_printable(text: str, longest: int = _MAX_NAME_CHARS) -> str:
+def make_printable(text: str, max_chars: int = _MAX_NAME_CHARS) -> str:
     """Return a text that shows as what it is: one line, printable, left to right; a long one without its middle."""
-    if len(text) > longest:
-        half = longest // 2
+    if len(text) > max_chars:
+        half = max_chars // 2
         text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
     if text.isascii() and text.isprintable():
         return text

@@ -4,7 +4,7 @@ import json
 
 from paddock.model.outcome import PlannedCall
 
-KEPT_CHARACTERS = 1024 * 1024
+MAX_KEPT_CHARS = 1024 * 1024
 """Arguments kept in one list, as JSON; what is more is listed without its arguments."""
 
 
@@ -13,7 +13,7 @@ class Plan:
 
     def __init__(self) -> None:
         self._calls: list[PlannedCall] = []
-        self._room = KEPT_CHARACTERS
+        self._room = MAX_KEPT_CHARS
 
     @property
     def calls(self) -> tuple[PlannedCall, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ESCAPES = "Path traversal detected: target escapes repository root"
 
-_DRIVE = re.compile(r"[A-Za-z]:")
+_DRIVE_PATTERN = re.compile(r"[A-Za-z]:")
 
 
 class JailError(ValueError):
@@ -16,7 +16,7 @@ class JailError(ValueError):
 def is_confined(cwd: str) -> bool:
     """Tell whether a relative path stays inside by its letters alone, on any system."""
     parts = re.split(r"[/\\]", cwd)
-    return parts[0] != "" and ".." not in parts and not _DRIVE.match(cwd)
+    return parts[0] != "" and ".." not in parts and not _DRIVE_PATTERN.match(cwd)
 
 
 def resolve_cwd(workspace: Path, cwd: str) -> Path:

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 
-_COLOUR = re.compile(rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]")
+_COLOUR_PATTERN = re.compile(rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]")
 """Control sequences (ECMA-48, CSI), also as JSON and source write them."""
 
 
@@ -14,7 +14,7 @@ WRITTEN_SIGN = b"1b["
 
 def drop_colours(data: bytes) -> bytes:
     """Return a text without colours."""
-    return _COLOUR.sub(b"", data) if ESCAPE in data or WRITTEN_SIGN in data else data
+    return _COLOUR_PATTERN.sub(b"", data) if ESCAPE in data or WRITTEN_SIGN in data else data
 
 
 class ColourlessText:
@@ -24,7 +24,7 @@ class ColourlessText:
         pieces: list[bytes] = []
         self._starts, self._shifts = [0], [0]
         position = size = 0
-        for found in _COLOUR.finditer(data):
+        for found in _COLOUR_PATTERN.finditer(data):
             pieces.append(data[position : found.start()])
             size += found.start() - position
             position = found.end()

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 KEY_SIGN = b"PRIVATE KEY"
 
-_BEGINS = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_HEADER = re.compile(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash|Charset): .*)?")
-_BODY = re.compile(
+_BEGIN_PATTERN = re.compile(rb"-----BEGIN[ A-Z0-9_-]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_HEADER_PATTERN = re.compile(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash|Charset): .*)?")
+_BODY_PATTERN = re.compile(
     rb"[^A-Za-z0-9+/=]{0,20}(?:[0-9]{1,6}[^A-Za-z0-9+/=]{1,8})?(?P<body>[A-Za-z0-9+/=]+)(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
 )
 """Also with quotes around it, or the number of the line before it."""
@@ -31,8 +31,8 @@ _MAX_AROUND_BYTES = 400
 _WRITTEN_LINE_END = re.compile(rb"(?:\\{1,15}[nr])+")
 """A line end as JSON and source write it."""
 _LINE_END = re.compile(rb"\n|(?:\\{1,15}[nr])+")
-_QUOTE = re.compile(rb"""["'\x60]""")
-_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_QUOTE_PATTERN = re.compile(rb"""["'\x60]""")
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Base64(NamedTuple):
@@ -67,25 +67,25 @@ class KeyLines:
     def note(self, line: bytes) -> None:
         """Take a line that may hold the beginning of a key, the last one if there are more."""
         last = line.rfind(b"-----BEGIN") if KEY_SIGN in line else -1
-        if last <= line.rfind(b"-----END") or (begin := _BEGINS.match(line, last)) is None:
+        if last <= line.rfind(b"-----END") or (begin := _BEGIN_PATTERN.match(line, last)) is None:
             return
         self._state, self._around = _State.BEGUN, []
         before, after = line[:last][-_MAX_AROUND_BYTES:], line[begin.end() :]
-        inner = _QUOTE.split(before)[-1]
+        inner = _QUOTE_PATTERN.split(before)[-1]
         for each in dict.fromkeys((before, inner)):
             self._learn_surroundings(each, after)
             self._learn_surroundings(each, b"")
 
     def find(self, line: bytes) -> Base64 | None:
         """Return where the base64 stands in a line within a key; None where the line is none of the key."""
-        if self._state is _State.BEGUN and _HEADER.fullmatch(line):
+        if self._state is _State.BEGUN and _HEADER_PATTERN.fullmatch(line):
             return None
         for body in self._list_candidates(line):
             start, end = body
             if self._state is _State.BODY or end - start >= _LINE_BYTES or _starts_key(line[start:end]):
                 return self._take_line(line, start, end)
         if self._state is _State.BEGUN and any(
-            _HEADER.fullmatch(line, len(before))
+            _HEADER_PATTERN.fullmatch(line, len(before))
             for before, _ in self._around
             if _has_shape(line, before, b"")
         ):
@@ -96,10 +96,10 @@ class KeyLines:
     def _list_candidates(self, line: bytes) -> Iterator[tuple[int, int]]:
         for before, after in self._around:
             if (before or after) and _has_shape(line, before, after):
-                found = _BODY.fullmatch(line, len(before), len(line) - len(after))
+                found = _BODY_PATTERN.fullmatch(line, len(before), len(line) - len(after))
                 if found is not None:
                     yield found.span("body")
-        for pattern in (_BODY.fullmatch, _STAMPED_BODY.fullmatch, _LONG_BODY.search):
+        for pattern in (_BODY_PATTERN.fullmatch, _STAMPED_BODY.fullmatch, _LONG_BODY.search):
             found = pattern(line)
             if found is not None:
                 yield found.span("body")
@@ -116,13 +116,13 @@ class KeyLines:
 
     def _learn_surroundings(self, before: bytes, after: bytes) -> None:
         if len(before) <= _MAX_AROUND_BYTES and len(after) <= _MAX_AROUND_BYTES:
-            self._around.append((before.translate(_DIGITS), after.translate(_DIGITS)))
+            self._around.append((before.translate(_DIGITS_TO_ZERO), after.translate(_DIGITS_TO_ZERO)))
 
 
 def find_written_keys(data: bytes) -> Iterator[tuple[int, Base64]]:
     """Yield the base64 of keys whose line ends are written with a backslash, line by line, and where the key begins."""
     position = end = 0
-    while (begin := _BEGINS.search(data, position)) is not None:
+    while (begin := _BEGIN_PATTERN.search(data, position)) is not None:
         position = begin.end()
         if end < position:
             end = data.find(b"\n", position) % (len(data) + 1)
@@ -146,8 +146,8 @@ def _has_shape(line: bytes, before: bytes, after: bytes) -> bool:
     if len(line) < len(before) + len(after):
         return False
     return (
-        line[: len(before)].translate(_DIGITS) == before
-        and line[len(line) - len(after) :].translate(_DIGITS) == after
+        line[: len(before)].translate(_DIGITS_TO_ZERO) == before
+        and line[len(line) - len(after) :].translate(_DIGITS_TO_ZERO) == after
     )
 
 

@@ -14,13 +14,13 @@ MIN_CHARS = 4
 MIN_CREDENTIAL_CHARS = 8
 
 _LINE_ENDS = re.compile("[\n\r]")
-_NAME = re.compile(
+_NAME_PATTERN = re.compile(
     r"(?:^|[_.-])(?:token|secret|passphrase|credentials?|authorization|cookie|jwt|pat"
     r"|(?:api|private|access|secret|auth|signing|encryption|service|account|license)[_-]?key)(?:$|[_.-])"
     r"|passw(?:or)?d$",
     re.IGNORECASE,
 )
-_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD_SEAM_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_CREDENTIAL = re.compile(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
 """Paths, numbers and addresses that need no password."""
 
@@ -134,5 +134,5 @@ NO_SECRETS = ServerSecrets()
 
 def is_credential(name: str, value: str) -> bool:
     """Tell whether a variable or header of that name lets in whoever has its value."""
-    named = _NAME.search(_WORDS.sub("_", name)) is not None
+    named = _NAME_PATTERN.search(_WORD_SEAM_PATTERN.sub("_", name)) is not None
     return named and len(value) >= MIN_CREDENTIAL_CHARS and _NO_CREDENTIAL.match(value) is None

@@ -17,7 +17,7 @@ OnCall = Callable[[CallRecord], None]
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
-_NAMES = ("name", "executable", "cwd", "file", "prompt", "actor")
+_FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor")
 """Facts for the record whose text somebody else chose."""
 
 
@@ -58,7 +58,7 @@ class OutgoingRedaction:
         """Return facts for the record without secrets: a program chooses the names that it calls."""
         if self._secrets:
             facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
-        names = {key: facts[key] for key in _NAMES if key in facts}
+        names = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
         if self._scanner.leaves_name_alone("\n".join(names.values())):
             return facts
         return facts | {key: self.text(text) for key, text in names.items()}

@@ -21,10 +21,10 @@ Profile = Literal["default", "output", "answer"]
 Untyped = Any
 """What `re2` gives, which comes without types."""
 
-_FILE = Path(__file__).with_name("rules.jsonl")
+_RULES_FILE = Path(__file__).with_name("rules.jsonl")
 _LOAD_AFTER_BYTES = 64 * 1024
 """Text that a process looks at without RE2."""
-_NAMES_KEPT = 256
+_MAX_CACHED_NAMES = 256
 """Maximum number of names whose answer is kept."""
 _NESTED_CHARS = 256
 """Maximum length of a rejected value that is searched for a name and value of its own."""
@@ -47,12 +47,12 @@ class _Keywords(NamedTuple):
 
 @cache
 def _read_rules() -> list[bytes]:
-    return _FILE.read_bytes().splitlines()
+    return _RULES_FILE.read_bytes().splitlines()
 
 
 @cache
 def _keywords() -> _Keywords:
-    with _FILE.open("rb") as lines:
+    with _RULES_FILE.open("rb") as lines:
         words: dict[str, str] = orjson.loads(lines.readline())["keywords"]
     found = _Keywords({}, [])
     for word, also in ((word.encode(), also.encode()) for word, also in words.items()):
@@ -83,7 +83,7 @@ def may_match(data: bytes) -> bool:
     return any(lowered.find(word) >= 0 and lowered.find(also) >= 0 for word, also in words + keywords.short)
 
 
-@lru_cache(_NAMES_KEPT)
+@lru_cache(_MAX_CACHED_NAMES)
 def may_match_name(text: str) -> bool:
     """Tell what `may_match` tells of a short text that comes again and again; the answer is kept."""
     return may_match(text.encode("utf-8", "surrogatepass"))

@@ -20,14 +20,14 @@ from paddock.redaction.rules import (
 )
 from paddock.settings.schema import RedactionPattern, RedactionSettings
 
-_MARK = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
+_MARK_PATTERN = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
 _MAX_PASSES = 3
 """What a mark uncovers is searched again; a hostile line does not make that take for ever."""
 KEY_MARK = b"[REDACTED:private-key]"
 _KEY_ORDER = 0
 _OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", KEY_MARK})
-_AT_ONCE = 256
+_SECRETS_PER_TURN = 256
 """Secrets that are handled without a pause."""
 _SEPARATORS = (b" ", b"\t", b",", b";")
 """Where a line is preferably cut."""
@@ -170,7 +170,7 @@ class Scanner:
         refused: Refused = set()
         spans = yield from self._find_spans(data, rules, refused)
         known = list(self._known.find(data))
-        marks = [found.span() for found in _MARK.finditer(data)] if b"[REDACTED:" in data else []
+        marks = [found.span() for found in _MARK_PATTERN.finditer(data)] if b"[REDACTED:" in data else []
         uncut = [*((span.begin, span.finish) for span in spans), *known, *marks]
         for begin, finish in sorted(uncut, reverse=True):
             if begin < cut < finish:
@@ -260,7 +260,7 @@ class Scanner:
                 merged[-1] = merged[-1].join(each)
             else:
                 merged.append(each)
-                if not len(merged) % _AT_ONCE:
+                if not len(merged) % _SECRETS_PER_TURN:
                     yield
         return merged
 
@@ -268,7 +268,9 @@ class Scanner:
         """Return a line with what no rule may see again, at the same length."""
         if b"[REDACTED:" not in line:
             return line
-        return _MARK.sub(lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line)
+        return _MARK_PATTERN.sub(
+            lambda found: b"<" * len(found[0]) if found[0] in self._marks else found[0], line
+        )
 
 
 def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
@@ -280,7 +282,7 @@ def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[lis
         else:
             named = match.rule.order, match.rule.mark
             found.append(_Found(match.start, match.end, *named, match.begin, match.finish))
-            if not len(found) % _AT_ONCE:
+            if not len(found) % _SECRETS_PER_TURN:
                 yield
     if KEY_SIGN in data and any(rule.mark == KEY_MARK for rule in rules):
         for begin, body in find_written_keys(data):

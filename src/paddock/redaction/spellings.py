@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-_COMPONENT = "!'()*"
+_COMPONENT_CHARACTERS = "!'()*"
 """What encodeURIComponent leaves as it is, besides letters, digits and `-._~`."""
-_URI = ";,/?:@&=+$#" + _COMPONENT
+_URI_CHARACTERS = ";,/?:@&=+$#" + _COMPONENT_CHARACTERS
 _MIN_INNER_CHARS = 6
 """Characters of base64 below which they may stand for anything."""
-_LINES = (64, 76)
+_LINE_LENGTHS = (64, 76)
 """Where programs break lines of base64 (RFC 1421, RFC 2045)."""
-_CODE = re.compile(r"\\u([0-9a-f]{4})")
-_PERCENT = re.compile("%[0-9A-F]{2}")
-_QUOTED = ("'\\''", "'\"'\"'")
+_CODE_PATTERN = re.compile(r"\\u([0-9a-f]{4})")
+_PERCENT_PATTERN = re.compile("%[0-9A-F]{2}")
+_SHELL_APOSTROPHES = ("'\\''", "'\"'\"'")
 """How shells write an apostrophe within a text between apostrophes."""
-_QUOTES = (
+_HTML_QUOTES = (
     *(("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&quot;", "&#039;"), ("&quot;", "&apos;")),
     *(("&quot;", "'"), ("&#34;", "&#39;")),
 )
@@ -58,8 +58,8 @@ def _spell_escaped(value: str) -> Iterator[str]:
         yield repr(part)[1:-1]
         bare = html.escape(part, quote=False)
         yield bare
-        yield from (bare.replace('"', double).replace("'", single) for double, single in _QUOTES)
-        yield from (part.replace("'", single) for single in _QUOTED)
+        yield from (bare.replace('"', double).replace("'", single) for double, single in _HTML_QUOTES)
+        yield from (part.replace("'", single) for single in _SHELL_APOSTROPHES)
 
 
 def _spell_json(text: str) -> tuple[str, str]:
@@ -71,25 +71,25 @@ def _json_of_others(text: str) -> Iterator[str]:
     for form in _spell_json(text):
         yield from (form.translate(table) for table in _TABLES)
     coded = json.dumps(text)[1:-1].replace('\\"', "\\u0022").translate(_escape_table("<>&'+`"))
-    yield _CODE.sub(lambda found: f"\\u{found[1].upper()}", coded)  # C#
+    yield _CODE_PATTERN.sub(lambda found: f"\\u{found[1].upper()}", coded)  # C#
 
 
 def _spell_percent(data: bytes) -> Iterator[str]:
     every = "".join(f"%{byte:02X}" for byte in data)
     for text in (
-        *(quote(data, safe=safe) for safe in ("", "/", _COMPONENT, _URI)),
+        *(quote(data, safe=safe) for safe in ("", "/", _COMPONENT_CHARACTERS, _URI_CHARACTERS)),
         *(quote_plus(data, safe=safe) for safe in ("", "*")),
         quote_plus(data, safe="*").replace("~", "%7E"),
         every,
     ):
         yield text
-        yield _PERCENT.sub(lambda found: found[0].lower(), text)
+        yield _PERCENT_PATTERN.sub(lambda found: found[0].lower(), text)
 
 
 def _spell_base64(data: bytes) -> Iterator[str]:
     alone = base64.b64encode(data).decode()
     yield alone
-    for width in _LINES:
+    for width in _LINE_LENGTHS:
         if len(alone) > width:
             yield from (alone[at : at + width] for at in range(0, len(alone), width))
     for before in range(3):

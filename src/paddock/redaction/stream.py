@@ -4,7 +4,7 @@ Redaction works line by line: no rule sees beyond the end of a line, so the resu
 on how it was cut into pieces. A carriage return ends a line too: progress is passed on frame by frame. A line is held
 back until it is whole. One of unusual length is redacted in windows that overlap; a window ends only where no secret is
 cut, and where there is no such place, the rest of the line is withheld. So memory is bounded, and any
-secret of up to `OVERLAP` bytes is found wherever it stands.
+secret of up to `OVERLAP_BYTES` bytes is found wherever it stands.
 
 Private keys in PEM (RFC 7468) and PGP armor are the one secret of several lines. Their base64 is replaced line by line,
 so that the lines of the output keep their numbers; the lines around it stay, because they are also found in source.
@@ -15,12 +15,12 @@ import re
 from paddock.redaction.keys import KEY_SIGN, KeyLines
 from paddock.redaction.scanner import KEY_MARK, Scanner, Slices, finish
 
-LONGEST = 64 * 1024
+MAX_LINE_BYTES = 64 * 1024
 """Bytes of a line that are redacted together."""
-OVERLAP = 16 * 1024
+OVERLAP_BYTES = 16 * 1024
 """Bytes at the end of a window that the next one sees again; no shorter secret is missed."""
 
-WITHHELD = b"[REDACTED:rest of line]"
+WITHHELD_MARK = b"[REDACTED:rest of line]"
 
 _LINE_END = re.compile(rb"([\n\r])")
 
@@ -32,7 +32,7 @@ class StreamRedactor:
         self.count = 0
         self._scanner = scanner
         self._pieces: list[bytes] = []
-        self._held = 0
+        self._pending = 0
         self._withholding = False
         self._keys = KeyLines()
 
@@ -57,13 +57,13 @@ class StreamRedactor:
 
     def end_in_slices(self) -> Slices[bytes]:
         """Return what was held back."""
-        return (yield from self._end_line()) if self._held else b""
+        return (yield from self._end_line()) if self._pending else b""
 
     def _redact_lines(self, data: bytes) -> Slices[bytes]:
         if not self._withholding and not self._keys.is_within and KEY_SIGN not in data:
             if self._scanner.leaves_alone(data):
                 return data
-            if len(data) < LONGEST or max(map(len, _LINE_END.split(data))) < LONGEST:
+            if len(data) < MAX_LINE_BYTES or max(map(len, _LINE_END.split(data))) < MAX_LINE_BYTES:
                 return (yield from self._redact(data))
         done: list[bytes] = []
         parts = _LINE_END.split(data)
@@ -83,15 +83,15 @@ class StreamRedactor:
         if self._withholding or not data:
             return
         self._pieces.append(data)
-        self._held += len(data)
-        if self._held < LONGEST:
+        self._pending += len(data)
+        if self._pending < MAX_LINE_BYTES:
             return
         line = self._release_lines()
-        while len(line) >= LONGEST:
-            window, after = line[:LONGEST], line[LONGEST:]
-            head = yield from self._scanner.redact_head(window, LONGEST - OVERLAP)
+        while len(line) >= MAX_LINE_BYTES:
+            window, after = line[:MAX_LINE_BYTES], line[MAX_LINE_BYTES:]
+            head = yield from self._scanner.redact_head(window, MAX_LINE_BYTES - OVERLAP_BYTES)
             if head is None:
-                done += ((yield from self._redact(window)), WITHHELD)
+                done += ((yield from self._redact(window)), WITHHELD_MARK)
                 self.count += 1
                 self._withholding = True
                 self._keys.note(window)
@@ -99,11 +99,11 @@ class StreamRedactor:
             self.count += head.removals
             done.append(head.data)
             line = head.rest + after
-        self._pieces, self._held = [line], len(line)
+        self._pieces, self._pending = [line], len(line)
 
     def _release_lines(self) -> bytes:
         line = b"".join(self._pieces)
-        self._pieces, self._held = [], 0
+        self._pieces, self._pending = [], 0
         return line
 
     def _end_line(self) -> Slices[bytes]:

@@ -19,25 +19,25 @@ _MIN_DIGITS = 4
 _MIN_RANDOM_CHARS = 16
 """Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
 
-_PASSWORD = re.compile(r"pass|pwd", re.IGNORECASE)
-_KEY = re.compile(r"key|secret", re.IGNORECASE)
+_PASSWORD_PATTERN = re.compile(r"pass|pwd", re.IGNORECASE)
+_KEY_PATTERN = re.compile(r"key|secret", re.IGNORECASE)
 """Names whose quoted value is a secret where it would be a password; the values of `token` are names as often."""
 _AWS_EXAMPLE = re.compile(r"(?:AKIA|ASIA)[A-Z0-9]{9}EXAMPLE")
 """Keys of Amazon's documentation, which open nothing: as long as a real one, so that no real one before it passes."""
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER_PATTERN = re.compile(
     r"^\$|\$[({]|\{\{|\}\}|%[(sdr]|\{[A-Za-z_0-9.]*\}|\*{3}|\.{3}|x{4}|^<|>$|<<<|…|•{3}|redacted|example|placeholder"
     r"|change.?me|your[_-]|dummy",
     re.IGNORECASE,
 )
-_DIGIT = re.compile("[0-9]")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_PIECES = re.compile(r"[A-Za-z0-9]+")
-_CHANGE = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_DIGIT_PATTERN = re.compile("[0-9]")
+_DATE_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NUMBER_PATTERN = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_PIECES_PATTERN = re.compile(r"[A-Za-z0-9]+")
+_CHANGE_PATTERN = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _CAMEL_CASE = re.compile(r"(?:[A-Z]{0,5}[a-z]{2,}|[A-Z]{2,})+[0-9]{0,4}")
-_ATTRIBUTE = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+_ATTRIBUTE_PATTERN = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _WORD_AND_NUMBER = re.compile(r"[A-Za-z]*[0-9]{0,4}|[0-9]+[A-Za-z]{0,2}|[A-Za-z]{3,}[0-9][A-Za-z]{3,}[0-9]?")
-_TERM = re.compile(
+_TERM_PATTERN = re.compile(
     r"(?:base|b)(?:16|32|64|85)|utf(?:8|16|32)|sha[0-9]{1,3}|md[245]|oauth[12]|http[123]|pbkdf2|argon2(?:id?|d)?|x509|pkcs[0-9]{1,2}"
     r"|ed25519|x25519|secp[0-9]{3}[kr]1|p(?:256|384|521)|aes(?:128|192|256)|[rhep]s(?:256|384|512)|u?int(?:8|16|32|64)"
     r"|ipv[46]|e2e|i18n|l10n|k8s|s3|ec2|r2d2|v[0-9]{1,3}|2fa|u2f|p12|ntlmv[12]|md4|sm[234]|crc(?:16|32)|http2",
@@ -49,7 +49,7 @@ _NAME_WORDS = re.compile(
     r"|input|old|new|my|the|is|has|get|set)+",
     re.IGNORECASE,
 )
-_SPECIAL = re.compile(r"[A-Za-z0-9][!@#$%^&*+=~?][A-Za-z0-9!@#$%^&*+=~?]")
+_SPECIAL_PATTERN = re.compile(r"[A-Za-z0-9][!@#$%^&*+=~?][A-Za-z0-9!@#$%^&*+=~?]")
 _ADDRESS_WORDS = frozenset(
     {
         "password",
@@ -86,38 +86,41 @@ def is_secret(value: Value) -> bool:
         return False
     if not value.is_quoted:
         text = text.rstrip(".")  # the end of a sentence
-        if value.after in ("(", "[") or _ATTRIBUTE.fullmatch(text):
+        if value.after in ("(", "[") or _ATTRIBUTE_PATTERN.fullmatch(text):
             return False  # a call, a subscript, an attribute
-        if value.after in (",", "]", "}") and _NUMBER.fullmatch(text):
+        if value.after in (",", "]", "}") and _NUMBER_PATTERN.fullmatch(text):
             return False  # a number of JSON; a mark in its place would be no JSON
-    if "://" in text or _PLACEHOLDER.search(text) or _DATE.match(text):
+    if "://" in text or _PLACEHOLDER_PATTERN.search(text) or _DATE_PATTERN.match(text):
         return False
-    if _PASSWORD.search(value.name):
+    if _PASSWORD_PATTERN.search(value.name):
         return len(text) >= MIN_PASSWORD_CHARS and _is_password(text, is_quoted=value.is_quoted)
     if len(text) < MIN_SECRET_CHARS:
         return False
-    is_key = value.is_quoted and _KEY.search(value.name)
+    is_key = value.is_quoted and _KEY_PATTERN.search(value.name)
     return is_random(text) or bool(is_key and _is_password(text, is_quoted=False))
 
 
 def is_random(value: str) -> bool:
     """Tell whether a value looks random, and not like a name, a path or a number."""
-    if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER.search(value):
+    if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER_PATTERN.search(value):
         return False
     pieces = _drop_terms(value)
-    longest = max(pieces, key=len, default="")
+    max_chars = max(pieces, key=len, default="")
     if all(map(_WORD_AND_NUMBER.fullmatch, pieces)):
-        mixed = not longest.islower() and not longest.isupper()
-        return len(longest) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(longest)
-    digits = sum(map(str.isdigit, longest))
-    if len(longest) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
+        mixed = not max_chars.islower() and not max_chars.isupper()
+        return len(max_chars) >= _MIN_RANDOM_CHARS and mixed and not _CAMEL_CASE.fullmatch(max_chars)
+    digits = sum(map(str.isdigit, max_chars))
+    if len(max_chars) >= _MIN_RANDOM_CHARS and digits >= _MIN_DIGITS:
         return True
-    return len(_CHANGE.findall(value)) >= _MIN_CHANGES
+    return len(_CHANGE_PATTERN.findall(value)) >= _MIN_CHANGES
 
 
 def _drop_terms(value: str) -> list[str]:
     """Return the letters and digits in a row of a value, without terms of the field, each of which has a digit."""
-    return [_TERM.sub("", piece) if _DIGIT.search(piece) else piece for piece in _PIECES.findall(value)]
+    return [
+        _TERM_PATTERN.sub("", piece) if _DIGIT_PATTERN.search(piece) else piece
+        for piece in _PIECES_PATTERN.findall(value)
+    ]
 
 
 def find_entropy(text: str | bytes) -> float:
@@ -129,7 +132,7 @@ def find_entropy(text: str | bytes) -> float:
 
 def _is_word(text: str) -> bool:
     """Tell quickly that a value has no digit and letters of one case only, as most values in source do."""
-    return text.isascii() and (text.islower() or text.isupper()) and not _DIGIT.search(text)
+    return text.isascii() and (text.islower() or text.isupper()) and not _DIGIT_PATTERN.search(text)
 
 
 def _is_password(value: str, *, is_quoted: bool) -> bool:
@@ -137,16 +140,16 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
     letters = any(map(str.isalpha, value))
     if not letters or not any(map(str.isdigit, value)):
         mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
-        return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL.search(value))
-    if is_quoted and _SPECIAL.search(value) and " " not in value:
+        return is_random(value) or bool(is_quoted and letters and mixed and _SPECIAL_PATTERN.search(value))
+    if is_quoted and _SPECIAL_PATTERN.search(value) and " " not in value:
         return True
-    mixed = [piece for piece in _drop_terms(value) if _CHANGE.search(piece)]
+    mixed = [piece for piece in _drop_terms(value) if _CHANGE_PATTERN.search(piece)]
     return any(not _NAME_WORDS.fullmatch(piece.rstrip("0123456789")) for piece in mixed)
 
 
 def _is_secret_of_data(value: Value) -> bool:
     """Tell whether the value in a document such as XML is a secret: no name of a program's source stands there."""
-    name = value.name if _PASSWORD.search(value.name) else "secret"
+    name = value.name if _PASSWORD_PATTERN.search(value.name) else "secret"
     return is_secret(value._replace(name=name, is_quoted=True))
 
 
@@ -157,7 +160,7 @@ def _is_key(value: Value) -> bool:
 
 
 def _is_address_password(value: Value) -> bool:
-    return value.text.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER.search(value.text)
+    return value.text.lower() not in _ADDRESS_WORDS and not _PLACEHOLDER_PATTERN.search(value.text)
 
 
 def _has_digit(value: Value) -> bool:

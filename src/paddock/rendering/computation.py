@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from paddock.model.base import Json, Value, kind
-from paddock.model.computation import SUCCESS, code
+from paddock.model.computation import SUCCESS_CODE, code
 from paddock.model.errors import PaddockError
 from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
@@ -18,9 +18,9 @@ from paddock.rendering.terminal import make_encodable
 if TYPE_CHECKING:
     from paddock.app.session import Session
 
-_INT64 = 1 << 63
+_INT64_LIMIT = 1 << 63
 # `<`, `>`, `&` and the line separators as Go's encoder spells them, and what moves a terminal's cursor.
-_SPELLED = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
+_ESCAPES = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
 LIMITS: dict[str, dict[str, Json]] = {
@@ -44,7 +44,7 @@ class Envelope(Value):
 
     output: str | None = None
     """What was emitted: of a computation that ended well, or up to the limit that it exceeded."""
-    code: str = SUCCESS
+    code: str = SUCCESS_CODE
     """`success`, `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or another status in capitals."""
     message: str = ""
     """Why it did not end well."""
@@ -58,7 +58,7 @@ class Envelope(Value):
     @property
     def ok(self) -> bool:
         """Whether the computation ended well."""
-        return self.code == SUCCESS
+        return self.code == SUCCESS_CODE
 
     @property
     def stdout(self) -> str:
@@ -203,7 +203,7 @@ def build_refused_envelope(problem: PaddockError) -> Envelope:
 
 def render_one_line(value: Json) -> str:
     """Return a value as one line of JSON, without its end."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SPELLED)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
 def _render_message(status: Status, error: ErrorInfo) -> str:
@@ -245,7 +245,7 @@ def _read_limit(limits: dict[str, Json], name: str) -> int | None:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
-    if not -_INT64 <= value < _INT64:
+    if not -_INT64_LIMIT <= value < _INT64_LIMIT:
         raise InvalidInput(f"invalid JSON: limits.{name} does not fit 64 bits")
     return value if value > 0 else None
 

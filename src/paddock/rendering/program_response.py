@@ -15,10 +15,10 @@ from paddock.output.text import gist
 MAX_EXCERPTS = 10
 """Excerpts of one response, both streams together, standard output first."""
 
-_DIGESTED = 2000
+_DIGEST_LINES = 2000
 """Lines from either end of a stream that a digest is made of."""
 
-_WORDS = {
+_STATUS_WORDS = {
     Status.OK: "success",
     Status.TIMEOUT: "timeout",
     Status.CANCELLED: "cancelled",
@@ -32,7 +32,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
     """Return the response to a request for a program, whatever became of it, as JSON."""
     program = outcome.program
     response: dict[str, Json] = {
-        "status": _WORDS.get(outcome.status, "failure"),
+        "status": _STATUS_WORDS.get(outcome.status, "failure"),
         "exitCode": program.exit_code if program else None,
         "signal": None if program is None or program.signal is None else signal_name(program.signal),
         "durationMs": round(outcome.usage.wall_ms),
@@ -75,8 +75,8 @@ def _find_place(program: ProgramEnd | None) -> dict[str, Json]:
     """Return the first file and line that a failed program's errors name, if any."""
     if program is None:
         return {}
-    stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
-    stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
+    stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
+    stdout = gist(program.stdout, "stdout", keep=_DIGEST_LINES)
     found = next((each for each in faults([*stderr.lines(), *stdout.lines()]) if each.line), None)
     return {"file": found.file, "line": int(found.line)} if found and found.line else {}
 
@@ -93,8 +93,8 @@ def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRu
             return {"outputLines": lines, "outputBytes": size, "stdoutSummary": "", "stderrSummary": ""}
         case "digest":
             command = " ".join([program.executable, *work.args, work.code or ""])
-            stdout = gist(program.stdout, "stdout", keep=_DIGESTED)
-            stderr = gist(program.stderr, "stderr", keep=_DIGESTED)
+            stdout = gist(program.stdout, "stdout", keep=_DIGEST_LINES)
+            stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
             found = digest([*stdout.lines(), *stderr.lines()], command=command, ok=outcome.ok)
             return {"digest": found.to_wire(), "stdoutSummary": found.summary, "stderrSummary": ""}
         case "summary" | "intent":

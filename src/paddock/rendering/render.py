@@ -11,7 +11,7 @@ import orjson
 from paddock.model.base import Json
 from paddock.model.numbers import ExactFloat, dumps
 from paddock.model.outcome import (
-    UNSEEN,
+    UNCERTAIN_ENDS,
     CallRecord,
     ConsoleLine,
     ErrorInfo,
@@ -33,10 +33,10 @@ _BLAMES_THE_PROGRAM = frozenset(
     }
 )
 
-_JSON = json.JSONEncoder(ensure_ascii=False)
-_EXPONENT = re.compile(r"e([+-])0*(\d+)$")
+_JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_EXPONENT_PATTERN = re.compile(r"e([+-])0*(\d+)$")
 
-_DATA_SHOWN = 500
+_MAX_DATA_CHARS = 500
 """Characters of the data of a server's error that are printed."""
 
 
@@ -152,7 +152,7 @@ def _list_details(outcome: Outcome, error: ErrorInfo) -> Iterator[str]:
 
 
 def _shorten_data(text: str) -> str:
-    return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}... [truncated]"
+    return text if len(text) <= _MAX_DATA_CHARS else f"{text[:_MAX_DATA_CHARS]}... [truncated]"
 
 
 def _frame_text(frame: Frame) -> str:
@@ -167,7 +167,7 @@ def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
         shown.append(f"and {len(calls) - len(shown)} more")
     done = f"calls completed before the error: {len(calls)}" + (f" ({', '.join(shown)})" if shown else "")
     flying = f"{in_flight} in flight, their effect is unknown" if in_flight else "nothing is in flight"
-    unseen = sum(call.status in UNSEEN for call in calls)
+    unseen = sum(call.status in UNCERTAIN_ENDS for call in calls)
     unknown = f"; of {unseen} that ended without an answer the effect is unknown" if unseen else ""
     return f"{done}; {flying}{unknown}"
 
@@ -211,7 +211,7 @@ def _write_members(
 def _quote_scalar(scalar: Json) -> str:
     if type(scalar) is int:
         return str(scalar)
-    text = _JSON.encode(scalar)
+    text = _JSON_ENCODER.encode(scalar)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -228,4 +228,4 @@ def _write_number(value: float) -> str:
         return "0"
     if 1e-6 <= abs(value) < 1e21:  # ECMA-262, Number::toString
         return format(Decimal(repr(value)), "f").removesuffix(".0")
-    return _EXPONENT.sub(r"e\1\2", repr(value))
+    return _EXPONENT_PATTERN.sub(r"e\1\2", repr(value))

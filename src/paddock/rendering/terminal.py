@@ -11,33 +11,33 @@ from paddock.model.invisible import spell_invisible
 
 NO_COLOUR = "\x1b[0m"
 
-_COLOUR = r"\x1b\[[0-9;:]*m"
+_COLOUR_SYNTAX = r"\x1b\[[0-9;:]*m"
 """Select Graphic Rendition (ECMA-48, 8.3.117): harmless as long as it ends: it may hide what comes after."""
-_OTHERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-_CONTROL = re.compile(rf"(\r(?=\n))|{_OTHERS}")
-_CONTROL_BUT_COLOUR = re.compile(rf"({_COLOUR}|\r(?=\n))|{_OTHERS}")
-_CONTROL_BUT_PROGRESS = re.compile(rf"({_COLOUR}|\r)|{_OTHERS}")
+_CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_CONTROL_PATTERN = re.compile(rf"(\r(?=\n))|{_CONTROL_CHARACTERS}")
+_CONTROL_EXCEPT_COLOUR = re.compile(rf"({_COLOUR_SYNTAX}|\r(?=\n))|{_CONTROL_CHARACTERS}")
+_CONTROL_EXCEPT_PROGRESS = re.compile(rf"({_COLOUR_SYNTAX}|\r)|{_CONTROL_CHARACTERS}")
 
 
 def escape_text(text: str) -> str:
     r"""Return a text of a stranger with all that acts on a terminal spelled out (`\x1b`), colours included."""
-    return spell_invisible(_CONTROL.sub(_spell_control, text))
+    return spell_invisible(_CONTROL_PATTERN.sub(_spell_control, text))
 
 
-def escape_but_colour(text: str) -> str:
+def escape_except_colour(text: str) -> str:
     r"""Return a text with all that acts on a terminal but colours spelled out; colours end with the text."""
     shown = escape_line(text)
     return shown + NO_COLOUR if stays_coloured(shown) else shown
 
 
 def escape_line(text: str) -> str:
-    """Return a text as `escape_but_colour` does; a colour may go on in a later text."""
-    return spell_invisible(_CONTROL_BUT_COLOUR.sub(_spell_control, text))
+    """Return a text as `escape_except_colour` does; a colour may go on in a later text."""
+    return spell_invisible(_CONTROL_EXCEPT_COLOUR.sub(_spell_control, text))
 
 
 def escape_piece(text: str) -> str:
     """Return a piece of a program's output as `escape_line` does; carriage returns stay, for progress."""
-    return spell_invisible(_CONTROL_BUT_PROGRESS.sub(_spell_control, text))
+    return spell_invisible(_CONTROL_EXCEPT_PROGRESS.sub(_spell_control, text))
 
 
 def stays_coloured(shown: str, *, before: bool = False) -> bool:

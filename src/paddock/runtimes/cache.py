@@ -28,14 +28,14 @@ from paddock.sandbox.child import scratch
 _PROGRAM = "program"
 _MAX_SEEN = 4096
 """Programs that a process knows to be whole; with more it looks at all of them anew."""
-_QUICK = 2 * MIB
+_MAX_QUICK_COPY_BYTES = 2 * MIB
 """So much is copied in less time than another thread takes to begin."""
-_LOOKS = 64
+_SWEEPS_PER_CAPACITY = 64
 """How often all entries are looked at, on average, while programs of the size of the bound are added."""
 _NOTED_S = 60.0
 """Which programs were used last is known as exactly as that, in seconds."""
 _STAGING = ".new-"
-_FORMAT = 5
+_FORMAT_VERSION = 5
 """Part of every key; another layout or another way of compiling is another number."""
 
 
@@ -47,7 +47,7 @@ def key(
     files: Mapping[str, str],
 ) -> str:
     """Return the name of a compiled program: SHA-256 (hex) over all that makes it what it is."""
-    parts = (_FORMAT, runtime, toolchain, command, environment, files)
+    parts = (_FORMAT_VERSION, runtime, toolchain, command, environment, files)
     return hashlib.sha256(canonical(parts)).hexdigest()
 
 
@@ -63,7 +63,7 @@ class Cache:
 
     def is_quick(self, name: str) -> bool:
         """Tell whether a program was whole when this process looked, and is small enough to be taken at once."""
-        return name in self._seen and self._seen[name].size <= _QUICK
+        return name in self._seen and self._seen[name].size <= _MAX_QUICK_COPY_BYTES
 
     def take(self, name: str, target: safe_copy.StrPath, *, owner: int | None) -> bool:
         """Put the program of that key at `target`; tell whether there was one. Whoever removes it meanwhile wins."""
@@ -114,7 +114,7 @@ class Cache:
                     self._note_seen(name, _Seen(copied.checksum, copied.size, facts, time.monotonic()))
             finally:
                 _remove_entry(staging)
-            if random() * self._most < copied.size * _LOOKS:  # noqa: S311 - nobody gains by guessing it
+            if random() * self._most < copied.size * _SWEEPS_PER_CAPACITY:  # noqa: S311 - nobody gains by guessing it
                 self._make_room()
 
     def _note_seen(self, name: str, seen: "_Seen") -> None:

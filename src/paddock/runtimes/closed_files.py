@@ -17,12 +17,12 @@ from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import identity_of
 from paddock.sandbox.child import permissions
 
-_DENIED = re.compile(
+_DENIED_PATTERN = re.compile(
     r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
 )
 """What runtimes say that may not open a file."""
-_QUOTED = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
-_WORD = re.compile(r"""[^\s:,;()'"`]++""")
+_QUOTED_PATTERN = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
+_WORD_PATTERN = re.compile(r"""[^\s:,;()'"`]++""")
 _MAX_LINES = 20
 _MAX_NAMES = 64
 """Maximum number of lines that are looked at, and of names in each."""
@@ -37,14 +37,14 @@ class _Closed(NamedTuple):
     """What the program may not do with it."""
 
 
-def find_closed_file(said: str, job: ProgramTask, user: int | None) -> str:
+def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
     """Return which file a program may not use, why, and what to do; "" if its last words name none.
 
     `user` is the one that it runs as, None for this process's.
     """
     if job.terms.grants.access == "none":
         return ""
-    for line in islice(filter(_DENIED.search, reversed(said.splitlines())), _MAX_LINES):
+    for line in islice(filter(_DENIED_PATTERN.search, reversed(stderr_text.splitlines())), _MAX_LINES):
         for name in islice(_list_candidates(line), _MAX_NAMES):
             if (found := _find_closed(name, job, user)) is not None:
                 return _explain_closed(found, user)
@@ -53,9 +53,9 @@ def find_closed_file(said: str, job: ProgramTask, user: int | None) -> str:
 
 def _list_candidates(line: str) -> Iterator[str]:
     """Yield what may be a path in a line."""
-    yield from _QUOTED.findall(line)
+    yield from _QUOTED_PATTERN.findall(line)
     yield from line.split(": ")
-    yield from _WORD.findall(line)
+    yield from _WORD_PATTERN.findall(line)
 
 
 def _find_closed(name: str, job: ProgramTask, user: int | None) -> _Closed | None:

@@ -23,7 +23,7 @@ from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
 from paddock.runtimes.environments import missing_module
-from paddock.runtimes.in_place import standing
+from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import PathRewriter
 from paddock.runtimes.recipe import executables
@@ -38,7 +38,7 @@ from paddock.settings.schema import RuntimeSettings
 if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Slot
 
-LEAST_RUN_MS = 1000
+MIN_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
@@ -48,8 +48,8 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
-_SMALL = 64 * KIB
-_KEPT_OUTPUT_BYTES = 8 * KIB
+_MAX_SMALL_SOURCE_CHARS = 64 * KIB
+_OUTPUT_END_BYTES = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
 _PROCESSORS = os.cpu_count() or 1
@@ -74,7 +74,7 @@ class _Task:
     sandbox: Sandbox
     toolchain: Toolchain
     plan: StepRunner
-    standing: Path | None
+    in_place: Path | None
     """The program's own file, when it is run where it stands."""
     sinks: Sinks
     stop: asyncio.Event | None
@@ -89,7 +89,7 @@ class _Task:
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else f"{scratch}/{name}"
         return StepPaths(
-            source=source if self.standing is None else str(self.standing),
+            source=source if self.in_place is None else str(self.in_place),
             output=f"{scratch}/{self.plan.output_name}",
             scratch=scratch,
             memory_bytes=self.job.terms.limits.memory_bytes,
@@ -134,7 +134,7 @@ class _Task:
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and way.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
-        runs_files = bool(work.code is not None and not self.standing and not way.compile)
+        runs_files = bool(work.code is not None and not self.in_place and not way.compile)
         has_input = work.stdin is not None
         ended = self.with_errors(ended)
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
@@ -194,7 +194,7 @@ class RuntimeEngine:
             return RawResult(status=Status.INVALID, error=error)
         own = None
         if job.work.file:
-            own = standing(job, planned, found, sandbox.user(job.grants()))
+            own = find_in_place(job, planned, found, sandbox.user(job.grants()))
         if own is not None:
             planned = replace(planned, file_name="", source="")
         return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
@@ -207,7 +207,7 @@ class RuntimeEngine:
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
-            if compiled.ms and task.compute_remaining_ms(compiled) < LEAST_RUN_MS:
+            if compiled.ms and task.compute_remaining_ms(compiled) < MIN_RUN_MS:
                 task.tell(b"", EXHAUSTED.encode())
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
@@ -337,13 +337,13 @@ def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
         timeout_ms=timeout_ms,
         cpu_ms=timeout_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
         memory_bytes=limits.memory_bytes,
-        kept_bytes=_KEPT_OUTPUT_BYTES,
+        kept_bytes=_OUTPUT_END_BYTES,
     )
 
 
 async def _put_files(planned: StepRunner, scratch: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
-    if len(planned.source) <= _SMALL:
+    if len(planned.source) <= _MAX_SMALL_SOURCE_CHARS:
         _write_files(planned, scratch)
     else:
         await asyncio.to_thread(_write_files, planned, scratch)

@@ -35,15 +35,15 @@ from paddock.runtimes.toolchain import (
 )
 from paddock.settings.schema import RuntimeSettings
 
-_NAMED = "runtimes.python.environment"
-_GRANT = "runtimes.workspace_environment"
-_MARKS = ("pyvenv.cfg", "conda-meta")
+_ENVIRONMENT_KEY = "runtimes.python.environment"
+_GRANT_KEY = "runtimes.workspace_environment"
+_MARKER_FILES = ("pyvenv.cfg", "conda-meta")
 """What a directory has that is an environment: of venv, uv and virtualenv; of conda."""
 _READ_ONLY = "ask for the access read-only"
 _STANDARD_LIBRARY = "lib*/*/os.py"
-_LOOKED_AT = 1000
+_MAX_ENTRIES = 1000
 """Entries of the working directory that are looked at for a module of the program's own."""
-_MISSING = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
+_MISSING_MODULE_PATTERN = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
 _PACKAGES = {
     "Crypto": "pycryptodome",
     "OpenSSL": "pyopenssl",
@@ -78,7 +78,7 @@ class Environment(NamedTuple):
 class RejectedInterpreter(NamedTuple):
     """An interpreter that a person would expect to run a program, and that does not."""
 
-    told: str
+    reason: str
     """Which one, and why."""
     remedies: tuple[str, ...]
     """What together has programs use it; empty when nothing short does."""
@@ -92,11 +92,11 @@ def choose_environment(
         return None
     if (named := settings.python.environment) is not None:
         inside = _is_in(named, job.workspace)
-        return Environment(named, _NAMED, inside, _refuse_environment(job, tier) if inside else "")
+        return Environment(named, _ENVIRONMENT_KEY, inside, _refuse_environment(job, tier) if inside else "")
     if not settings.workspace_environment or _refuse_environment(job, tier):
         return None
     folder = _find_in_workspace(job, environ)
-    return None if folder is None else Environment(folder, _GRANT, inside=True)
+    return None if folder is None else Environment(folder, _GRANT_KEY, inside=True)
 
 
 def find_passed_over(
@@ -110,8 +110,8 @@ def find_passed_over(
     reasons: list[str] = []
     remedies: list[str] = []
     if not settings.workspace_environment:
-        reasons.append(f"{_GRANT} is off, because programs may have changed what is in the workspace")
-        remedies.append(f"set {_GRANT} = true in the user's paddock.toml")
+        reasons.append(f"{_GRANT_KEY} is off, because programs may have changed what is in the workspace")
+        remedies.append(f"set {_GRANT_KEY} = true in the user's paddock.toml")
     if refusal := _refuse_environment(job, tier):
         reasons.append(refusal)
         remedies.append(_READ_ONLY)
@@ -149,8 +149,8 @@ def toolchain(
     remedy = f"{_READ_ONLY}, or change {environment.setting} in the settings"
     if not why:
         remedy = f"make it anew, or change {environment.setting} in the settings"
-        if not any((folder / mark).exists() for mark in _MARKS):
-            why = f"it is no environment: it has neither {' nor '.join(_MARKS)}"
+        if not any((folder / mark).exists() for mark in _MARKER_FILES):
+            why = f"it is no environment: it has neither {' nor '.join(_MARKER_FILES)}"
     if not why:
         use_it = _toolchain_of_programs if environment.inside else _toolchain_of_user
         try:
@@ -161,10 +161,13 @@ def toolchain(
 
 
 def missing_module(
-    said: str, job: ProgramTask, toolchain: Toolchain, passed_over: Callable[[], list[RejectedInterpreter]]
+    stderr_text: str,
+    job: ProgramTask,
+    toolchain: Toolchain,
+    passed_over: Callable[[], list[RejectedInterpreter]],
 ) -> str:
     """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
-    found = list(_MISSING.finditer(said))
+    found = list(_MISSING_MODULE_PATTERN.finditer(stderr_text))
     if not found:
         return ""
     name = found[-1][1]
@@ -182,11 +185,11 @@ def missing_module(
         )
         return ". ".join(sentences)
     for each in passed_over():
-        sentences.append(each.told)
+        sentences.append(each.reason)
         if each.remedies:
             sentences.append(f"To use it, {' and '.join(each.remedies)}")
     sentences.append(
-        f"Name an environment that has it with {_NAMED} in the user's paddock.toml, "
+        f"Name an environment that has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, "
         f"or install it for that interpreter: {interpreter} -m pip install {_PACKAGES.get(name, name)}"
     )
     return ". ".join(sentences)
@@ -195,7 +198,7 @@ def missing_module(
 def _is_own(name: str, cwd: Path) -> bool:
     """Tell whether a module is in the working directory or in one of the directories there."""
     with contextlib.suppress(OSError), os.scandir(cwd) as entries:
-        folders = [Path(entry.path) for entry in islice(entries, _LOOKED_AT) if entry.is_dir()]
+        folders = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_dir()]
         places = (cwd, *(folder for folder in folders if not folder.name.startswith(".")))
         return any((place / path).exists() for place in places for path in (name, f"{name}.py"))
     return False
@@ -206,7 +209,7 @@ def _find_in_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | N
     workspace = job.workspace.resolve()
     activated = environ.get("VIRTUAL_ENV", "")
     for folder in (Path(activated) if activated.startswith("/") else None, workspace / ".venv"):
-        if folder is not None and _is_in(folder, workspace) and (folder / _MARKS[0]).is_file():
+        if folder is not None and _is_in(folder, workspace) and (folder / _MARKER_FILES[0]).is_file():
             return folder
     return None
 

@@ -13,7 +13,9 @@ from paddock.runtimes.toolchain import Toolchain, identity_of, reachable_to_read
 from paddock.sandbox.child import permissions
 
 
-def standing(job: ProgramTask, planned: StepRunner, toolchain: Toolchain, user: int | None) -> Path | None:
+def find_in_place(
+    job: ProgramTask, planned: StepRunner, toolchain: Toolchain, user: int | None
+) -> Path | None:
     """Return the program's own file, without links; None where a copy is to be run.
 
     It is interpreted, as it is; the workspace is granted, and `user`, None being this process's, may read it there;

@@ -12,7 +12,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
 from paddock.runtimes.recipe import OutOfMemory
 
-_LIMITS = {
+_LIMIT_MESSAGES = {
     "wall": (
         "ran out of time",
         "it had {timeout_ms} ms; runtimes.timeout_ms is the most that it may ask for",
@@ -227,14 +227,14 @@ def error_of(
 
 def _make_hint(ended: ProcessResult, phase: str, limits: ProcessLimits, otherwise: str) -> str:
     """Return how much of what it ran out of there was, or what is likely behind a failure."""
-    if ended.limit in _LIMITS:
-        told = _add_limits(_LIMITS[ended.limit][1], limits)
+    if ended.limit in _LIMIT_MESSAGES:
+        told = _add_limits(_LIMIT_MESSAGES[ended.limit][1], limits)
         return f"{told}; {otherwise}" if otherwise and (phase == "parse" or ended.limit == "wall") else told
     if ended.status is not Status.FAILED:
         return ""
     for words, limit in ((_NO_MEMORY, "memory"), (_NO_FILE, "file_size")):
         if any(word in _stderr_text(ended) for word in words):
-            return _add_limits(_LIMITS[limit][1], limits)
+            return _add_limits(_LIMIT_MESSAGES[limit][1], limits)
     return _FAULT if ended.signal in _FAULTS else otherwise
 
 
@@ -253,8 +253,8 @@ def _add_limits(text: str, limits: ProcessLimits) -> str:
 def _explain_end(ended: ProcessResult) -> str:
     if ended.status is Status.CANCELLED:
         return "was cancelled"
-    if ended.limit in _LIMITS:
-        return _LIMITS[ended.limit][0]
+    if ended.limit in _LIMIT_MESSAGES:
+        return _LIMIT_MESSAGES[ended.limit][0]
     if ended.reason:
         return f"did not run to its end: {ended.reason}"
     if ended.signal is not None:

@@ -17,26 +17,26 @@ class PathRewriter:
         self._sink = sink
         self._places = (_URL + place, place)
         self._name = os.fsencode(name)
-        self._held = b""
+        self._pending = b""
 
     def take(self, data: bytes) -> None:
         """Pass on what cannot be the beginning of the place; everything in the end."""
         if not data:
-            if self._held:
-                self._sink(self._held)
-            self._held = b""
+            if self._pending:
+                self._sink(self._pending)
+            self._pending = b""
             self._sink(b"")
             return
-        told = self._held + data
+        told = self._pending + data
         for place in self._places:
             told = told.replace(place, self._name)
         cut = len(told) - max(_count_begun_bytes(told, place) for place in self._places)
-        self._held = told[cut:]
+        self._pending = told[cut:]
         if cut:
             self._sink(told[:cut])
 
 
 def _count_begun_bytes(data: bytes, text: bytes) -> int:
     """Return how many of the last bytes are the beginning of a text."""
-    longest = min(len(data), len(text) - 1)
-    return next((size for size in range(longest, 0, -1) if data.endswith(text[:size])), 0)
+    max_bytes = min(len(data), len(text) - 1)
+    return next((size for size in range(max_bytes, 0, -1) if data.endswith(text[:size])), 0)

@@ -20,7 +20,7 @@ from paddock.model.base import Value
 from paddock.model.program import RUNTIMES, Executables, Runtime
 from paddock.texts import find_nearest
 
-PLACE = re.compile(r"\{([a-z_.]+)\}")
+PLACEHOLDER_PATTERN = re.compile(r"\{([a-z_.]+)\}")
 """How a word names a place."""
 
 OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "main"})
@@ -30,7 +30,7 @@ OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm", "cold"
 """Places of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
 
 
-_ALSO = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
+_ALIASES = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
 """What people call runtimes besides."""
 
 
@@ -122,7 +122,7 @@ class RecipeVariant(Value):
     subcommands: Words = ()
     """First arguments that take the place of the last of these words: it is `go test`, not `go run test`."""
     hello: str = ""
-    """A program that prints GREETING, where that of the recipe asks too much of this way."""
+    """A program that prints HELLO_OUTPUT, where that of the recipe asks too much of this way."""
     out_of_memory: tuple[OutOfMemory, ...] = ()
     version: Version
     warm: WarmCache | None = None
@@ -165,7 +165,7 @@ class Recipe(Value):
     inherits: Words = ()
     """Variables of Paddock's own environment that the toolchain goes by."""
     hello: str = Field(min_length=1)
-    """A program that prints GREETING."""
+    """A program that prints HELLO_OUTPUT."""
     output: str = Field(min_length=1)
     """When what a program prints leaves it, if its standard output is a pipe; for the documentation."""
     output_buffered: str = ""
@@ -204,7 +204,7 @@ class Recipe(Value):
                 (tuple(chain(*way.warm.commands)) if way.warm else (), own | OF_JOBS),
                 ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
             ):
-                unknown = {name for word in words for name in PLACE.findall(word)} - places
+                unknown = {name for word in words for name in PLACEHOLDER_PATTERN.findall(word)} - places
                 if unknown:
                     raise ValueError(f"{way.executables[0]}: no place is called {', '.join(sorted(unknown))}")
             if bool(way.compile) != any("{output}" in word for word in way.run):
@@ -219,7 +219,7 @@ def _of_way(way: RecipeVariant) -> frozenset[str]:
     return frozenset(names)
 
 
-GREETING = "hello from paddock"
+HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
 
 
@@ -254,5 +254,5 @@ def _guess_runtime(wanted: str) -> str:
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (recipe.title, *recipe.compatible, *suffixes)}:
             return runtime
-    near = find_nearest(wanted, [*RUNTIMES, *_ALSO])
-    return _ALSO.get(near[0], near[0]) if near else ""
+    near = find_nearest(wanted, [*RUNTIMES, *_ALIASES])
+    return _ALIASES.get(near[0], near[0]) if near else ""

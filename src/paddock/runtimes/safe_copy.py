@@ -21,13 +21,13 @@ from paddock.sandbox.child import lockdown
 
 StrPath = str | os.PathLike[str]
 
-MOST_BYTES = 256 * 1024 * 1024
-MOST_ENTRIES = 20_000
-MOST_DEPTH = 100
+MAX_BYTES = 256 * 1024 * 1024
+MAX_ENTRIES = 20_000
+MAX_DEPTH = 100
 """Folders in folders: deeper ones are not removed by who calls itself for each of them."""
-KEEPER = 65533
+KEEPER_UID = 65533
 """User of what is kept, as root; systemd keeps this number free (UIDs, GIDs and systemd)."""
-_PIECE = 256 * 1024
+_PIECE_BYTES = 256 * 1024
 
 
 class TreeError(ValueError):
@@ -62,7 +62,7 @@ def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyR
 
 def keep(source: StrPath, target: StrPath) -> CopyReport:
     """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
-    is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER)
+    is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER_UID)
     return _walk_tree(
         os.fspath(source), os.fspath(target), None, partial(_copy_one, finish=_give_away if is_lent else None)
     )
@@ -86,11 +86,11 @@ def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copy
         facts = os.lstat(path)
         entries += 1
         total += facts.st_size
-        if total > MOST_BYTES or entries > MOST_ENTRIES:
-            raise TreeError(f"it is over {MOST_BYTES} bytes or {MOST_ENTRIES} files")
+        if total > MAX_BYTES or entries > MAX_ENTRIES:
+            raise TreeError(f"it is over {MAX_BYTES} bytes or {MAX_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
-            if name.count("/") >= MOST_DEPTH:
-                raise TreeError(f"it has folders in more than {MOST_DEPTH} folders")
+            if name.count("/") >= MAX_DEPTH:
+                raise TreeError(f"it has folders in more than {MAX_DEPTH} folders")
             os.mkdir(made, 0o700)
             if owner is not None:
                 os.chown(made, owner, owner)
@@ -119,7 +119,7 @@ def _copy_one(path: str, made: str, facts: os.stat_result, checksum: int, *, fin
 def _lend_one(
     path: str, made: str, facts: os.stat_result, checksum: int, *, owner: int | None, checked: bool
 ) -> int:
-    if facts.st_uid != KEEPER or owner == KEEPER or not _try_link(path, made):
+    if facts.st_uid != KEEPER_UID or owner == KEEPER_UID or not _try_link(path, made):
         finish = None if owner is None else partial(_hand_over, owner=owner)
         return _copy_file(path, made, facts, checksum, finish=finish, checked=checked)
     if checked:
@@ -164,10 +164,10 @@ def _give_away(file: int, mode: int) -> None:
     """Let everybody who gets at a file read and run it, and nobody change it."""
     os.fchmod(file, 0o555 if mode & stat.S_IXUSR else 0o444)
     with contextlib.suppress(PermissionError):  # root without its capabilities; then it is copied each time
-        os.fchown(file, KEEPER, KEEPER)
+        os.fchown(file, KEEPER_UID, KEEPER_UID)
 
 
 def _read_pieces(file: FileIO) -> Iterator[memoryview]:
-    room = memoryview(bytearray(_PIECE))
+    room = memoryview(bytearray(_PIECE_BYTES))
     while size := file.readinto(room):
         yield room[:size]

@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from paddock.model.limits import MIB
-from paddock.runtimes.recipe import PLACE, RecipeVariant
+from paddock.runtimes.recipe import PLACEHOLDER_PATTERN, RecipeVariant
 from paddock.runtimes.styles import prepare_program
 from paddock.runtimes.toolchain import Toolchain, fill_places
 
 _HEAP_SHARE = 3, 4
 """Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
 _MIN_HEAP_MIB = 16
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _choose_stem(way: RecipeVariant, file: str) -> str:
         return "code"
     stem = PurePath(file).stem
     taken = any(PurePath(name).stem == stem for name in way.files)
-    return stem if _PLAIN.fullmatch(stem) and not taken else "code"
+    return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else "code"
 
 
 def hello(toolchain: Toolchain) -> str:
@@ -156,7 +156,9 @@ def _make_step(
 @lru_cache
 def _select_words(words: tuple[str, ...], state: str) -> tuple[str, ...]:
     """Return the words without those for a toolchain in the other state, `warm` or `cold`."""
-    return tuple(word for word in words if {"warm", "cold"}.intersection(PLACE.findall(word)) <= {state})
+    return tuple(
+        word for word in words if {"warm", "cold"}.intersection(PLACEHOLDER_PATTERN.findall(word)) <= {state}
+    )
 
 
 def _expand_pattern(word: str) -> list[str]:

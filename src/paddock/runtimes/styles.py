@@ -98,7 +98,7 @@ def _prepare_java(code: str, name: str) -> PreparedProgram:
 
 
 _KOTLIN_SILENT = re.compile(rf'"""(?:(?!""").)*+(?:""")?|{_SILENT}', re.DOTALL)
-_BRACE = re.compile(r"([{}])")
+_BRACE_PATTERN = re.compile(r"([{}])")
 _KOTLIN_MAIN = re.compile(r"^(?:(?:public|internal|suspend)[ \t]+)*fun\s+main\s*\(", re.MULTILINE)
 _KOTLIN_TOP_MAIN = re.compile(r"(?<![.\w])fun\s+main\s*\(")
 _KOTLIN_CALL = re.compile(r"(?:^|;)[ \t]*main\s*\(", re.MULTILINE)
@@ -130,7 +130,7 @@ def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
 def _outside_braces(text: str) -> str:
     """Return what stands in no braces, wherever on its line."""
     depth, kept = 0, list[str]()
-    for part in _BRACE.split(text):
+    for part in _BRACE_PATTERN.split(text):
         if part in ("{", "}"):
             depth += 1 if part == "{" else -1
         elif depth == 0:

@@ -17,18 +17,20 @@ from pathlib import Path, PureWindowsPath
 from typing import Self
 
 from paddock.runtimes import directories
-from paddock.runtimes.recipe import PLACE, Recipe, RecipeVariant
+from paddock.runtimes.recipe import PLACEHOLDER_PATTERN, Recipe, RecipeVariant
 from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import list_links
 
-_SYSTEM = tuple(Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"))
+_SYSTEM_FOLDERS = tuple(
+    Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+)
 """What every job can read; `paddock.sandbox.spec` grants it."""
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
-_SCRIPT = b"#!"
+_SCRIPT_MAGIC = b"#!"
 INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
 """Where npm and pip put programs, below the directory they are told."""
-_SHIM_SECONDS = 20
+_SHIM_TIMEOUT_S = 20
 _NARROWER = "choose a workspace that does not hold the system itself (--workspace)"
 
 
@@ -155,7 +157,7 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
     if not told:
         known = ", ".join(recipe.candidates)
         told.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
-    if any(_SYSTEM[0].is_relative_to(place.resolve()) for place in search.untrusted):
+    if any(_SYSTEM_FOLDERS[0].is_relative_to(place.resolve()) for place in search.untrusted):
         return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), _NARROWER)
     return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
 
@@ -256,7 +258,7 @@ def _ask_stand_in(words: Sequence[str], found: Path) -> str:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_SHIM_SECONDS,
+            timeout=_SHIM_TIMEOUT_S,
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -272,7 +274,7 @@ def _is_stand_in(found: Path) -> bool:
     if rustup.exists() and rustup.samefile(found):
         return True
     with found.open("rb") as file:
-        return file.read(len(_SCRIPT)) == _SCRIPT
+        return file.read(len(_SCRIPT_MAGIC)) == _SCRIPT_MAGIC
 
 
 def _find_newest(patterns: Sequence[str], executable: Path) -> str:
@@ -290,14 +292,16 @@ def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) 
     for pattern in [*(fill_places(word, places) for word in words), *warm]:
         for match in sorted(glob.glob(pattern)):
             real = Path(match).resolve()
-            if any(real.is_relative_to(system) for system in _SYSTEM):
+            if any(real.is_relative_to(system) for system in _SYSTEM_FOLDERS):
                 continue
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
                 raise UnusableError(f"{places['executable']} would have programs read all of {real}")
             found[real] = None
     program = Path(places["executable"])
     on_the_way = [program, *map(Path, list_links(str(program)))]
-    if not all(any(path.is_relative_to(place) for place in (*_SYSTEM, *found)) for path in on_the_way):
+    if not all(
+        any(path.is_relative_to(place) for place in (*_SYSTEM_FOLDERS, *found)) for path in on_the_way
+    ):
         # It stands alone, in no directory that toolchains have; or it leads through a link in none.
         found[program] = None
     unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
@@ -343,4 +347,4 @@ def _hash_identity(recipe: Recipe, way: RecipeVariant, files: Sequence[Path]) ->
 
 def fill_places(word: str, places: Mapping[str, str]) -> str:
     """Return a word with the places that are known put in, each once: what is put in is not looked at again."""
-    return PLACE.sub(lambda match: places.get(match[1], match[0]), word)
+    return PLACEHOLDER_PATTERN.sub(lambda match: places.get(match[1], match[0]), word)

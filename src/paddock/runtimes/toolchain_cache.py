@@ -23,14 +23,14 @@ from paddock.runtimes.toolchain import INSTALLED, MissingToolchain, Search, Tool
 from paddock.sandbox import spec
 from paddock.settings.schema import RuntimeSettings
 
-_MAX_KEPT = 64
+_MAX_TOOLCHAINS = 64
 """Toolchains that are remembered; the one not used for longest goes."""
 
 _Facts = tuple[int, ...] | None
-_SAME = "st_dev", "st_ino", "st_mode", "st_uid", "st_gid"
-_ITSELF: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(*_SAME)
+_IDENTITY_FIELDS = "st_dev", "st_ino", "st_mode", "st_uid", "st_gid"
+_ITSELF: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(*_IDENTITY_FIELDS)
 _WHOLE: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
-    *_SAME, "st_size", "st_mtime_ns", "st_ctime_ns"
+    *_IDENTITY_FIELDS, "st_size", "st_mtime_ns", "st_ctime_ns"
 )
 
 
@@ -105,7 +105,7 @@ class Toolchains:
         found = await asyncio.to_thread(_find_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
             self._known[key] = _Known(found, path, _search_facts(found, search))
-            while len(self._known) > _MAX_KEPT:
+            while len(self._known) > _MAX_TOOLCHAINS:
                 self._known.popitem(last=False)
         return found
 

@@ -17,9 +17,9 @@ from paddock.model.process import GIB
 from paddock.runtimes.steps import Step, StepPaths
 from paddock.runtimes.toolchain import Toolchain
 
-_SECONDS = 600
+_TIMEOUT_S = 600
 _MAX_QUOTED_CHARS = 2000
-_OTHERS = 2
+_MAX_OTHER_TOOLCHAINS = 2
 """How many warm starts of other toolchains are kept for a recipe."""
 
 
@@ -49,7 +49,7 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
                     path = Path(folder, name)
                     path.chmod(0o755 if path.is_dir() else 0o644)
             others = sorted(ready.parent.iterdir(), key=lambda other: other.stat().st_mtime_ns)
-            for other in others[:-_OTHERS]:
+            for other in others[:-_MAX_OTHER_TOOLCHAINS]:
                 shutil.rmtree(other)
             made.rename(ready)
     return ready
@@ -84,7 +84,7 @@ def _run_command(step: Step, job: StepPaths, title: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{title} was not made warm: {error}") from error

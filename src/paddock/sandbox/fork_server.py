@@ -1,4 +1,4 @@
-"""The server's ends of the zygote, of the wardens that it forks, and of the places that these keep for one job each."""
+"""The server's ends of the fork server, of its supervisors, and of the places that these keep for one job each."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _START_S = 20.0
 
 @dataclass(slots=True)
 class SupervisorHandle:
-    """The server's end of one warden, which serves one place at a time. Closing it is the order to kill."""
+    """The server's end of one supervisor, which serves one place at a time. Closing it is the order to kill."""
 
     socket: socket.socket
     folder: Path
@@ -50,17 +50,17 @@ class SupervisorHandle:
 
 @dataclass(slots=True)
 class Slot:
-    """Where one job can start: a warden, and the scratch directory that goes when the place is released.
+    """Where one job can start: a supervisor, and the scratch directory that goes when the place is released.
 
     Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
     """
 
-    warden: SupervisorHandle
+    supervisor: SupervisorHandle
     scratch: Path
     take_back: Callable[[SupervisorHandle], None]
-    """Gets the warden when it can serve another place."""
+    """Gets the supervisor when it can serve another place."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
-    """From `prepared` on the warden removes scratch. `ended`: nothing of the job is left."""
+    """From `prepared` on the supervisor removes scratch. `ended`: nothing of the job is left."""
     room: JobSpec | None = None
     """What has been prepared."""
     make_next: Callable[[], None] = lambda: None
@@ -71,12 +71,12 @@ class Slot:
     """Called when scratch is released after the job, for what would have taken the processor from it."""
 
     def prepare(self, room: JobSpec) -> None:
-        """Have the warden prepare for a program that is not known yet. Raises OSError."""
+        """Have the supervisor prepare for a program that is not known yet. Raises OSError."""
         self._send(b"prepare", room)
         self.room, self.state = room, "prepared"
 
     def run(self, order: JobSpec, *files: int) -> None:
-        """Have the warden run the job of an order with its streams and what follows them, and close them here.
+        """Have the supervisor run the job of an order with its streams and what follows them, and close them here.
 
         Raises OSError when nothing was sent.
         """
@@ -94,16 +94,18 @@ class Slot:
             self.release()
 
     def lose(self) -> None:
-        """Have done with a warden that died, or that has processes left; it removes scratch if it can."""
+        """Have done with a supervisor that died, or that has processes left; it removes scratch if it can."""
         self.state = "released"
-        self.warden.socket.close()
+        self.supervisor.socket.close()
 
     def _send(self, word: bytes, order: JobSpec, *files: int) -> None:
         sent = [*files]
         try:
             sent.insert(0, order.to_file())
-            with contextlib.suppress(OSError):  # the warden is gone, which its socket tells whoever listens
-                socket.send_fds(self.warden.socket, [word], sent)
+            with contextlib.suppress(
+                OSError
+            ):  # the supervisor is gone, which its socket tells whoever listens
+                socket.send_fds(self.supervisor.socket, [word], sent)
         finally:
             for file in sent:
                 os.close(file)
@@ -113,17 +115,17 @@ class Slot:
         state, self.state = self.state, "released"
         if state == "empty":
             scratch.remove_directory(str(self.scratch))
-            self.take_back(self.warden)
+            self.take_back(self.supervisor)
         elif state == "ended":
             with contextlib.suppress(OSError):
-                self.warden.socket.send(b"release")
-            self.take_back(self.warden)
+                self.supervisor.socket.send(b"release")
+            self.take_back(self.supervisor)
             self.on_end()
         elif state == "prepared":
-            self.warden.socket.close()
+            self.supervisor.socket.close()
         elif state == "running":
             with contextlib.suppress(OSError):
-                self.warden.socket.shutdown(socket.SHUT_RDWR)  # who listens to the job closes it
+                self.supervisor.socket.shutdown(socket.SHUT_RDWR)  # who listens to the job closes it
 
 
 class ForkServerClient:
@@ -161,8 +163,8 @@ class ForkServerClient:
             raise EngineError("the process zygote died while it started")
         self._up = True
 
-    def warden(self, root: Path) -> SupervisorHandle:
-        """Return a new warden, with a folder below `root`. Raises OSError, and EngineError when the zygote is gone."""
+    def start_supervisor(self, root: Path) -> SupervisorHandle:
+        """Return a new supervisor, with a folder below `root`. Raises OSError, and EngineError when it is gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         folder = root / f"paddock-{os.urandom(8).hex()}"
@@ -182,12 +184,12 @@ class ForkServerClient:
         return SupervisorHandle(ours, folder)
 
     def forget(self) -> None:
-        """Let go of a zygote that has ended by itself."""
+        """Let go of a fork server that has ended by itself."""
         # Whoever waits for it hears of its end first.
         self._ready.add_done_callback(lambda _: self._control.close())
 
     async def close(self) -> None:
-        """End the zygote; it waits a little for the last wardens, whose sockets have to be closed."""
+        """End the fork server; it waits a little for the last supervisors, whose sockets have to be closed."""
         if not self._ready.done():
             self._ready.cancel()
         self._control.close()

@@ -18,11 +18,11 @@ from paddock.model.program import CapturedStream
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 """What a pipe holds: no program has a larger one, and no more is looked through for secrets at a time."""
 _TURN_S = 0.01
 """After so long the event loop gets its turn, however much more there is."""
-_CHUNKS_AFTER_END = 64
+_MAX_CHUNKS_AFTER_END = 64
 """Reads after the process is gone: more than any pipe holds, so that nobody who got hold of one keeps us here."""
 
 
@@ -43,7 +43,7 @@ class OutputReader:
 
     def finish(self) -> CapturedStream:
         """Take what is in the pipe, close it, and return what was kept. Only after the process has ended."""
-        for _ in range(_CHUNKS_AFTER_END):
+        for _ in range(_MAX_CHUNKS_AFTER_END):
             if self._file < 0 or not self._read_ready():
                 break
         self.close()
@@ -65,7 +65,7 @@ class OutputReader:
 
     def _read_ready(self) -> bool:
         try:
-            data = os.read(self._file, _CHUNK)
+            data = os.read(self._file, _CHUNK_BYTES)
         except BlockingIOError:
             return False
         except OSError:

@@ -1,4 +1,4 @@
-"""One running program, as the server sees it: its three pipes, its warden, and in the end its result."""
+"""One running program, as the server sees it: its three pipes, its supervisor, and in the end its result."""
 
 import asyncio
 import contextlib
@@ -10,14 +10,14 @@ from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
 from paddock.model.program import CapturedStream
-from paddock.sandbox.child.messages import STREAMS, JobReport, JobSpec
+from paddock.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
 from paddock.sandbox.fork_server import Slot
 from paddock.sandbox.io import InputWriter, OutputReader, Sink
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
 GRACE_S = 1.0
-"""How much later than its wall limit a warden may answer before it counts as broken."""
+"""How much later than its wall limit a supervisor may answer before it counts as broken."""
 
 _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "wall": (Status.TIMEOUT, "wall"),
@@ -31,7 +31,7 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "unrestored": (Status.ERROR, "protected"),
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
-_NONSENSE = "said what no warden says"
+_BAD_MESSAGE = "said what no warden says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RunningProcess:
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
         self._place = place
-        self._warden = place.warden.socket
+        self._supervisor = place.supervisor.socket
         self._watched = False
         self._limits = limits
         self._streams = streams
@@ -73,7 +73,7 @@ class RunningProcess:
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
 
     def start(self, order: JobSpec, *shared: int) -> None:
-        """Hand the order, the far ends of the pipes and what it has in common with others to the warden, and listen.
+        """Hand the order, the far ends of the pipes and what others share to the supervisor, and listen.
 
         Raises OSError when it cannot; then nothing has started.
         """
@@ -94,15 +94,15 @@ class RunningProcess:
             self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
             self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
         )
-        self._loop.add_reader(self._warden.fileno(), self._on_message)
+        self._loop.add_reader(self._supervisor.fileno(), self._on_message)
         self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Have the warden end the job; `result` follows. Harmless when it has ended."""
+        """Have the supervisor end the job; `result` follows. Harmless when it has ended."""
         if self.result.done():
             return
         with contextlib.suppress(OSError):
-            self._warden.send(f"stop:{reason}".encode())
+            self._supervisor.send(f"stop:{reason}".encode())
 
     def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
         return OutputReader(
@@ -111,7 +111,7 @@ class RunningProcess:
 
     def _on_message(self) -> None:
         try:
-            message = self._warden.recv(_MESSAGE_BYTES)
+            message = self._supervisor.recv(_MESSAGE_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -119,7 +119,7 @@ class RunningProcess:
         try:
             report = JobReport.from_bytes(message) if message else self._on_lost("died")
         except (ValueError, TypeError):  # whatever it is, somebody waits for a result
-            report = self._on_lost(_NONSENSE)
+            report = self._on_lost(_BAD_MESSAGE)
         self._finish(report)
 
     def _overdue(self) -> None:
@@ -135,7 +135,7 @@ class RunningProcess:
         assert self._pipes is not None
         assert self._late is not None
         self._late.cancel()
-        self._loop.remove_reader(self._warden.fileno())
+        self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
         self._pipes = (
             None  # they know this job: nothing would free what they keep before garbage is looked for
@@ -145,7 +145,7 @@ class RunningProcess:
         try:
             result = self._result(report, out, err)
         except (ValueError, TypeError):
-            report = self._on_lost(_NONSENSE)
+            report = self._on_lost(_BAD_MESSAGE)
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:
@@ -154,7 +154,7 @@ class RunningProcess:
             self._place.end(kept=self._kept)
 
     def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
-        """Return what became of it. Raises ValueError and TypeError for a report that no warden makes."""
+        """Return what became of it. Raises ValueError and TypeError for a report that no supervisor makes."""
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
             status, limit = _BY_CEILING["stdout"]
@@ -184,7 +184,7 @@ def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the ends of a pipe for each stream. Raises OSError, with nothing left open, also not of what is shared."""
     made: list[tuple[int, int]] = []
     try:
-        while len(made) < STREAMS:
+        while len(made) < STREAM_COUNT:
             made.append(os.pipe2(os.O_CLOEXEC))
     except OSError:
         for file in itertools.chain(shared, *made):

@@ -1,11 +1,11 @@
 """The one way to run a child: `Sandbox.run`.
 
     server (asyncio, any size)          never forks, never waits for a pipe's end
-      zygote                            started once (`child.fork_server`)
-        warden, one job at a time       deadline, accounting, the end of every process (`child.supervisor`)
+      fork server                            started once (`child.fork_server`)
+        supervisor, one job at a time       deadline, accounting, the end of every process (`child.supervisor`)
           shim, which becomes the job   the order in which powers are given up (`child.shim`)
 
-Each warden has a socket to the server. Closing it, on purpose or by dying, is the order to kill.
+Each supervisor has a socket to the server. Closing it, on purpose or by dying, is the order to kill.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from paddock.sandbox.job import GRACE_S, RunningProcess, Streams
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
-_IDLE = 16
-"""Wardens without a job that are kept; the first fork costs a millisecond."""
-_KEPT_GRANTS = 8
+_MAX_IDLE_SUPERVISORS = 16
+"""Supervisors without a job that are kept; the first fork costs a millisecond."""
+_MAX_PREPARED_GRANTS = 8
 """Sets of grants for which places are kept; the one not used for longest loses its own."""
 _PAUSE_S = 0.05
 """A program that starts so soon after another has ended comes in a row with it."""
@@ -71,7 +71,7 @@ class Sandbox:
     """Paddock's own files elsewhere: what would get at one does not start."""
     spares: int = 0
     """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
-    _zygote: ForkServerClient | None = None
+    _fork_server: ForkServerClient | None = None
     _idle: deque[SupervisorHandle] = field(default_factory=deque)
     _waiting: dict[_Key, deque[Slot]] = field(default_factory=dict)
     _jobs: set[RunningProcess] = field(default_factory=set)
@@ -208,7 +208,7 @@ class Sandbox:
     def _note(self, key: _Key) -> deque[Slot]:
         """Return what waits for programs with this in common, which are then the last to be forgotten."""
         places = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
-        while len(self._waiting) > _KEPT_GRANTS:
+        while len(self._waiting) > _MAX_PREPARED_GRANTS:
             self._drop(next(iter(self._waiting)))
         return places
 
@@ -255,7 +255,7 @@ class Sandbox:
         key = self._key(grants, limits)
         again = key in self._waiting
         waiting = self._note(key)
-        while waiting and not waiting[0].warden.alive:
+        while waiting and not waiting[0].supervisor.alive:
             waiting.popleft().release()
         place = waiting.popleft() if waiting else await self._new_place(grants)
         if self.spares and again:
@@ -290,28 +290,32 @@ class Sandbox:
         task.add_done_callback(self._refills.discard)
 
     async def _new_place(self, grants: ProcessGrants) -> Slot:
-        warden: SupervisorHandle | None = None
+        supervisor: SupervisorHandle | None = None
         try:
-            if self._zygote is None or not self._zygote.alive:
+            if self._fork_server is None or not self._fork_server.alive:
                 self._close_idle()
-                if self._zygote is not None:
-                    self._zygote.forget()
-                self._zygote = ForkServerClient()
-            await self._zygote.ready()
+                if self._fork_server is not None:
+                    self._fork_server.forget()
+                self._fork_server = ForkServerClient()
+            await self._fork_server.ready()
             while self._idle and not self._idle[0].alive:
                 self._idle.popleft().socket.close()
-            warden = self._idle.popleft() if self._idle else self._zygote.warden(self.scratch_root.resolve())
-            return Slot(warden, warden.next_scratch(self.user(grants)), self._take_back)
+            supervisor = (
+                self._idle.popleft()
+                if self._idle
+                else self._fork_server.start_supervisor(self.scratch_root.resolve())
+            )
+            return Slot(supervisor, supervisor.next_scratch(self.user(grants)), self._take_back)
         except OSError as error:
-            if warden is not None:
-                self._take_back(warden)
+            if supervisor is not None:
+                self._take_back(supervisor)
             raise _explain_refusal(error) from error
 
-    def _take_back(self, warden: SupervisorHandle) -> None:
-        if self._zygote is not None and len(self._idle) < _IDLE:
-            self._idle.append(warden)
+    def _take_back(self, supervisor: SupervisorHandle) -> None:
+        if self._fork_server is not None and len(self._idle) < _MAX_IDLE_SUPERVISORS:
+            self._idle.append(supervisor)
         else:
-            warden.socket.close()
+            supervisor.socket.close()
 
     def _close_idle(self) -> None:
         while self._idle:
@@ -322,7 +326,7 @@ class Sandbox:
             place.release()
 
     async def close(self) -> None:
-        """End every job, every waiting place and the zygote; scratch is gone but for what takes long to remove.
+        """End every job, every waiting place and the fork server; scratch is gone but for what takes long to remove.
 
         That is done when the caller is cancelled, too, before the cancellation goes on.
         """
@@ -341,8 +345,8 @@ class Sandbox:
         for key in list(self._waiting):
             self._drop(key)
         self._close_idle()
-        zygote, self._zygote = self._zygote, None
-        if zygote is not None:
-            await zygote.close()
+        fork_server, self._fork_server = self._fork_server, None
+        if fork_server is not None:
+            await fork_server.close()
         if self.group is not None:
             self.group.release()

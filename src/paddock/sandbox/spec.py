@@ -15,14 +15,14 @@ from paddock.sandbox.child import lockdown, namespaces, permissions, protected_p
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = (
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC_FILES = (
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "ca-certificates", "crypto-policies",
     "passwd", "group", "nsswitch.conf", "localtime", "timezone", "mime.types", "os-release", "debian_version",
     "locale.alias", "inputrc", "terminfo", "magic", "fonts", "java", "perl", "python3", "R", "php", "ghc",
 )  # fmt: skip
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf", "gai.conf", "protocols", "services")
-_MACHINE = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
+_MACHINE_FILES = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
 _READABLE_DEVICES = ("/dev/random", "/dev/urandom")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 _SCRATCH_VARIABLES = {
@@ -84,7 +84,7 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
 def _is_the_kernels(path: str) -> bool:
     """Tell whether a real path is among processes and devices; what is in shared memory is a file like others."""
     kernels = any(state_paths.is_below(path, each) for each in ("/proc", "/dev"))
-    return kernels and not any(state_paths.is_below(path, each) for each in namespaces.OWN)
+    return kernels and not any(state_paths.is_below(path, each) for each in namespaces.PRIVATE_FOLDERS)
 
 
 def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:
@@ -207,7 +207,7 @@ def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[stat
     """Raise GrantError when a job gets at one of Paddock's files that a setting has put into what is granted."""
     given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
     whole = grants.access == "workspace-write" and bool(files)
-    kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED] if whole else []
+    kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED_PATHS] if whole else []
     for file in files:
         told = f"{file.path}, which is Paddock's own ({file.key}); move it out of what programs are granted"
         if file.readable and state_paths.is_exposed(file, written, kept):
@@ -237,12 +237,12 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
     root's number where its tier hides the other files of root's, and where `job_user` is 0. In a user namespace there
     may be no other user to become.
     """
-    if os.geteuid() != 0 or not lockdown.is_mapped(job_user or lockdown.JOB_USER):
+    if os.geteuid() != 0 or not lockdown.is_mapped(job_user or lockdown.JOB_UID):
         return None
     if job_user:
         return job_user
     works = grants.access != "none" or bool(grants.writable)
-    return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_USER
+    return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_UID
 
 
 def room(
@@ -336,7 +336,7 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
 
     Those in directories that each jail has of its own are left out.
     """
-    known = tuple(f"{path}/" for path in (*visible, *namespaces.OWN, "/proc", "/dev"))
+    known = tuple(f"{path}/" for path in (*visible, *namespaces.PRIVATE_FOLDERS, "/proc", "/dev"))
     through = [link for path in grants.readable if path not in grants.fixed for link in list_links(str(path))]
     return [link for link in dict.fromkeys(through) if not f"{link}/".startswith(known)]
 
@@ -387,8 +387,8 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
 
 @functools.lru_cache
 def _system(*, network: bool) -> tuple[str, ...]:
-    names = _ETC + (_ETC_NETWORK if network else ())
-    return (*_SYSTEM, *(f"/etc/{name}" for name in names), *_MACHINE)
+    names = _ETC_FILES + (_ETC_NETWORK if network else ())
+    return (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in names), *_MACHINE_FILES)
 
 
 @functools.lru_cache(maxsize=4)
@@ -399,7 +399,7 @@ def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
 
 def _list_private_paths(paths: list[str]) -> list[str]:
     """Return the paths below directories that each jail has of its own, but for those below another."""
-    owned = tuple(f"{own}/" for own in namespaces.OWN)
+    owned = tuple(f"{own}/" for own in namespaces.PRIVATE_FOLDERS)
     inside = sorted({path for path in paths if f"{path}/".startswith(owned)})
     return [path for path in inside if not any(path.startswith(f"{other}/") for other in inside)]
 
@@ -410,7 +410,7 @@ def _existing(paths: tuple[str, ...]) -> list[str]:
 
 def _list_covered_paths(workspace: str) -> list[str]:
     """Return the protected paths that a mount can cover: those that are there, and no links."""
-    paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED)
+    paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED_PATHS)
     return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
 
 
@@ -426,7 +426,7 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
         )
     workspace = str(grants.workspace.resolve())
     covered = _list_covered_paths(workspace)
-    for name in protected_paths.PROTECTED:
+    for name in protected_paths.PROTECTED_PATHS:
         if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
             raise GrantError(
                 f"{refused} {name} of the workspace is a link or behind one, which no mount can keep from being "

@@ -33,10 +33,10 @@ _ALWAYS = (
 )
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
-_OWNED = (
+_OWNED_FILES = (
     "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
 )
-_ROOTS = (
+_ROOT_USER = (
     "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
     "attributes of every file of root's (chmod, utime)"
 )
@@ -45,7 +45,7 @@ _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "landlock": (
         "names, sizes and owners of files outside can be seen (stat)",
         "use of files outside that the job's user may read can be watched (inotify)",
-        _OWNED,
+        _OWNED_FILES,
         "protected paths of a writable workspace are put back after the run, not prevented",
         *_ALWAYS,
     ),
@@ -288,8 +288,10 @@ def _explain_owner(residual: tuple[str, ...], job_user: int | None) -> tuple[str
     """Say whose files jobs can change by their names in the tier `landlock`: by default a root Paddock's own none."""
     if job_user or preflight.find_missing() or spec.user(ProcessGrants(), job_user, "landlock") is None:
         return residual
-    told = (_ROOTS,) if job_user is not None else (_OWNED,) if _is_an_account(lockdown.JOB_USER) else ()
-    return tuple(each for risk in residual for each in (told if risk == _OWNED else (risk,)))
+    told = (
+        (_ROOT_USER,) if job_user is not None else (_OWNED_FILES,) if _is_an_account(lockdown.JOB_UID) else ()
+    )
+    return tuple(each for risk in residual for each in (told if risk == _OWNED_FILES else (risk,)))
 
 
 def _is_an_account(number: int) -> bool:

@@ -10,7 +10,7 @@ from paddock.files import hold_lock, replace_file
 from paddock.model.errors import SdkError
 from paddock.own_files import NotOursError, check_directory, read_own
 
-_LENGTH = 100
+_MAX_FILE_BYTES = 100
 
 
 class LastRuns:
@@ -35,7 +35,7 @@ class LastRuns:
         path = self._directory / name
         try:
             check_directory(self._directory)
-            moment = datetime.fromisoformat(read_own(path, _LENGTH).decode().strip())
+            moment = datetime.fromisoformat(read_own(path, _MAX_FILE_BYTES).decode().strip())
         except FileNotFoundError:
             return None
         except NotOursError as problem:

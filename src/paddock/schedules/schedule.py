@@ -22,12 +22,12 @@ from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.schedules.last_runs import LastRuns
 from paddock.sequences.sequence import find, list_files, read
 
-_EVERY = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_INTERVAL_PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _CRON_FIELDS = 5
 _POLL_S = 60
 """Seconds after which the clock is looked at again: it may be set, and the machine may sleep."""
-_AHEAD = timedelta(minutes=5)
+_MAX_CLOCK_SKEW = timedelta(minutes=5)
 """A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
 
 
@@ -50,7 +50,7 @@ class Schedule(Value):
     def _comes_due(self) -> Self:
         if (self.cron is None) == (self.every is None):
             raise ValueError('give one of `cron` and `every`, for instance every = "15m"')
-        if self.every is not None and not _EVERY.fullmatch(self.every):
+        if self.every is not None and not _INTERVAL_PATTERN.fullmatch(self.every):
             raise ValueError(f"every is a number and s, m, h or d, for instance 15m, not {self.every!r}")
         try:
             zone = ZoneInfo(self.timezone)
@@ -68,7 +68,7 @@ class Schedule(Value):
     def due(self, last: datetime) -> datetime | None:
         """Return when it comes due after a moment; None for never."""
         if self.every is not None:
-            found = _EVERY.fullmatch(self.every)
+            found = _INTERVAL_PATTERN.fullmatch(self.every)
             assert found is not None
             return last + timedelta(**{_UNITS[found[2]]: int(found[1])})
         assert self.cron is not None
@@ -203,7 +203,7 @@ class Scheduler:
 
 def _count_from(last: datetime, now: datetime) -> datetime:
     """Return from when a schedule counts: its last run, or now when that is a moment that has not come yet."""
-    return now if last - now > _AHEAD else last
+    return now if last - now > _MAX_CLOCK_SKEW else last
 
 
 def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:

@@ -12,13 +12,13 @@ from math import frexp
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from paddock.model.base import Json
-from paddock.model.json_meter import MOST_CHECKED_VALUES
+from paddock.model.json_meter import MAX_CHECKED_VALUES
 from paddock.model.numbers import dumps
 from paddock.schema.cost import compute_cost
 from paddock.schema.dialect import normalize_schema
-from paddock.schema.number_cost import MOST as MOST_COMPARED
+from paddock.schema.number_cost import MAX_COMPARISONS as MOST_COMPARED
 from paddock.schema.number_cost import list_numbers
-from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_largest_kib
+from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_max_kib
 from paddock.texts import ellipsis, find_nearest
 
 if TYPE_CHECKING:
@@ -30,27 +30,27 @@ _MAX_NAMES_CHARS = 300
 
 _PATTERN_BYTES = SIZES_KIB[-1] * 1024
 _AUTOMATON_BYTES = 64 * 1024
-_MAX_WORK = MOST_CHECKED_VALUES
+_MAX_WORK = MAX_CHECKED_VALUES
 """Looks of a schema at all parts of a value: 50 ms."""
 _MAX_MATCHED_WORK = 200_000
 """Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
-_MOST_TOLD = 2_000
+_MAX_ERROR_LOOKS = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
-_FEW_LOOKS, _MOST_TOLD_OF_FEW = 16, 21_000
+_FEW_LOOKS, _MAX_ERROR_LOOKS_OF_FEW = 16, 21_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
 _MAX_COPIED = 100_000
 """Parts of a value in all errors, each of which has a copy of what it is about: 50 ms."""
 
 _WORD_BITS = 50
 """Bits of a number that are one more part: to divide a large one takes longer."""
-_EXACT, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 60
+_MAX_EXACT_INTEGER, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 60
 """Fractions from 2**53 on have no double of their own. Larger or longer ones are checked as doubles: it is faster."""
 _MIN_SIMILARITY = 0.7
 """How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
-_NEAR_CHARS, _NEAR_NAMES = 100, 500
+_MAX_SUGGESTION_CHARS, _MAX_SUGGESTION_NAMES = 100, 500
 """What the nearest name is looked for among: comparing takes the square of the length."""
 
-_MOST_SAID = 20_000_000
+_MAX_ERROR_CHARS = 20_000_000
 """Characters of schema and value in all errors of a value: 50 ms."""
 
 _TYPES = {
@@ -94,7 +94,7 @@ class Schema:
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
             self._cost = compute_cost(document)
-            self._pattern_kib = find_largest_kib(self._cost.patterns)
+            self._pattern_kib = find_max_kib(self._cost.patterns)
             self._validator = validator_for(document, retriever=_refuse_reference, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
@@ -177,9 +177,9 @@ class Schema:
         copied = looks * measured.copied + of_object * measured.objects
         said = (looks + of_object) * (measured.depth + 1) * measured.characters
         return (
-            work <= (_MOST_TOLD_OF_FEW if looks <= _FEW_LOOKS else _MOST_TOLD)
+            work <= (_MAX_ERROR_LOOKS_OF_FEW if looks <= _FEW_LOOKS else _MAX_ERROR_LOOKS)
             and copied <= _MAX_COPIED
-            and said + work * self._cost.characters <= _MOST_SAID
+            and said + work * self._cost.characters <= _MAX_ERROR_CHARS
         )
 
     def _describe_error(self, error: "ValidationError") -> Iterator[str]:
@@ -329,20 +329,20 @@ def _suggest_names(name: str, known: list[str]) -> str:
 
 def _find_nearest(name: str, known: list[str]) -> str | None:
     """Return the known name that is most like another; None for none, and for names that are very long."""
-    if len(name) > _NEAR_CHARS:
+    if len(name) > _MAX_SUGGESTION_CHARS:
         return None
-    short = [each for each in known[:_NEAR_NAMES] if len(each) <= _NEAR_CHARS]
+    short = [each for each in known[:_MAX_SUGGESTION_NAMES] if len(each) <= _MAX_SUGGESTION_CHARS]
     return next(iter(find_nearest(name, short)), None)
 
 
 def _near_option(value: Json, options: list[Json]) -> str | None:
     """Return the option that a text misspells, as JSON; None where that is not sure, for all are listed anyway."""
-    if not isinstance(value, str) or len(value) > _NEAR_CHARS:
+    if not isinstance(value, str) or len(value) > _MAX_SUGGESTION_CHARS:
         return None
     texts = {
         each.lower(): each
-        for each in options[:_NEAR_NAMES]
-        if isinstance(each, str) and len(each) <= _NEAR_CHARS
+        for each in options[:_MAX_SUGGESTION_NAMES]
+        if isinstance(each, str) and len(each) <= _MAX_SUGGESTION_CHARS
     }
     near = find_nearest(value.lower(), texts, cutoff=_MIN_SIMILARITY)
     return json.dumps(texts[near[0]]) if near else None
@@ -381,7 +381,7 @@ def _read_fraction(digits: str) -> float | Decimal:
     number = float(digits)
     if (
         len(digits) <= _FRACTION_CHARS
-        and _EXACT <= abs(number) < _MAX_FRACTION
+        and _MAX_EXACT_INTEGER <= abs(number) < _MAX_FRACTION
         and (exact := Decimal(digits)) != number
     ):
         return exact

@@ -17,13 +17,13 @@ from urllib.parse import unquote, urldefrag, urljoin
 from paddock.model.base import Json
 from paddock.schema.number_cost import list_numbers
 
-MOST_LOOKS = 1_000
+MAX_LOOKS = 1_000
 """Looks at one value; a schema that people write needs a few."""
-MOST_PARTS = 3_000
-MOST_VALUES = 50_000
+MAX_PARTS = 3_000
+MAX_VALUES = 50_000
 """JSON values in a schema and names of members, those of `enum`, `const` and `required` too."""
-_LEVELS = 64
-_STEPS = 20_000
+_MAX_LEVELS = 64
+_MAX_STEPS = 20_000
 """References and members that are followed while counting; after that, deeper values are refused."""
 
 _KEYWORDS: dict[str, Literal["same", "member", "reference"]] = {
@@ -35,25 +35,25 @@ _KEYWORDS: dict[str, Literal["same", "member", "reference"]] = {
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef"), "reference"),
 }
 """Keywords that hold schemas: of the same value, of its members and items, or elsewhere."""
-_MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
-_META = "://json-schema.org/"
+_MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+_META_HOST = "://json-schema.org/"
 _ANY = "*"
 _ITEM = "[]"
 _ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
 _ID_CHARS = 2_000
-_SHARES = {"enum": 64, "dependentRequired": 4, "dependentSchemas": 4, "dependencies": 4}
+_ENTRIES_PER_LOOK = {"enum": 64, "dependentRequired": 4, "dependentSchemas": 4, "dependencies": 4}
 """Entries of a keyword that take as long as one look."""
-_WHOLE = 5
+_WHOLE_VALUE_LOOKS = 5
 """Looks that comparing with a list or an object of `enum` stands for, at each part of the value."""
-_AGAIN = 3
+_UNEVALUATED_FACTOR = 3
 """What `unevaluated...` multiplies: it asks all that looks at the same value once more what it has evaluated."""
-_FRACTION = 20
+_FRACTION_LOOKS = 20
 """Looks that dividing by a fraction stands for, with a quarter of one for each binary place of a tiny one."""
-_SHOWN = 60
-_DIGITS = 10
-_WORD = 15
+_MAX_POINTER_CHARS = 60
+_MAX_INDEX_DIGITS = 10
+_WORD_CHARS = 15
 """Characters that take as long to tell as a number or a word."""
-_TOO_OFTEN = f"it looks more than {MOST_LOOKS} times at one value"
+_TOO_OFTEN = f"it looks more than {MAX_LOOKS} times at one value"
 
 Schema = dict[str, Any]
 Edge = tuple[str | None, int]
@@ -98,7 +98,7 @@ def compute_cost(document: Json) -> SchemaCost:
     graph = _Graph(cast("Schema", document))
     level = graph.close_level(Counter({0: 1}))
     most = graph.sum_looks(level)
-    if most.looks > MOST_LOOKS:
+    if most.looks > MAX_LOOKS:
         raise CostlySchemaError(_TOO_OFTEN)
     return graph.make_cost(*_follow_levels(graph, level, most))
 
@@ -106,16 +106,16 @@ def compute_cost(document: Json) -> SchemaCost:
 def _follow_levels(graph: "_Graph", level: Counter[int], most: "_MaxCost") -> tuple["_MaxCost", int | None]:
     """Return what one value costs at most at any depth, and the depth below which that is not known."""
     seen: set[frozenset[tuple[int, int]]] = set()
-    for depth in range(1, _LEVELS):
+    for depth in range(1, _MAX_LEVELS):
         state = frozenset(level.items())
         if not level or state in seen:
             return most, None
         seen.add(state)
         level, below = graph.find_next_level(level)
-        if below.looks > MOST_LOOKS or graph.steps > _STEPS:
+        if below.looks > MAX_LOOKS or graph.steps > _MAX_STEPS:
             return most, depth
         most = most.or_more(below)
-    return most, _LEVELS
+    return most, _MAX_LEVELS
 
 
 class _MaxCost(NamedTuple):
@@ -204,10 +204,14 @@ class _Graph:
             return self._closures[node]
         if node in path:
             raise CostlySchemaError("it refers to itself without end")
-        if len(path) > _LEVELS:
-            raise CostlySchemaError(f"it follows more than {_LEVELS} references for one value")
+        if len(path) > _MAX_LEVELS:
+            raise CostlySchemaError(f"it follows more than {_MAX_LEVELS} references for one value")
         found = Counter({node: 1})
-        times = _AGAIN if self._nodes[node].keys() & {"unevaluatedProperties", "unevaluatedItems"} else 1
+        times = (
+            _UNEVALUATED_FACTOR
+            if self._nodes[node].keys() & {"unevaluatedProperties", "unevaluatedItems"}
+            else 1
+        )
         for name, target in self._edges[node]:
             if name is None:
                 found.update(
@@ -216,7 +220,7 @@ class _Graph:
                         for other, looks in self._compute_closure(target, (*path, node)).items()
                     }
                 )
-                if found.total() > MOST_LOOKS:
+                if found.total() > MAX_LOOKS:
                     raise CostlySchemaError(_TOO_OFTEN)
         self._closures[node] = found
         return found
@@ -249,17 +253,17 @@ class _Graph:
             elif isinstance(value, list):
                 members = cast("list[Json]", value)
             else:
-                self.characters += len(value) if isinstance(value, str) else _WORD
+                self.characters += len(value) if isinstance(value, str) else _WORD_CHARS
                 self.characters += value.bit_length() // 4 if isinstance(value, int) else 0
                 continue
             values += len(members)
-            if values > MOST_VALUES:
-                raise CostlySchemaError(f"it has more than {MOST_VALUES} values")
+            if values > MAX_VALUES:
+                raise CostlySchemaError(f"it has more than {MAX_VALUES} values")
             todo += [(child, base) for child in members]
 
     def _add_schema(self, schema: Schema, base: str) -> str:
-        if len(self._nodes) >= MOST_PARTS:
-            raise CostlySchemaError(f"it has more than {MOST_PARTS} parts")
+        if len(self._nodes) >= MAX_PARTS:
+            raise CostlySchemaError(f"it has more than {MAX_PARTS} parts")
         number = len(self._nodes)
         if isinstance(own := schema.get("$id"), str):
             base = urljoin(base, own[: _ID_CHARS + 1]).removesuffix("#")
@@ -299,7 +303,7 @@ class _Graph:
             if isinstance(child, list):
                 yield from ((name, self._numbers[id(each)]) for each in child if isinstance(each, dict))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
             elif isinstance(child, dict):
-                if keyword not in _MAPS:
+                if keyword not in _MAP_KEYWORDS:
                     yield name, self._numbers[id(child)]  # pyright: ignore[reportUnknownArgumentType]
                     continue
                 for member, schema in cast("Schema", child).items():
@@ -320,21 +324,23 @@ class _Graph:
                 return []
             if isinstance(at, dict):
                 return [self._numbers[id(at)]]  # pyright: ignore[reportUnknownArgumentType]
-        if _META in address:
+        if _META_HOST in address:
             return []
-        raise CostlySchemaError(f"the reference {reference[:_SHOWN]!r} leads out of it; nothing is fetched")
+        raise CostlySchemaError(
+            f"the reference {reference[:_MAX_POINTER_CHARS]!r} leads out of it; nothing is fetched"
+        )
 
     def _resolve_pointer(self, root: Schema, pointer: str) -> Json:
         """Return what a JSON pointer (RFC 6901) leads to, None when it leads nowhere."""
         at: Json = root
-        steps = pointer.split("/", _LEVELS + 1)[1:]
-        if len(steps) > _LEVELS:
-            raise CostlySchemaError(f"a reference of it has more than {_LEVELS} steps")
+        steps = pointer.split("/", _MAX_LEVELS + 1)[1:]
+        if len(steps) > _MAX_LEVELS:
+            raise CostlySchemaError(f"a reference of it has more than {_MAX_LEVELS} steps")
         for step in steps:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(at, dict):
                 at = cast("Schema", at).get(name)
-            elif isinstance(at, list) and name.isdecimal() and len(name) < _DIGITS:
+            elif isinstance(at, list) and name.isdecimal() and len(name) < _MAX_INDEX_DIGITS:
                 at = (*cast("list[Json]", at), None)[min(int(name), len(at))]  # pyright: ignore[reportUnknownArgumentType]
             else:
                 return None
@@ -344,18 +350,20 @@ class _Graph:
 def _weigh_schema(schema: Schema) -> int:
     """Return how many looks one look of a schema stands for."""
     weight = 1
-    for keyword, share in _SHARES.items():
+    for keyword, share in _ENTRIES_PER_LOOK.items():
         entries = schema.get(keyword)
         if isinstance(entries, list | dict):
             weight += len(entries) // share  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(options := schema.get("enum"), list):
-        weight += _WHOLE * sum(isinstance(each, list | dict) for each in cast("list[Json]", options))
+        weight += _WHOLE_VALUE_LOOKS * sum(
+            isinstance(each, list | dict) for each in cast("list[Json]", options)
+        )
     for keyword in ("allOf", "anyOf", "oneOf"):
         if isinstance(options := schema.get(keyword), list):
             weight += sum(isinstance(each, bool) for each in cast("list[Json]", options))
     divisor = schema.get("multipleOf")
     if isinstance(divisor, float) and not divisor.is_integer():
-        weight += _FRACTION + max(0, -_FRACTION - frexp(divisor)[1]) // 4
+        weight += _FRACTION_LOOKS + max(0, -_FRACTION_LOOKS - frexp(divisor)[1]) // 4
     return weight
 
 

@@ -10,33 +10,33 @@ from typing import Any, cast
 
 from paddock.model.base import Json
 
-_KNOWN = re.compile(
+_KNOWN_DIALECT_PATTERN = re.compile(
     r"https?://json-schema\.org/(?:schema|draft-0[467]/schema|draft/20(?:19-09|20-12)/schema)#?\Z"
 )
-_DEEPEST = 100
+_MAX_LEVELS = 100
 """Levels of a schema that are rewritten."""
-_DATA = frozenset({"enum", "const", "default", "examples", "example"})
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords that hold values and no schemas."""
-MAPS = frozenset(
+MAP_KEYWORDS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
 )
 """Keywords that hold schemas by name."""
 _SAY_NULL = frozenset({"type", "enum", "const"})
-_IN_PLACE = frozenset(
+_IN_PLACE_KEYWORDS = frozenset(
     {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 )
 """Keywords that hold schemas of the same value."""
-_NAMES = frozenset(
+_NAMING_KEYWORDS = frozenset(
     {"$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$defs", "definitions", "description"}
 )
 """Keywords by which a schema is found, or that only describe it."""
-_BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+_BOUND_KEYWORDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 
 def is_known_dialect(document: Mapping[str, Json]) -> bool:
     """Tell whether a schema names no draft of JSON Schema, or one that validators know."""
     named = document.get("$schema")
-    return named is None or (isinstance(named, str) and _KNOWN.match(named) is not None)
+    return named is None or (isinstance(named, str) and _KNOWN_DIALECT_PATTERN.match(named) is not None)
 
 
 def normalize_schema(document: Mapping[str, Json]) -> dict[str, Json]:
@@ -62,7 +62,7 @@ class _Rewriting:
 
     def rewrite_node(self, value: Json, depth: int, *, by_name: bool = False) -> Json:
         """Return a value with the schemas in it rewritten; `by_name` says that it maps names to schemas."""
-        if depth > _DEEPEST:
+        if depth > _MAX_LEVELS:
             return value
         if isinstance(value, list):
             return [self.rewrite_node(item, depth + 1) for item in cast("list[Json]", value)]
@@ -72,7 +72,9 @@ class _Rewriting:
         if by_name:
             return {name: self.rewrite_node(each, depth + 1) for name, each in fields.items()}
         tree = {
-            keyword: each if keyword in _DATA else self.rewrite_node(each, depth + 1, by_name=keyword in MAPS)
+            keyword: each
+            if keyword in _DATA_KEYWORDS
+            else self.rewrite_node(each, depth + 1, by_name=keyword in MAP_KEYWORDS)
             for keyword, each in fields.items()
         }
         for keyword in ("$id", "id"):
@@ -87,10 +89,14 @@ class _Rewriting:
     def _with_null(self, schema: dict[str, Json]) -> dict[str, Json]:
         """Return a schema with `nullable: true` as one that says null itself."""
         del schema["nullable"]
-        if not schema.keys() & _IN_PLACE:
+        if not schema.keys() & _IN_PLACE_KEYWORDS:
             _allow_null(schema)
             return schema
-        moved = schema.keys() - _NAMES if "$ref" in schema else schema.keys() & (_IN_PLACE | _SAY_NULL)
+        moved = (
+            schema.keys() - _NAMING_KEYWORDS
+            if "$ref" in schema
+            else schema.keys() & (_IN_PLACE_KEYWORDS | _SAY_NULL)
+        )
         inner = {keyword: value for keyword, value in schema.items() if keyword in moved}
         outer = {keyword: value for keyword, value in schema.items() if keyword not in moved}
         # `else` tells what is wrong within, `anyOf` only that nothing fits.
@@ -113,7 +119,7 @@ def _allow_null(schema: dict[str, Json]) -> None:
 
 def _exclude_bounds(schema: dict[str, Json]) -> None:
     """Make flags of OpenAPI 3.0, which say that a bound is excluded, into bounds."""
-    for bound, strict in _BOUNDS:
+    for bound, strict in _BOUND_KEYWORDS:
         if isinstance(flag := schema.get(strict), bool):
             del schema[strict]
             if flag and bound in schema:
@@ -151,7 +157,7 @@ def _iterate_schemas(document: Mapping[str, Json]) -> Iterator[tuple[dict[str, A
     todo: list[tuple[Json, str, int, bool]] = [(dict(document), "", 0, False)]
     while todo:
         value, at, depth, by_name = todo.pop()
-        if depth > _DEEPEST:
+        if depth > _MAX_LEVELS:
             continue
         if isinstance(value, list):
             todo += [
@@ -162,6 +168,6 @@ def _iterate_schemas(document: Mapping[str, Json]) -> Iterator[tuple[dict[str, A
             if not by_name:
                 yield fields, at
             for name, child in fields.items():
-                if (by_name or name not in _DATA) and isinstance(child, dict | list):
+                if (by_name or name not in _DATA_KEYWORDS) and isinstance(child, dict | list):
                     step = name.replace("~", "~0").replace("/", "~1")
-                    todo.append((child, f"{at}/{step}", depth + 1, not by_name and name in MAPS))  # pyright: ignore[reportUnknownArgumentType]
+                    todo.append((child, f"{at}/{step}", depth + 1, not by_name and name in MAP_KEYWORDS))  # pyright: ignore[reportUnknownArgumentType]

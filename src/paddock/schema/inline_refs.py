@@ -13,23 +13,27 @@ from urllib.parse import unquote
 from paddock.model.base import Json
 from paddock.schema.dialect import list_anchors
 
-NODES = 2_000
+MAX_NODES = 2_000
 """Schemas within one unfolded schema."""
-DEPTH = 24
+MAX_DEPTH = 24
 """Schemas one within the other."""
 
-_ONE = frozenset(
+_SCHEMA_KEYWORDS = frozenset(
     "items additionalItems additionalProperties unevaluatedProperties unevaluatedItems contains not if then else"  # noqa: SIM905 - words
     " propertyNames".split()
 )
-_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_DROPPED = frozenset(
+_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_DROPPED_KEYWORDS = frozenset(
     "$ref $defs definitions $id id $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $vocabulary"  # noqa: SIM905 - words
     " $comment".split()
 )
-_TURNED = frozenset({"not", "if", "then", "else", "unevaluatedProperties", "unevaluatedItems", "maxContains"})
-_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+_INVERTING_KEYWORDS = frozenset(
+    {"not", "if", "then", "else", "unevaluatedProperties", "unevaluatedItems", "maxContains"}
+)
+_NOTE_KEYWORDS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
+)
 """Keywords that say something and allow or forbid nothing."""
 
 
@@ -41,7 +45,7 @@ def unfold_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
 class _Unfolding:
     def __init__(self, document: Mapping[str, Json]) -> None:
         self._document = document
-        self._left = NODES
+        self._left = MAX_NODES
         self._cuts = 0
         self._anchors: dict[str, Json] | None = None
 
@@ -50,7 +54,7 @@ class _Unfolding:
         self._left -= 1
         if isinstance(schema, bool):
             return {} if schema else {"not": {}}
-        if not isinstance(schema, dict) or depth > DEPTH or _count_children(schema) > self._left:  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(schema, dict) or depth > MAX_DEPTH or _count_children(schema) > self._left:  # pyright: ignore[reportUnknownArgumentType]
             self._cuts += 1
             return {}
         fields = cast("dict[str, Json]", schema)
@@ -58,23 +62,23 @@ class _Unfolding:
         tree = {
             keyword: self._unfold_child(keyword, value, depth + 1, within)
             for keyword, value in fields.items()
-            if keyword not in _DROPPED
+            if keyword not in _DROPPED_KEYWORDS
         }
         reference = fields.get("$ref")
         if isinstance(reference, str):
             target = None if reference in within else self._resolve_target(reference)
-            meant = self.unfold_node(target, depth + 1, (*within, reference))
-            if tree.keys() <= _NOTES:
-                return {**meant, **tree}
-            tree["allOf"] = [*_as_list(tree.get("allOf")), meant]
+            wanted = self.unfold_node(target, depth + 1, (*within, reference))
+            if tree.keys() <= _NOTE_KEYWORDS:
+                return {**wanted, **tree}
+            tree["allOf"] = [*_as_list(tree.get("allOf")), wanted]
         return tree if self._cuts == cuts else _loosen_schema(tree)
 
     def _unfold_child(self, keyword: str, value: Json, depth: int, within: tuple[str, ...]) -> Json:
-        if keyword in _MANY and isinstance(value, list):
+        if keyword in _LIST_KEYWORDS and isinstance(value, list):
             return [self.unfold_node(item, depth, within) for item in cast("list[Json]", value)]
-        if keyword in _ONE:
+        if keyword in _SCHEMA_KEYWORDS:
             return value if isinstance(value, bool) else self.unfold_node(value, depth, within)
-        if keyword in _NAMED and isinstance(value, dict):
+        if keyword in _MAP_KEYWORDS and isinstance(value, dict):
             members = cast("dict[str, Json]", value)
             return {name: self.unfold_node(member, depth, within) for name, member in members.items()}
         return value
@@ -103,7 +107,7 @@ class _Unfolding:
 
 def _count_children(schema: dict[str, Json]) -> int:
     """Return how many schemas stand directly within one."""
-    places = _MANY | _NAMED
+    places = _LIST_KEYWORDS | _MAP_KEYWORDS
     return sum(
         len(cast("list[Json]", schema[key])) for key in places if isinstance(schema.get(key), list | dict)
     )
@@ -115,7 +119,7 @@ def _loosen_schema(tree: dict[str, Json]) -> dict[str, Json]:
     The cut part allows everything: under `not` and `if` that turns into its opposite, in `oneOf` it makes a
     second match, and what is unevaluated may have been evaluated there.
     """
-    kept = {key: value for key, value in tree.items() if key not in _TURNED}
+    kept = {key: value for key, value in tree.items() if key not in _INVERTING_KEYWORDS}
     if isinstance(kept.get("oneOf"), list):
         kept["allOf"] = [*_as_list(kept.get("allOf")), {"anyOf": kept.pop("oneOf")}]
     return kept

@@ -9,9 +9,9 @@ from typing import NamedTuple, cast
 
 from paddock.model.base import Json
 
-MOST = 1_000_000
+MAX_COMPARISONS = 1_000_000
 """Such comparisons of one value: a third of a second."""
-_LEAST, _BEYOND = -(2**63), 2**63
+_MIN_INT64, _INT64_LIMIT = -(2**63), 2**63
 
 
 class Numbers(NamedTuple):
@@ -39,7 +39,7 @@ def list_numbers(value: Json) -> Numbers:
             odd += _weigh_number(each)
         elif isinstance(each, int) and not isinstance(each, bool):
             count += 1
-            weight = 0 if _LEAST <= each < _BEYOND else 2 + each.bit_length() // 64
+            weight = 0 if _MIN_INT64 <= each < _INT64_LIMIT else 2 + each.bit_length() // 64
             odd, wide = odd + weight, wide + weight
     return Numbers(count, odd, wide)
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from paddock.texts import ellipsis
 
-MOST_PATTERNS = 300
-MOST_CHARACTERS = 16 * 1024
+MAX_PATTERNS = 300
+MAX_PATTERN_CHARS = 16 * 1024
 """Characters of all patterns together; they are read before their size is known."""
-MOST_CLASSES = 40
+MAX_CLASSES = 40
 """Unicode classes such as `\\p{L}`, each of which takes as long to read as a thousand characters."""
 SIZES_KIB = (1, 4, 16, 64, 512)
 """Sizes of compiled patterns: that of `^[a-z]+$` is 1, of an e-mail's address 16, of `^.{1,255}$` 512."""
-_MOST_TOGETHER_KIB = 4 * 1024
-_SHOWN = 60
+_MAX_TOTAL_KIB = 4 * 1024
+_MAX_QUOTED_CHARS = 60
 
 
 class BadPatternError(ValueError):
@@ -26,27 +26,27 @@ class BadPatternError(ValueError):
         self.pattern = pattern
 
 
-def find_largest_kib(patterns: Mapping[str, int]) -> int:
+def find_max_kib(patterns: Mapping[str, int]) -> int:
     """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
 
     `patterns` says how often the schema has each. Raises BadPatternError for a pattern that takes more than linear
     time or 512 KiB, and ValueError for too many.
     """
-    if sum(patterns.values()) > MOST_PATTERNS:
-        raise ValueError(f"it has more than {MOST_PATTERNS} patterns")
-    if sum(len(pattern) * times for pattern, times in patterns.items()) > MOST_CHARACTERS:
-        raise ValueError(f"its patterns have more than {MOST_CHARACTERS} characters")
+    if sum(patterns.values()) > MAX_PATTERNS:
+        raise ValueError(f"it has more than {MAX_PATTERNS} patterns")
+    if sum(len(pattern) * times for pattern, times in patterns.items()) > MAX_PATTERN_CHARS:
+        raise ValueError(f"its patterns have more than {MAX_PATTERN_CHARS} characters")
     if (
         sum((pattern.count("\\p") + pattern.count("\\P")) * times for pattern, times in patterns.items())
-        > MOST_CLASSES
+        > MAX_CLASSES
     ):
-        raise ValueError(f"its patterns have more than {MOST_CLASSES} Unicode classes")
+        raise ValueError(f"its patterns have more than {MAX_CLASSES} Unicode classes")
     most, together = 0, 0
     for pattern, times in patterns.items():
         size = _measure_pattern(pattern)
         most, together = max(most, size), together + size * times
-        if together > _MOST_TOGETHER_KIB:
-            raise ValueError(f"its patterns compile to more than {_MOST_TOGETHER_KIB} KiB")
+        if together > _MAX_TOTAL_KIB:
+            raise ValueError(f"its patterns compile to more than {_MAX_TOTAL_KIB} KiB")
     return most
 
 
@@ -59,8 +59,9 @@ def _measure_pattern(pattern: str) -> int:
         except ValueError:
             continue
         return kib
+    shown = ellipsis(pattern, _MAX_QUOTED_CHARS)
     raise BadPatternError(
-        f"the pattern {ellipsis(pattern, _SHOWN)!r} is no regular expression, or none that takes linear time and "
+        f"the pattern {shown!r} is no regular expression, or none that takes linear time and "
         f"{SIZES_KIB[-1]} KiB",
         pattern,
     )

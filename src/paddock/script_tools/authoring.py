@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from paddock.script_tools import manifest as manifests
-from paddock.script_tools.library import MANIFEST, ToolError, inside, load, read_inside
+from paddock.script_tools.library import MANIFEST_NAME, ToolError, inside, load, read_inside
 from paddock.script_tools.manifest import ManifestError
 
 SUFFIXES = {"python": ".py", "node": ".mjs", "shell": ".sh"}
 """Runtimes that a new tool can be written in, and the suffix of its script."""
-OWN = frozenset(
+OWN_TOOLS = frozenset(
     (
         *("execute_code", "call_tool", "search_tools", "describe_tools", "provision_server"),
         *("run_program", "query_output", "compute"),
@@ -87,7 +87,7 @@ def create(folder: Path, name: str, runtime: str) -> Path:
     directory = folder / name
     directory.mkdir()
     try:
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        (directory / MANIFEST_NAME).write_text(text, encoding="utf-8")
         (directory / "schema.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
         (directory / "description.md").write_text("Counts the words of a text.\n", encoding="utf-8")
         (directory / f"script{suffix}").write_text(_SCRIPTS[runtime], encoding="utf-8")
@@ -108,15 +108,19 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
         ToolFinding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
     ]
     if manifest.runtime != "auto" and manifest.runtime not in runtimes:
-        told = f"{MANIFEST}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
+        told = (
+            f"{MANIFEST_NAME}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
+        )
         found.append(ToolFinding("error", told))
-    unknown = manifests.unknown_fields(read_inside(directory, MANIFEST))
-    found += [ToolFinding("warning", f"{MANIFEST}: unknown field `{name}`") for name in unknown]
+    unknown = manifests.unknown_fields(read_inside(directory, MANIFEST_NAME))
+    found += [ToolFinding("warning", f"{MANIFEST_NAME}: unknown field `{name}`") for name in unknown]
     if manifest.id.lower() != directory.name.lower():
-        found.append(ToolFinding("warning", f"{MANIFEST}: id {manifest.id} is not the name of the directory"))
-    if manifest.id.lower() in OWN:
-        told = f"{MANIFEST}: {manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
-        found.append(ToolFinding("warning", told))
+        found.append(
+            ToolFinding("warning", f"{MANIFEST_NAME}: id {manifest.id} is not the name of the directory")
+        )
+    if manifest.id.lower() in OWN_TOOLS:
+        told = f"{manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
+        found.append(ToolFinding("warning", f"{MANIFEST_NAME}: {told}"))
     return found
 
 

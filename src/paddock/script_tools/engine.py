@@ -25,7 +25,7 @@ from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status, Us
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
-from paddock.model.tool import REFUSED, SIGNALLED, ToolEnd, ToolTerms
+from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
 from paddock.sandbox.sandbox import Sandbox, Streams
 from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
@@ -270,7 +270,7 @@ def _process_limits(terms: ToolTerms, stdin: int) -> ProcessLimits:
 def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
     """Return the end of a run."""
     stdout, stderr = _decode_text(result.stdout), _decode_text(result.stderr)
-    code, output = REFUSED, None
+    code, output = EXIT_REFUSED, None
     error: str | None = None
     match result.status:
         case Status.OK:
@@ -279,7 +279,7 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
             code, output = result.exit_code, parse_output(stdout)
             error = stderr or f"Process exited with code {code}"
         case Status.FAILED if result.signal is not None:
-            code, output = SIGNALLED + result.signal, parse_output(stdout)
+            code, output = EXIT_SIGNAL_BASE + result.signal, parse_output(stdout)
             error = stderr or f"Process was ended by {_signal_name(result.signal)}"
         case Status.TIMEOUT if result.limit == "wall":
             error = f"Script timed out after {terms.timeout_ms}ms"
@@ -293,7 +293,7 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
             error = f"Script went beyond its limit: {result.limit}"
         case _:
             error = f"Spawn error: {result.reason or result.status.value}"
-    if result.status is Status.FAILED and code == REFUSED:
+    if result.status is Status.FAILED and code == EXIT_REFUSED:
         error = f"Spawn error: {result.reason}"
     return ToolEnd(
         success=result.status is Status.OK,

@@ -15,7 +15,7 @@ INHERITED = frozenset(
 )
 """What passes from our environment. HOME and TMPDIR are then those of the sandbox."""
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_REFERENCE_PATTERN = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class VariableError(ValueError):
@@ -48,5 +48,5 @@ def environment(
             f"Variable {reference[1]} is not given to tools; name it in `environment` under [tools] in paddock.toml"
         )
 
-    own = {name: _REFERENCE.sub(value, text) for name, text in tool.items()}
+    own = {name: _REFERENCE_PATTERN.sub(value, text) for name, text in tool.items()}
     return {**inherited, **base, **own, **request}

@@ -21,13 +21,13 @@ from paddock.schema.check import Schema
 from paddock.script_tools import manifest as manifests
 from paddock.script_tools.manifest import Manifest, ManifestError
 
-MANIFEST = "tool.yaml"
-_PROMPT = "prompt.yaml"
+MANIFEST_NAME = "tool.yaml"
+_PROMPT_NAME = "prompt.yaml"
 _FILE_BYTES = 256 * 1024
 _MAX_DIRECTORIES = 5_000
 _MAX_DEPTH = 5
-_KEPT = (MANIFEST, "schema.json", "description.md")
-_EMPTY: dict[str, Json] = {"type": "object", "properties": {}}
+_TOOL_FILES = (MANIFEST_NAME, "schema.json", "description.md")
+_EMPTY_SCHEMA: dict[str, Json] = {"type": "object", "properties": {}}
 
 Signature = tuple[tuple[int, int, int, int], ...]
 
@@ -174,7 +174,7 @@ class ToolLibrary:
         while todo and seen < _MAX_DIRECTORIES:
             directory, depth = todo.pop()
             seen += 1
-            if _is_file(directory / _PROMPT):
+            if _is_file(directory / _PROMPT_NAME):
                 yield from _with_manifest(directory / "tools", directory.name)
             if depth < _MAX_DEPTH and not workspace:
                 todo += [(child, depth + 1) for child in reversed(_list_directories(directory))]
@@ -183,10 +183,10 @@ class ToolLibrary:
 def load(directory: Path, *, prompt: str = "") -> Tool:
     """Return the tool of a directory. Raises ToolError."""
     try:
-        manifest = manifests.read(read_inside(directory, MANIFEST))
+        manifest = manifests.read(read_inside(directory, MANIFEST_NAME))
     except ManifestError as problem:
-        raise ToolError(f"{MANIFEST}: {problem}") from None
-    schema, named = _EMPTY, manifest.schema_file
+        raise ToolError(f"{MANIFEST_NAME}: {problem}") from None
+    schema, named = _EMPTY_SCHEMA, manifest.schema_file
     if named != Manifest.model_fields["schema_file"].default or _is_there(directory, named):
         schema = _read_schema(directory, named)
     try:
@@ -264,7 +264,7 @@ def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
     if os.path.islink(folder):
         return
     for directory in _list_directories(folder):
-        if _is_file(directory / MANIFEST):
+        if _is_file(directory / MANIFEST_NAME):
             yield _Found(directory, prompt)
 
 
@@ -297,7 +297,7 @@ def _list_directories(folder: Path) -> list[Path]:
 def _file_signature(directory: Path, known: Tool | BrokenTool | None) -> Signature:
     """Return what changes when a file of a tool does that is kept; the script is read at each run."""
     manifest = known.manifest if isinstance(known, Tool) else None
-    names = (MANIFEST, manifest.schema_file, manifest.description_file) if manifest else _KEPT
+    names = (MANIFEST_NAME, manifest.schema_file, manifest.description_file) if manifest else _TOOL_FILES
     return tuple(_stat_facts(directory / name) for name in names)
 
 

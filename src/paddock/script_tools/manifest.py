@@ -21,7 +21,7 @@ _MODES: dict[str, dict[str, Json]] = {
     "confirm": {"confirm": True},
 }
 """What the deprecated `mode` stands for, where nothing newer is said."""
-_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 _MESSAGES = {
     "missing": "is missing",
     "string_type": "must be a text; put it in quotes",
@@ -92,7 +92,7 @@ def read(text: str) -> Manifest:
     try:
         return Manifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
     except ValidationError as problem:
-        raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, most=_PROBLEMS))) from None
+        raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, most=_MAX_PROBLEMS))) from None
 
 
 def unknown_fields(text: str) -> list[str]:
@@ -116,5 +116,5 @@ def _migrate_document(document: dict[str, Json]) -> dict[str, Json]:
         return {name: value for name, value in document.items() if value is not None}
     given = cast("dict[str, Json]", section)
     mode = given.get("mode")
-    meant = _MODES.get(mode, {}) if isinstance(mode, str) else {}
-    return {**document, "execution": {**meant, **given}}
+    wanted = _MODES.get(mode, {}) if isinstance(mode, str) else {}
+    return {**document, "execution": {**wanted, **given}}

@@ -11,9 +11,9 @@ import yaml
 
 from paddock.model.base import Json
 
-MOST_CHARACTERS = 64 * 1024
-MOST_DEPTH = 20
-MOST_NODES = 5_000
+MAX_CHARS = 64 * 1024
+MAX_DEPTH = 20
+MAX_NODES = 5_000
 """Values and keys: reading takes a tenth of a millisecond for each."""
 _MAX_INTEGER_CHARS = 100
 
@@ -73,8 +73,8 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _read_mapping)
 
 def read(text: str) -> Json:
     """Return the value of a YAML text. Raises YamlError."""
-    if len(text) > MOST_CHARACTERS:
-        raise YamlError(f"more than {MOST_CHARACTERS} characters")
+    if len(text) > MAX_CHARS:
+        raise YamlError(f"more than {MAX_CHARS} characters")
     try:
         _check_events(text)
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
@@ -98,11 +98,11 @@ def _check_events(text: str) -> None:
             raise YamlError(f"line {line}: anchors and aliases are not read; write the value out")
         if isinstance(event, yaml.NodeEvent):
             nodes += 1
-        if nodes > MOST_NODES:
-            raise YamlError(f"line {line}: more than {MOST_NODES} values and keys")
+        if nodes > MAX_NODES:
+            raise YamlError(f"line {line}: more than {MAX_NODES} values and keys")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > MOST_DEPTH:
-            raise YamlError(f"line {line}: nested more than {MOST_DEPTH} deep")
+        if depth > MAX_DEPTH:
+            raise YamlError(f"line {line}: nested more than {MAX_DEPTH} deep")

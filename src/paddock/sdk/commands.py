@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paddock.model.base import Json
 from paddock.model.errors import SdkError, SdkFailed
-from paddock.model.json_meter import MOST_VALUES, holds_more
+from paddock.model.json_meter import MAX_VALUES, holds_more
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import loads
 from paddock.model.outcome import Status
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Sandbox
 
 _MAX_ERROR_CHARS = 2_000
-_ERROR = "CommandError"
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+_ERROR_NAME = "CommandError"
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 Secret = Callable[[str], str | None]
 """Returns a secret of the vault by name, None when there is none, and sees to it that it is not shown."""
@@ -118,30 +118,32 @@ class Commands:
 
 
 def _not_started(why: str) -> SdkFailed:
-    return SdkFailed(why, Status.UNAVAILABLE, _ERROR)
+    return SdkFailed(why, Status.UNAVAILABLE, _ERROR_NAME)
 
 
 def _is_system(path: Path) -> bool:
-    return any(path.is_relative_to(place) for place in _SYSTEM)
+    return any(path.is_relative_to(place) for place in _SYSTEM_FOLDERS)
 
 
 def _make_value(command: SdkCommand, result: "ProcessResult") -> Json:
     stdout = result.stdout.head + result.stdout.tail
     if result.status is not Status.OK:
-        raise SdkFailed(f"paddock.{command.name}: {_explain_end(result)}", result.status, _ERROR)
+        raise SdkFailed(f"paddock.{command.name}: {_explain_end(result)}", result.status, _ERROR_NAME)
     if command.output == "text":
         return stdout
-    if holds_more(stdout.encode("utf-8", "replace"), MOST_VALUES):
-        told = f"paddock.{command.name}: what it printed holds more than {MOST_VALUES} values; print less at once"
-        raise SdkFailed(told, Status.FAILED, _ERROR)
+    if holds_more(stdout.encode("utf-8", "replace"), MAX_VALUES):
+        told = (
+            f"paddock.{command.name}: what it printed holds more than {MAX_VALUES} values; print less at once"
+        )
+        raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
     try:
         value = loads(stdout)
     except (ValueError, RecursionError):
         told = f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}"
-        raise SdkFailed(told, Status.FAILED, _ERROR) from None
+        raise SdkFailed(told, Status.FAILED, _ERROR_NAME) from None
     if is_deeper(value, MAX_DEPTH):
         told = f"paddock.{command.name}: what it printed is nested more than {MAX_DEPTH} levels deep"
-        raise SdkFailed(told, Status.FAILED, _ERROR)
+        raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
     return value
 
 

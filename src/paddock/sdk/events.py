@@ -11,9 +11,9 @@ from paddock.model.outcome import Outcome, RawResult
 from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
 from paddock.sdk.requests import options_of
 
-MOST_WAITING = 100
+MAX_WAITING = 100
 """Deliveries that may be under way or wait; further events are not told."""
-_AT_A_TIME = 4
+_MAX_CONCURRENT = 4
 _FAREWELL_S = 10.0
 """Seconds that deliveries may take once the session ends."""
 
@@ -29,7 +29,7 @@ class Events:
     def __init__(self, execute: Execute, registered: Callable[[str], list[str]]) -> None:
         self._execute = execute
         self._registered = registered
-        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
         """Messages that were not sent, once the session has ended."""
@@ -52,7 +52,7 @@ class Events:
         except PaddockError:
             webhooks, self.dropped = [], self.dropped + 1
         for webhook in webhooks:
-            if len(self._tasks) >= MOST_WAITING:
+            if len(self._tasks) >= MAX_WAITING:
                 self.dropped += 1
                 continue
             task = asyncio.get_running_loop().create_task(self._deliver_event(request, webhook, event, data))
@@ -85,7 +85,7 @@ class Events:
             calls=cause.calls,
         )
         try:
-            async with self._turns:
+            async with self._slots:
                 await self._execute(request)
         except PaddockError:  # without its record nothing is sent
             self.dropped += 1

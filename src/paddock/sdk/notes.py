@@ -24,13 +24,13 @@ from paddock.texts import explain
 
 BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
-TAGS = 32
+MAX_TAGS = 32
 MAX_RESULTS = 1000
 """Signals that one answer may hold."""
 
 Model = TypeVar("Model", bound=Value)
 
-_PARTS = "", "-wal", "-shm", "-journal"
+_FILE_SUFFIXES = "", "-wal", "-shm", "-journal"
 """What the files of an SQLite database are called, after its name (https://sqlite.org/tempfiles.html)."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signal (
@@ -52,7 +52,7 @@ _COUNTS = {
     "by_type": "SELECT type, count(*) FROM signal GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?",
     "by_domain": "SELECT domain, count(*) FROM signal WHERE domain IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?",
 }
-_WORD = re.compile(r"\w+")
+_WORD_PATTERN = re.compile(r"\w+")
 
 
 class NewSignal(Value):
@@ -63,7 +63,7 @@ class NewSignal(Value):
     domain: str | None = Field(None, max_length=NAME_CHARS)
     confidence: float | None = Field(None, ge=0, le=1)
     source: str | None = Field(None, max_length=NAME_CHARS)
-    tags: tuple[str, ...] = Field((), max_length=TAGS)
+    tags: tuple[str, ...] = Field((), max_length=MAX_TAGS)
 
 
 class NoteFilter(Value):
@@ -112,7 +112,7 @@ class Signals:
     def search_signals(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
         """Return signals that hold every word of `text`, the best match first. Raises SdkError."""
         where, values, limit = _make_conditions(_read_options(NoteFilter, options))
-        words = " ".join(f'"{word}"' for word in _WORD.findall(text)[:TAGS])
+        words = " ".join(f'"{word}"' for word in _WORD_PATTERN.findall(text)[:MAX_TAGS])
         if not words:
             raise SdkError("there is no word to search for; use query() to list signals")
         query = f"{_SEARCH} AND {where} ORDER BY bm25(signal_text), id DESC LIMIT ?"
@@ -142,7 +142,7 @@ class Signals:
         try:
             make_private(self._file.parent)
             check_directory(self._file.parent, private=False)
-            for name in _PARTS:
+            for name in _FILE_SUFFIXES:
                 with suppress(FileNotFoundError):
                     check_file(f"{self._file}{name}")
             with closing(sqlite3.connect(self._file, timeout=5)) as database, database:

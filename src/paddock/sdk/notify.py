@@ -10,7 +10,7 @@ from paddock.model.outcome import Status
 
 TITLE_CHARS = 200
 BODY_CHARS = 4_000
-_ERROR = "NotifyError"
+_ERROR_NAME = "NotifyError"
 _PASSED_VARIABLES = (
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -58,7 +58,7 @@ class Notifier:
             f"paddock.notify.send: there is no channel (tried: {tried}); install notify-send and run in a desktop "
             "session, register a webhook for `notification`, or name a command in `notify` under [sdk]",
             Status.UNAVAILABLE,
-            _ERROR,
+            _ERROR_NAME,
         )
 
     def _find_desktop(self) -> Tell | None:
@@ -82,7 +82,7 @@ class Notifier:
                 raise
             if code != 0:
                 told = f"paddock.notify.send: notify-send ended with {code}"
-                raise SdkFailed(told, Status.FAILED, _ERROR)
+                raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
             return True
 
         return tell

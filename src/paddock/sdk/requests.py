@@ -24,7 +24,7 @@ from paddock.model.request import (
 from paddock.saved_scripts import read
 from paddock.texts import explain, list_faults
 
-ENDED = {
+ENDED_STATUSES = {
     Status.OK,
     Status.FAILED,
     Status.TIMEOUT,
@@ -65,7 +65,7 @@ def make_child_request(
 
 
 def render_ended(work: Work, outcome: RawResult) -> Json:
-    """Return what the program that asked gets to see of an outcome in `ENDED`."""
+    """Return what the program that asked gets to see of an outcome in `ENDED_STATUSES`."""
     if (tool := outcome.tool) is not None:
         wire = tool.to_wire()
         return {"ok": wire.pop("success"), "status": outcome.status.value, **wire}

@@ -30,9 +30,9 @@ SCOPE = "webhooks"
 MAX_WEBHOOKS = 50
 SECRET_CHARS = 16
 BODY_BYTES = 256 * 1024
-TRIES = 3
+MAX_TRIES = 3
 _RETRY_DELAY_S = 0.5
-_PREFIX = "whsec_"
+_WEBHOOK_PREFIX = "whsec_"
 
 Found = dict[str, Any]
 
@@ -127,11 +127,11 @@ class Webhooks:
             "webhook-timestamp": str(moment),
             "webhook-signature": sign_body(secret, message, moment, body),
         }
-        for tried in range(1, TRIES + 1):
+        for tried in range(1, MAX_TRIES + 1):
             try:
                 status = await send_post(check_url(found["url"]), body, headers, self._networks)
             except NotSentError as why:
-                if not why.retryable or tried == TRIES:
+                if not why.retryable or tried == MAX_TRIES:
                     raise SdkFailed(f"webhook {id_}: {why}", Status.FAILED, "WebhookError") from None
                 await asyncio.sleep(_RETRY_DELAY_S * 2**tried)
             else:
@@ -158,9 +158,9 @@ class Webhooks:
 def sign_body(secret: str, message: str, moment: int, body: bytes) -> str:
     """Return `v1,` and the HMAC-SHA256 of id, time and body; a secret that begins with `whsec_` is base64."""
     key = secret.encode()
-    if secret.startswith(_PREFIX):
+    if secret.startswith(_WEBHOOK_PREFIX):
         try:
-            key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+            key = base64.b64decode(secret.removeprefix(_WEBHOOK_PREFIX), validate=True)
         except binascii.Error:
             key = secret.encode()
     signed = f"{message}.{moment}.".encode() + body

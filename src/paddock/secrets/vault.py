@@ -18,12 +18,12 @@ from paddock.model.errors import NotASecret, VaultError
 from paddock.own_files import NotOursError, check_directory, read_own
 from paddock.settings.schema import VaultSettings
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 VALUE_BYTES = 64 * 1024
 FILE_BYTES = 16 * 1024 * 1024
 _KEY_BYTES = 1024
 
-_SERVICE = "paddock"
+_KEYRING_SERVICE = "paddock"
 
 Secrets = dict[str, dict[str, str]]
 """Values by scope and name."""
@@ -64,7 +64,9 @@ def open_vault(settings: VaultSettings, part: str = "") -> Vault:
         backend = keyring.get_keyring()
         if backend.priority >= 1:
             return KeyringVault(
-                cast("Backend", backend), directory, f"{_SERVICE}-{part}" if part else _SERVICE
+                cast("Backend", backend),
+                directory,
+                f"{_KEYRING_SERVICE}-{part}" if part else _KEYRING_SERVICE,
             )
         if settings.backend == "keyring":
             raise VaultError(
@@ -118,7 +120,7 @@ class Backend(Protocol):
 class KeyringVault:
     """Secrets in the keyring of the operating system."""
 
-    def __init__(self, backend: Backend, directory: Path, service: str = _SERVICE) -> None:
+    def __init__(self, backend: Backend, directory: Path, service: str = _KEYRING_SERVICE) -> None:
         self._backend = backend
         self._service = service
         self._index = _EncryptedFile(directory, "names")
@@ -233,7 +235,7 @@ def _translate_errors() -> Generator[None]:
 
 def _check_names(*names: str) -> None:
     for name in names:
-        if not NAME.fullmatch(name):
+        if not NAME_PATTERN.fullmatch(name):
             raise NotASecret(
                 f"{name[:40]!r} cannot name a secret or a scope; use 1 to 128 letters, digits, `_`, `.` and `-`"
             )

@@ -11,13 +11,13 @@ from paddock.model.base import Json
 from paddock.model.errors import SdkError
 from paddock.model.numbers import are_equal, dumps, loads
 
-FILLED = 1024 * 1024
+MAX_FILLED_CHARS = 1024 * 1024
 """Most characters that references of one step may stand for."""
 
-_REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
-_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-_INDEX = re.compile(r"[0-9]{1,9}")
-_CONDITION = re.compile(
+_REFERENCE_PATTERN = re.compile(r"(\$?)\$\{([^{}]*)\}")
+_PATH_PATTERN = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_INDEX_PATTERN = re.compile(r"[0-9]{1,9}")
+_CONDITION_PATTERN = re.compile(
     r"""\s*(?:(?P<no>not)\s+)?(?P<path>[A-Za-z0-9_.-]+)
     (?:\s*(?P<sign>==|!=)\s*(?P<literal>'[^']*'|"[^"]*"|-?[0-9]+(?:\.[0-9]+)?|true|false|null))?\s*""",
     re.VERBOSE,
@@ -52,10 +52,10 @@ class Condition(NamedTuple):
 
 def condition(text: str) -> Condition:
     """Return the condition that a text is. Raises ValueError."""
-    found = _CONDITION.fullmatch(text)
+    found = _CONDITION_PATTERN.fullmatch(text)
     if (
         found is None
-        or not _PATH.fullmatch(found["path"])
+        or not _PATH_PATTERN.fullmatch(found["path"])
         or found["path"] == "not"
         or (found["no"] and found["sign"])
     ):
@@ -70,10 +70,10 @@ def references(value: Json) -> Iterator[str]:
     """Yield the paths that the texts of a value refer to. Raises ValueError for what is no path."""
     match value:
         case str():
-            for found in _REFERENCE.finditer(value):
+            for found in _REFERENCE_PATTERN.finditer(value):
                 if found[1]:
                     continue
-                if not _PATH.fullmatch(found[2]):
+                if not _PATH_PATTERN.fullmatch(found[2]):
                     raise ValueError(f"{found[0]} is no reference; write $${{...}} for the text itself")
                 yield found[2]
         case list() | tuple():
@@ -93,7 +93,9 @@ def look_up(scope: Mapping[str, Json], path: str) -> Json:
         if isinstance(value, Mapping) and part in value:
             value = cast("Mapping[str, Json]", value)[part]
         elif (
-            isinstance(value, list) and _INDEX.fullmatch(part) and int(part) < len(cast("list[Json]", value))
+            isinstance(value, list)
+            and _INDEX_PATTERN.fullmatch(part)
+            and int(part) < len(cast("list[Json]", value))
         ):
             value = cast("list[Json]", value)[int(part)]
         else:
@@ -102,11 +104,11 @@ def look_up(scope: Mapping[str, Json], path: str) -> Json:
 
 
 class ReferenceFiller:
-    """Fills the values of one step, up to `FILLED` characters in all."""
+    """Fills the values of one step, up to `MAX_FILLED_CHARS` characters in all."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._left = FILLED
+        self._left = MAX_FILLED_CHARS
 
     def value(self, value: Json) -> Json:
         """Return a value with its references filled in: a text that is one reference becomes what it stands for.
@@ -115,7 +117,7 @@ class ReferenceFiller:
         """
         match value:
             case str():
-                whole = _REFERENCE.fullmatch(value)
+                whole = _REFERENCE_PATTERN.fullmatch(value)
                 if whole and not whole[1]:
                     found = self._find(whole[2])
                     self._count_characters(_format_text(found))
@@ -130,7 +132,7 @@ class ReferenceFiller:
 
     def text(self, text: str) -> str:
         """Return a text with its references filled in; what is no text stands as JSON. Raises as `value`."""
-        return _REFERENCE.sub(self._resolve_reference, text)
+        return _REFERENCE_PATTERN.sub(self._resolve_reference, text)
 
     def _resolve_reference(self, found: re.Match[str]) -> str:
         return found[0][1:] if found[1] else self._count_characters(_format_text(self._find(found[2])))
@@ -138,7 +140,7 @@ class ReferenceFiller:
     def _count_characters(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
-            raise SdkError(f"the references of this step stand for more than {FILLED} characters")
+            raise SdkError(f"the references of this step stand for more than {MAX_FILLED_CHARS} characters")
         return text
 
 

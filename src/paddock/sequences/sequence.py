@@ -18,7 +18,7 @@ from paddock.model.program import Access, Network
 from paddock.sequences.references import condition, references
 from paddock.texts import explain, find_nearest
 
-STEPS = 100
+MAX_STEPS = 100
 """Most steps of a sequence."""
 FILE_BYTES = 256 * 1024
 
@@ -26,14 +26,14 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 Model = TypeVar("Model", bound=Value)
 Kind = Literal["script", "runtime", "tool", "server"]
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-_FIELDS: dict[Kind, frozenset[str]] = {
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_FIELDS_BY_KIND: dict[Kind, frozenset[str]] = {
     "script": frozenset({"script", "vars", "input"}),
     "runtime": frozenset({"runtime", "code", "args", "stdin", "cwd", "executable", "access", "network"}),
     "tool": frozenset({"tool", "inputs"}),
     "server": frozenset({"server", "arguments"}),
 }
-_COMMON = frozenset({"name", "when", "on_failure", "timeout_ms"})
+_COMMON_FIELDS = frozenset({"name", "when", "on_failure", "timeout_ms"})
 
 
 class FailureSequence(Value):
@@ -89,7 +89,7 @@ class Step(Value):
     @property
     def kind(self) -> Kind:
         """What the step runs."""
-        return next(kind for kind in _FIELDS if getattr(self, kind) is not None)
+        return next(kind for kind in _FIELDS_BY_KIND if getattr(self, kind) is not None)
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -103,13 +103,13 @@ class Step(Value):
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        kinds: list[Kind] = [kind for kind in _FIELDS if getattr(self, kind) is not None]
+        kinds: list[Kind] = [kind for kind in _FIELDS_BY_KIND if getattr(self, kind) is not None]
         if len(kinds) != 1:
             named = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             raise ValueError(
                 f"a step has one of `script`, `runtime`, `tool` and `server`; step {self.name} has {named}"
             )
-        if foreign := self.model_fields_set - _FIELDS[kinds[0]] - _COMMON:
+        if foreign := self.model_fields_set - _FIELDS_BY_KIND[kinds[0]] - _COMMON_FIELDS:
             raise ValueError(f"step {self.name}: `{min(foreign)}` does not go with `{kinds[0]}`")
         if self.server is not None and not all(self.server.rpartition("/")):
             raise ValueError(f'step {self.name}: server = "SERVER/TOOL", not {self.server!r}')
@@ -124,7 +124,7 @@ class Sequence(Value):
     """Variables and their defaults."""
     required: tuple[Name, ...] = ()
     """Variables that must be given."""
-    step: Annotated[tuple[Step, ...], Field(min_length=1, max_length=STEPS)]
+    step: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MAX_STEPS)]
 
     @property
     def rescues(self) -> frozenset[str]:
@@ -174,7 +174,7 @@ def list_files(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
         except OSError:
             continue
         for path in files:
-            if path.stem not in seen and _NAME.fullmatch(path.stem):
+            if path.stem not in seen and _NAME_PATTERN.fullmatch(path.stem):
                 seen.add(path.stem)
                 yield path.stem, path
 

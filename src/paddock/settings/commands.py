@@ -10,18 +10,18 @@ from pydantic import Field, model_validator
 
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS, ARGUMENTS_BYTES, STDIN_BYTES, Access, Network
+from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access, Network
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
 
 _NUMBERS = ("integer", "number")
 
-_WORD = r"[a-z][A-Za-z0-9_]{0,31}"
-_PLACEHOLDER = re.compile(rf"({_WORD})(?::([a-z]+)(:signed)?)?(\?)?")
-_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_WORD_SYNTAX = r"[a-z][A-Za-z0-9_]{0,31}"
+_PLACEHOLDER_PATTERN = re.compile(rf"({_WORD_SYNTAX})(?::([a-z]+)(:signed)?)?(\?)?")
+_PARTS_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env"})
-_TAKEN = frozenset({"input", "then", "vars", "workspace"})
-_OWN = frozenset(
+_RESERVED_NAMES = frozenset({"input", "then", "vars", "workspace"})
+_OWN_NAMESPACES = frozenset(
     {
         *("cir", "compute", "exec", "health", "ledger", "notify", "output", "script", "sequence", "temporal"),
         *("tool", "vault", "webhook"),
@@ -47,13 +47,13 @@ def template(text: str) -> Template:
     """Return the parts of an argument; `{{` and `}}` stand for braces. Raises ValueError."""
     parts: list[str | Placeholder] = []
     position = 0
-    for found in _PARTS.finditer(text):
+    for found in _PARTS_PATTERN.finditer(text):
         parts.append(text[position : found.start()])
         position = found.end()
         if found[0] in ("{{", "}}"):
             parts.append(found[0][0])
             continue
-        inside = _PLACEHOLDER.fullmatch(found[1] or "")
+        inside = _PLACEHOLDER_PATTERN.fullmatch(found[1] or "")
         if inside is None or (inside[2] or "text") not in (_NUMBERS if inside[3] else get_args(Kind)):
             kinds = ", ".join(get_args(Kind))
             raise ValueError(
@@ -76,7 +76,7 @@ class SdkCommand(Value):
     value does not begin with `-`. A number may be negative there in `{name:integer:signed}` and `{name:number:signed}`.
     """
 
-    name: Annotated[str, Field(pattern=rf"^{_WORD}\.{_WORD}$")]
+    name: Annotated[str, Field(pattern=rf"^{_WORD_SYNTAX}\.{_WORD_SYNTAX}$")]
     """Namespace and function, such as `issues.list`."""
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
     """Program, by path or by its name on `PATH`, followed by templates of its arguments."""
@@ -102,7 +102,7 @@ class SdkCommand(Value):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         namespace, _, function = self.name.partition(".")
-        if namespace in _OWN | _TAKEN or function == "then":
+        if namespace in _OWN_NAMESPACES | _RESERVED_NAMES or function == "then":
             raise ValueError(f"{self.name} is a name of Paddock's own; choose another namespace")
         if any(isinstance(part, Placeholder) for part in self._templates[0]):
             raise ValueError(f"{self.name}: the program itself cannot be a placeholder")
@@ -141,8 +141,8 @@ class SdkCommand(Value):
         for parts in self._templates:
             argv += _fill_argument(parts, given, after_dashes="--" in argv)
         stdin = "".join(_fill_argument(self._input, given, after_dashes=True))
-        if len(argv) > ARGUMENTS or sum(len(_encode_text(each)) for each in argv) > ARGUMENTS_BYTES:
-            raise ValueError(f"over {ARGUMENTS} arguments, or over {ARGUMENTS_BYTES} bytes of them")
+        if len(argv) > MAX_ARGUMENTS or sum(len(_encode_text(each)) for each in argv) > ARGUMENTS_BYTES:
+            raise ValueError(f"over {MAX_ARGUMENTS} arguments, or over {ARGUMENTS_BYTES} bytes of them")
         if len(written := _encode_text(stdin)) > STDIN_BYTES:
             raise ValueError(f"standard input is over {STDIN_BYTES} bytes")
         return argv, written

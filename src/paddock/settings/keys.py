@@ -11,7 +11,7 @@ from paddock.settings.schema import Settings
 
 Group = TypeVar("Group", bound=Value)
 
-RENAMED: Mapping[str, str] = {
+RENAMED_KEYS: Mapping[str, str] = {
     **{f"limits.{profile}.wall_ms": f"limits.{profile}.timeout_ms" for profile in PROFILES},
     **{f"limits.{profile}.wall_ceiling_ms": f"limits.{profile}.max_timeout_ms" for profile in PROFILES},
     "limits.compute.output_ceiling_bytes": "limits.compute.max_output_bytes",

@@ -18,8 +18,8 @@ from paddock.model.base import Json, Value
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
 from paddock.settings.commands import SdkCommand
-from paddock.settings.keys import RENAMED, leaves, list_defaults
-from paddock.settings.merge import FILES_ONLY, RULES, Layer, LayerName, Merged, merge
+from paddock.settings.keys import RENAMED_KEYS, leaves, list_defaults
+from paddock.settings.merge import FILES_ONLY_KEYS, RULES_KEY, Layer, LayerName, Merged, merge
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
@@ -39,20 +39,22 @@ Where = Callable[[str], str]
 
 _DEFAULTS = list_defaults()
 _VARIABLES = {
-    PREFIX + key.replace(".", "_").upper(): key for key in (*_DEFAULTS, *RENAMED) if key not in FILES_ONLY
+    PREFIX + key.replace(".", "_").upper(): key
+    for key in (*_DEFAULTS, *RENAMED_KEYS)
+    if key not in FILES_ONLY_KEYS
 }
-_LISTED: dict[str, type[Value]] = {
-    RULES: Rule,
+_TABLE_LISTS: dict[str, type[Value]] = {
+    RULES_KEY: Rule,
     "redaction.patterns": RedactionPattern,
     "sdk.commands": SdkCommand,
     "mcp.repos": Repository,
 }
-_FIELDS = {key.rpartition(".")[2] for key in _DEFAULTS} | {
-    name for each in _LISTED.values() for name in each.model_fields
+_FIELD_NAMES = {key.rpartition(".")[2] for key in _DEFAULTS} | {
+    name for each in _TABLE_LISTS.values() for name in each.model_fields
 }
 _UNITS: dict[str, Callable[[str], int]] = {
-    **{name: read_duration_ms for name in _FIELDS if name.endswith("_ms")},
-    **{name: read_size_bytes for name in _FIELDS if name.endswith("_bytes")},
+    **{name: read_duration_ms for name in _FIELD_NAMES if name.endswith("_ms")},
+    **{name: read_size_bytes for name in _FIELD_NAMES if name.endswith("_bytes")},
 }
 """How a setting that is a duration or a size is read, by the last part of its key."""
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
@@ -122,7 +124,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     rules: Any = cast("dict[str, Any]", policy).get("rule") if isinstance(policy, dict) else None
     for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
         if isinstance(rule, dict) and "origin" in rule:
-            raise ConfigurationError(f"{place_of(RULES)}: unknown key `policy.rule.origin`; remove it")
+            raise ConfigurationError(f"{place_of(RULES_KEY)}: unknown key `policy.rule.origin`; remove it")
     values, where = _validate_layer(tree, place_of, path.parent)
     return Layer(name, values, {key: where(key) for key in values})
 
@@ -155,9 +157,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, st
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     flat = dict(_flatten_groups(flags))
     for key in flat:
-        if key in FILES_ONLY:
+        if key in FILES_ONLY_KEYS:
             raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
-        if key not in _DEFAULTS and key not in RENAMED:
+        if key not in _DEFAULTS and key not in RENAMED_KEYS:
             raise ConfigurationError(f"--set {key}: unknown key{suggest(key, list(_DEFAULTS))}")
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
@@ -166,7 +168,7 @@ def _flatten_groups(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iter
     """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
     for name, value in tree.items():
         key = ".".join([*path, name])
-        if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY:
+        if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY_KEYS:
             yield from _flatten_groups(cast("Mapping[str, Any]", value), (*path, name))
         else:
             yield key, value
@@ -178,7 +180,7 @@ def _parse_text(key: str, text: str, label: str) -> Json:
         text.encode()
     except UnicodeEncodeError:
         raise ConfigurationError(f"{label}: this is not UTF-8 text") from None
-    match _DEFAULTS[RENAMED.get(key, key)]:
+    match _DEFAULTS[RENAMED_KEYS.get(key, key)]:
         case bool():
             return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
         case int():
@@ -227,7 +229,7 @@ def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str
     Raises ConfigurationError where a setting is given under both of its keys.
     """
     replaced: dict[str, str] = {}
-    for old, new in RENAMED.items():
+    for old, new in RENAMED_KEYS.items():
         groups, old_name, new_name = old.split(".")[:-1], old.rpartition(".")[2], new.rpartition(".")[2]
         node = _find_table(tree, groups)
         if node is None or old_name not in node:
@@ -290,7 +292,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
     match error["type"]:
         case "extra_forbidden":
             known = sorted(_GROUPS) if isinstance(error["input"], dict) else list(_DEFAULTS)
-            for listed, kind in _LISTED.items():
+            for listed, kind in _TABLE_LISTS.items():
                 if key.startswith(listed):
                     known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
             return f"{place}: unknown key `{key}`{suggest(key, known)}"
@@ -306,7 +308,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
         case "less_than_equal":
             expected = f"a whole number up to {context['le']}"
         case kind:
-            expected = _EXPECTED.get(kind, error["msg"])
+            expected = _TYPE_MESSAGES.get(kind, error["msg"])
             if kind == "int_type" and path and path[-1] in _UNITS:
                 is_duration = _UNITS[path[-1]] is read_duration_ms
                 unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
@@ -314,7 +316,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
     return f"{place}: {key} must be {expected}, not {_describe_value(error['input'])}"
 
 
-_EXPECTED = {
+_TYPE_MESSAGES = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "bool_type": "true or false",

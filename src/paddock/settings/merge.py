@@ -21,11 +21,11 @@ SettingValue = Any
 
 LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
-ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
-RULES = "policy.rule"
-JOINED = frozenset({RULES, "redaction.patterns", "mcp.repos"})
+LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
+RULES_KEY = "policy.rule"
+JOINED_KEYS = frozenset({RULES_KEY, "redaction.patterns", "mcp.repos"})
 """Keys whose values of all files hold together, none replacing another."""
-FILES_ONLY = JOINED | {"sdk.commands"}
+FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands"}
 """Keys that variables and flags have no form for."""
 OWNERS_ONLY = frozenset(
     {
@@ -87,13 +87,13 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
     values = list_defaults()
     sources = dict.fromkeys(values, BUILT_IN)
     ceilings: dict[str, tuple[Any, str]] = {}
-    for layer in sorted(layers, key=lambda layer: ORDER.index(layer.name)):
+    for layer in sorted(layers, key=lambda layer: LAYER_ORDER.index(layer.name)):
         for key, value in layer.values.items():
             where = layer.where.get(key, layer.name)
             if layer.name == "workspace" and key in OWNERS_ONLY:
                 raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
-            if key in JOINED:
-                values[key] = (*values[key], *(_add_origin(value, layer.name) if key == RULES else value))
+            if key in JOINED_KEYS:
+                values[key] = (*values[key], *(_add_origin(value, layer.name) if key == RULES_KEY else value))
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue
             bound = (values[key], sources[key]) if layer.name == "workspace" else ceilings.get(key)

@@ -9,9 +9,9 @@ from platformdirs import user_config_path, user_state_path
 from pydantic import AfterValidator, Field
 
 from paddock.model.base import PositiveInt, Value
-from paddock.model.json_meter import MOST_VALUES
+from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
-from paddock.model.program import LEAST_MS, MOST_MS, RUNTIMES, Access, Network, Runtime
+from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network, Runtime
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
 from paddock.settings.profiles import LimitSettings
@@ -194,7 +194,7 @@ class ServerSettings(Value):
     """Maximum number of running servers. The one idle for longest is stopped for another one."""
     idle_timeout_ms: PositiveInt = 300_000
     """Time after which an unused server is stopped, in milliseconds."""
-    answer_values: PositiveInt = MOST_VALUES
+    answer_values: PositiveInt = MAX_VALUES
     """Maximum number of JSON values in one message of a server. Each may take up to 200 bytes of Paddock's memory."""
     call_timeout_ms: PositiveInt = 600_000
     """Maximum time of one call, in milliseconds, whatever `timeoutMs` of the servers file says."""
@@ -257,7 +257,7 @@ class RuntimeSettings(Value):
     """Runtimes that may be used."""
     executables: tuple[str, ...] = ()
     """Executables that may run programs, by name. An empty list allows every executable that fits the runtime."""
-    timeout_ms: Annotated[int, Field(ge=LEAST_MS, le=MOST_MS)] = 30_000
+    timeout_ms: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)] = 30_000
     """Maximum time of a program, including compilation, in milliseconds. It is also the default."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Maximum memory of a program, in bytes. It is also the default."""

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-MAX = 2**63 - 1
+MAX_AMOUNT = 2**63 - 1
 DURATIONS = "500ms, 2.5s, 5m or 2h"
 SIZES = "500kB, 64MiB or 2GiB"
 
-_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]+)")
+_QUANTITY_PATTERN = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]+)")
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES = {
     "B": 1,
@@ -33,10 +33,10 @@ def read_size_bytes(text: str) -> int:
 
 
 def _read_quantity(text: str, units: Mapping[str, int], expected: str) -> int:
-    found = _QUANTITY.fullmatch(text.strip())
+    found = _QUANTITY_PATTERN.fullmatch(text.strip())
     if found is None or found[2] not in units:
         raise ValueError(f"must be {expected}")
     amount = Decimal(found[1]) * units[found[2]]
-    if amount > MAX or amount != int(amount):
+    if amount > MAX_AMOUNT or amount != int(amount):
         raise ValueError(f"must be {expected}")
     return int(amount)

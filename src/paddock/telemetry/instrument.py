@@ -51,7 +51,7 @@ class Instrumentation:
         if settings.telemetry.traces != "none":
             from paddock.telemetry.traces import Traces, make_exporter
 
-            self._traces = Traces(make_exporter(settings.telemetry), self._sources.told)
+            self._traces = Traces(make_exporter(settings.telemetry), self._sources.find_labels)
             self._observers.append(self._traces)
         if settings.telemetry.metrics:
             from paddock.telemetry.metrics import Metrics

@@ -13,8 +13,8 @@ from paddock.telemetry.observed_sink import Facts
 REQUESTS = logging.getLogger("paddock.requests")
 """Says at level `info` how each request ended."""
 
-_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
-_OWN = ("paddock", "uvicorn")
+_LOGGED_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
+_OWN_LOGGERS = ("paddock", "uvicorn")
 
 
 class RequestLog:
@@ -25,7 +25,7 @@ class RequestLog:
 
     def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
         """Say how it ended."""
-        known = {name: facts[name] for name in _FACTS if facts.get(name) is not None}
+        known = {name: facts[name] for name in _LOGGED_FACTS if facts.get(name) is not None}
         self._log_event("ended", request, parent, known)
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
@@ -58,7 +58,7 @@ class JsonFormatter(logging.Formatter):
         facts = getattr(record, "facts", None)
         if isinstance(facts, dict):
             line |= {"message": getattr(record, "event", ""), **facts}
-        elif self._all_text or record.name.partition(".")[0] in _OWN:
+        elif self._all_text or record.name.partition(".")[0] in _OWN_LOGGERS:
             line["message"] = record.getMessage()
         else:
             line["where"] = f"{record.module}:{record.lineno}"

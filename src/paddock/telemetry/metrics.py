@@ -18,9 +18,9 @@ from paddock.telemetry.observed_sink import Facts, Sources, call_of
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
 
-SERVERS = 64
+MAX_SERVERS = 64
 """Servers that have labels of their own; calls of further ones, and of those that do not exist, are `other`."""
-_OTHER = "other"
+_OTHER_SERVER = "other"
 _SIZE_AGE_S = 60.0
 _ANSWER_SECONDS = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -82,10 +82,10 @@ class Metrics:
 
     def label_server(self, server: str) -> str:
         """Return what calls of a server are counted under; empty is one that may not be told."""
-        if server and (server in self._servers or len(self._servers) < SERVERS):
+        if server and (server in self._servers or len(self._servers) < MAX_SERVERS):
             self._servers.add(server)
             return server
-        return _OTHER
+        return _OTHER_SERVER
 
     def _read_gauges(self) -> Iterator[Reading]:
         """Yield the gauges, of all sessions together; called in a thread of its own."""
@@ -138,7 +138,9 @@ class RequestMetrics:
         if isinstance(ms := facts.get("ms"), (int, float)):
             metrics.seconds.labels(kind).observe(ms / 1000)
         if kind == "server":
-            metrics.calls.labels(metrics.label_server(call_of(facts, self.sources.told)[0]), status).inc()
+            metrics.calls.labels(
+                metrics.label_server(call_of(facts, self.sources.find_labels)[0]), status
+            ).inc()
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
         """Count an answer, and how long it took."""

@@ -17,14 +17,14 @@ _log = logging.getLogger("paddock.telemetry")
 Facts = Mapping[str, Field]
 """What the record keeps of a request (see `paddock.app.audit_facts`)."""
 
-Told = Callable[[str, str], tuple[str, str]]
+LabelFinder = Callable[[str, str], tuple[str, str]]
 """Returns a server's and a tool's name if they are configured and listed; empty for those that a program made up."""
 
 
 class Sources(NamedTuple):
     """What is known of a session besides its requests."""
 
-    told: Told
+    find_labels: LabelFinder
     waiting: Callable[[], int]
     """How many programs wait for a place."""
     workers: Callable[[], int]
@@ -110,7 +110,7 @@ class ObservedSink:
                 _log.warning("%s failed: %s", type(observer).__name__, type(fault).__name__)
 
 
-def call_of(facts: Facts, told: Told) -> tuple[str, str]:
+def call_of(facts: Facts, find_labels: LabelFinder) -> tuple[str, str]:
     """Return the server and the tool of a call, as far as they may be told."""
     server, _, tool = str(facts["name"]).rpartition("/")
-    return told(server, tool)
+    return find_labels(server, tool)

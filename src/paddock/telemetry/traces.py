@@ -28,13 +28,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 from paddock._version import __version__
 from paddock.audit.sink import Field
 from paddock.settings.schema import TelemetrySettings
-from paddock.telemetry.observed_sink import Facts, Told, call_of
+from paddock.telemetry.observed_sink import Facts, LabelFinder, call_of
 
 FLUSH_S = 2.0
 """How long the end of a session waits for spans to leave."""
 _DELAY_MS = 1000
 
-_PLAIN = (
+_PLAIN_FACTS = (
     *(
         "kind",
         "surface",
@@ -51,7 +51,7 @@ _PLAIN = (
     *("compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
 )
 """Facts that are attributes as they are: numbers, and names of Paddock's own."""
-_NAMED = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
+_NAMED_KINDS = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
 """Kinds of work whose name Paddock knows, and the attribute that holds it."""
 
 _log = logging.getLogger("paddock.telemetry")
@@ -65,13 +65,13 @@ class _Open(NamedTuple):
 class Traces:
     """Makes a span of each request, and its span the current one while it runs."""
 
-    def __init__(self, exporter: SpanExporter, told: Told) -> None:
+    def __init__(self, exporter: SpanExporter, find_labels: LabelFinder) -> None:
         resource = Resource.create({"service.name": "paddock", "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         processor = BatchSpanProcessor(_LossWarning(exporter), schedule_delay_millis=_DELAY_MS)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("paddock", __version__)
-        self._told = told
+        self._find_labels = find_labels
         self._open: dict[str, _Open] = {}
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
@@ -89,7 +89,7 @@ class Traces:
         names = self._list_name_fields(kind, status, facts)
         span.update_name(" ".join([kind, *map(str, names.values())]))
         span.set_attribute("paddock.request", request)
-        known = {name: facts[name] for name in _PLAIN if facts.get(name) is not None}
+        known = {name: facts[name] for name in _PLAIN_FACTS if facts.get(name) is not None}
         for name, value in {**known, **names}.items():
             span.set_attribute(f"paddock.{name}", cast("str | int | float | bool", value))
         if status not in ("ok", "planned"):
@@ -131,11 +131,14 @@ class Traces:
 
     def _list_name_fields(self, kind: str, status: str, facts: Facts) -> dict[str, Field]:
         if kind == "server":
-            server, tool = call_of(facts, self._told)
+            server, tool = call_of(facts, self._find_labels)
             return {name: value for name, value in (("server", server), ("tool", tool)) if value}
-        if kind not in _NAMED or status in ("denied", "invalid"):  # then a program may have made the name up
+        if kind not in _NAMED_KINDS or status in (
+            "denied",
+            "invalid",
+        ):  # then a program may have made the name up
             return {}
-        return {_NAMED[kind]: facts["name"]}
+        return {_NAMED_KINDS[kind]: facts["name"]}
 
 
 class _LossWarning(SpanExporter):
@@ -143,13 +146,13 @@ class _LossWarning(SpanExporter):
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
-        self._told = False
+        self._reported = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Pass spans on."""
         result = self._exporter.export(spans)
-        if result is not SpanExportResult.SUCCESS and not self._told:
-            self._told = True
+        if result is not SpanExportResult.SUCCESS and not self._reported:
+            self._reported = True
             _log.warning("%d spans were not exported and are lost; of later ones nothing is said", len(spans))
         return result
 

@@ -23,10 +23,10 @@ VALUES = "it holds more than 30000 values; ask for less at once, or raise `serve
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr(unsolicited, "MESSAGES", 500)
-    monkeypatch.setattr(unsolicited, "PER_SECOND", 0)
+    monkeypatch.setattr(unsolicited, "MAX_MESSAGES", 500)
+    monkeypatch.setattr(unsolicited, "MESSAGES_PER_SECOND", 0)
     monkeypatch.setattr("paddock.hub.connection.STDERR_BYTES", 1_000_000)
-    monkeypatch.setattr("paddock.hub.connection.STDERR_PER_SECOND", 0)
+    monkeypatch.setattr("paddock.hub.connection.STDERR_BYTES_PER_SECOND", 0)
 
 
 @pytest.mark.parametrize("flood", ["pings", "progress", "logs", "changes", "answers", "noise"])
@@ -44,7 +44,7 @@ def test_a_server_that_floods_is_cut_off_and_started_anew_for_the_next_call(hub,
 
 
 def test_a_server_whose_requests_we_cannot_answer_is_cut_off(hub, monkeypatch):
-    monkeypatch.setattr(unsolicited, "MESSAGES", 1_000_000)
+    monkeypatch.setattr(unsolicited, "MAX_MESSAGES", 1_000_000)
     monkeypatch.setattr(unsolicited, "ANSWER_TIMEOUT_S", 0.1)
 
     async def main():

@@ -223,7 +223,7 @@ def test_answer_beyond_the_limit_fails_its_call(hub, upstream, monkeypatch):
     async def main():
         async with hub(HttpServer("web", upstream.url)) as h:
             await h.call_tool("web", "t", {})
-            monkeypatch.setattr("paddock.hub.http.LINE_LIMIT", 1000)
+            monkeypatch.setattr("paddock.hub.http.MAX_LINE_BYTES", 1000)
             upstream.body = {"t": {"result": {"content": ["x" * 1000]}}}
             error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == (

@@ -43,13 +43,13 @@ MODERN: dict[str, Any] = {
 
 SCHEMAS = MappingProxyType(
     {
-        "execute_code": output_schemas.OUTCOME,
+        "execute_code": output_schemas.OUTCOME_SCHEMA,
         "search_tools": output_schemas.FOUND_TOOLS,
         "describe_tools": output_schemas.DESCRIBED_TOOLS,
-        "provision_server": output_schemas.SERVERS,
-        "run_program": output_schemas.PROGRAM,
-        "query_output": output_schemas.STORED,
-        "compute": output_schemas.COMPUTED,
+        "provision_server": output_schemas.SERVERS_SCHEMA,
+        "run_program": output_schemas.PROGRAM_SCHEMA,
+        "query_output": output_schemas.STORED_OUTPUT_SCHEMA,
+        "compute": output_schemas.COMPUTATION_SCHEMA,
     }
 )
 """The schema of the data of each native tool that declares one."""

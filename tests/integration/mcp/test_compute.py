@@ -71,7 +71,7 @@ def test_compute(place: Place) -> None:
 
 
 def test_compute_under_the_name_of_the_seed(place: Place) -> None:
-    assert answers(place, "code.sandbox.js.run", "--names", "seed") == [
+    assert answers(place, "code.sandbox.js.run", "--tool-names", "compat") == [
         (['{"output":"hello"}'], None, False),
         ([render_one_line({"output": CUT}), render_one_line(LIMIT)], None, True),
         ([render_one_line(BOOM)], None, True),

@@ -124,7 +124,7 @@ def test_what_definitions_hide_or_leave_unchecked_and_what_errors_say_reaches_ag
                 '[warn] g.get-sum: arguments are not checked against `properties.a.pattern` "(?!a)"',
             ],
         ),
-        (("--names", "seed"), "mcp_call", ['{"a": "b"}']),
+        (("--tool-names", "compat"), "mcp_call", ['{"a": "b"}']),
     ],
 )
 def test_an_alias_is_known_at_the_first_use_of_a_server(

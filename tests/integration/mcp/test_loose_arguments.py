@@ -238,8 +238,8 @@ def test_the_compat_names_take_what_their_schemas_say_alone(place: Place) -> Non
             ("code.sandbox.js.run", {"source": "emit(1)", "limits": {"wall_ms": "5000"}}),
             ("sdl.runtime.execute", {"repoId": "ws", "runtime": "shell", "code": ":", "timeoutMs": "500"}),
         ],
-        "--names",
-        "seed",
+        "--tool-names",
+        "compat",
     )
     assert [(result.is_error, result.content[0].text.splitlines()[-1]) for result in refused] == [
         (True, '`args` must be an object, not the text "{\\"text\\": \\"x\\"}"'),

@@ -8,7 +8,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
 
-from paddock.saved_scripts import MOST_BYTES
+from paddock.saved_scripts import MAX_SCRIPT_BYTES
 
 from .conftest import ERAS, MODERN, Place
 
@@ -184,8 +184,8 @@ def test_a_script_that_would_fill_memory(place: Place) -> None:
     scripts = place.workspace / ".paddock/scripts"
     scripts.mkdir(parents=True)
     (scripts / "huge.ts").touch()
-    os.truncate(scripts / "huge.ts", MOST_BYTES + 1)
-    told = f"^huge: cannot read this script: larger than {MOST_BYTES} bytes$"
+    os.truncate(scripts / "huge.ts", MAX_SCRIPT_BYTES + 1)
+    told = f"^huge: cannot read this script: larger than {MAX_SCRIPT_BYTES} bytes$"
 
     async def main() -> None:
         async with place.client() as client:

@@ -58,7 +58,7 @@ def test_programs_of_two_workspaces_run_side_by_side_and_end_with_the_server(
     place: Place, site: Path
 ) -> None:
     async def main() -> list[Any]:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             calls = [client.call_tool(*shell("echo $PWD", repo)) for repo in ("site", "ws", "site")]
             return await asyncio.gather(*calls)
 
@@ -106,7 +106,7 @@ def test_a_directory_that_has_gone_is_denied_and_the_next_call_looks_again(place
     gone = str(site.with_name("gone"))
 
     async def main() -> list[str]:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             os.rename(site, gone)  # noqa: PTH104
             first = await client.call_tool(*shell("true"))
             os.rename(gone, site)  # noqa: PTH104

@@ -98,7 +98,7 @@ def test_the_names_of_the_seed_come_alone(place: Place) -> None:
     create(place.workspace / FOLDER, "word_count", "python")
 
     async def main() -> None:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             assert "word_count" not in {each.name for each in (await client.list_tools()).tools}
             assert told(await client.call_tool("word_count", {"text": "a b"}))[0] == '{"words":2}'
 

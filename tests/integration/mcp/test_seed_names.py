@@ -1,4 +1,4 @@
-"""`--names seed`: the seed's tools with the seed's texts (spec 2.5). Its programs run as they were written."""
+"""`--tool-names compat`: the seed's tools with the seed's texts (spec 2.5). Its programs run as they were written."""
 
 import asyncio
 import json
@@ -81,15 +81,37 @@ def in_seed(place: Place, *calls: tuple[str, dict[str, Any]], mode: str = "legac
     """Return the results of calls of one server with the seed's names."""
 
     async def main() -> list[Any]:
-        async with place.client("--names", "seed", mode=mode) as client:
+        async with place.client("--tool-names", "compat", mode=mode) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
     return asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("flags", "listed"),
+    [
+        ((), "execute_code"),
+        (("--tool-names", "default"), "execute_code"),
+        (("--names", "native"), "execute_code"),
+        (("--tool-names", "compat"), "mcp_execute"),
+        (("--tool-names", "seed"), "mcp_execute"),
+        (("--names", "compat"), "mcp_execute"),
+        (("--names", "seed"), "mcp_execute"),
+    ],
+)
+def test_both_spellings_of_the_option_and_its_values_are_understood(
+    place: Place, flags: tuple[str, ...], listed: str
+) -> None:
+    async def main() -> set[str]:
+        async with place.client(*flags) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    assert asyncio.run(main()) & {"execute_code", "mcp_execute"} == {listed}
+
+
 def test_the_names_and_schemas_of_the_seed(place: Place) -> None:
     async def main() -> None:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
             assert {name: schema["required"] for name, schema in tools.items()} == TYPE
             assert tools["mcp_call"]["properties"] == {

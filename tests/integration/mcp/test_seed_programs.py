@@ -11,7 +11,7 @@ HELLO = {"repoId": "ws", "runtime": "perl", "code": "print qq(one\\ntwo\\nthree)
 
 def in_seed(place: Place, *calls: tuple[str, dict[str, Any]], native: bool = False) -> list[Any]:
     async def main() -> list[Any]:
-        flags = () if native else ("--names", "seed")
+        flags = () if native else ("--tool-names", "compat")
         async with place.client(*flags) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
@@ -35,7 +35,7 @@ def stored(result: Any) -> tuple[str, dict[str, Any]]:
 
 def test_a_program_and_its_stored_output(place: Place) -> None:
     async def main() -> None:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             done = await client.call_tool("sdl.runtime.execute", HELLO)
             handle, response = stored(done)
             assert (handle.startswith("runtime-ws-"), done.is_error) == (True, False)

@@ -307,7 +307,7 @@ def test_no_answer_in_time_is_a_no(place: Place) -> None:
 
 def test_under_the_names_of_the_seed(place: Place) -> None:
     async def main() -> None:
-        async with place.client("--names", "seed") as client:
+        async with place.client("--tool-names", "compat") as client:
             arguments = {"server": "odd", "tool": "echo", "args": {"text": "x"}}
             text = (await client.call_tool("mcp_call", arguments)).content[0].text
             headline, _, last = text.splitlines()

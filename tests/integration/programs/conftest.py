@@ -17,7 +17,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.sandbox import Tier
-from paddock.sandbox.child.lockdown import JOB_USER
+from paddock.sandbox.child.lockdown import JOB_UID
 from paddock.sandbox.sandbox import Sandbox
 from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
@@ -90,7 +90,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             workspace.parent.chmod(0o755)
             workspace.mkdir()
             if os.geteuid() == 0 and tier == "landlock" and job_user is None:
-                os.chown(workspace, JOB_USER, JOB_USER)
+                os.chown(workspace, JOB_UID, JOB_UID)
             settings = Settings(
                 audit=AuditSettings(directory=folder / "audit"),
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),

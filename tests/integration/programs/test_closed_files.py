@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.sandbox.child.lockdown import JOB_USER
+from paddock.sandbox.child.lockdown import JOB_UID
 
 READ = {
     "shell": "cat 'their file.csv'",
@@ -22,7 +22,7 @@ def test_a_file_of_root_is_named_to_who_reads_it(as_root, open_programs, runtime
     outcome = programs.run(runtime, READ[runtime], output={"combined": combined})
     assert outcome.status == "failed"
     assert outcome.error.hint == (
-        f"their file.csv belongs to user 0 and has mode 0600; programs run as user {JOB_USER} here, who may not read "
+        f"their file.csv belongs to user 0 and has mode 0600; programs run as user {JOB_UID} here, who may not read "
         "it. Let that user read it: chmod o+r 'their file.csv'"
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.runtimes.recipe import GREETING, recipes
+from paddock.runtimes.recipe import HELLO_OUTPUT, recipes
 from paddock.runtimes.steps import hello
 
 PROGRAMS = tomllib.loads(Path(__file__).with_name("programs.toml").read_text())
@@ -24,7 +24,7 @@ def test_every_recipe_but_one_is_tried():
 def test_hello(bench, name, tier):
     toolchain = bench.toolchain(name)
     ended = bench.run(tier, toolchain, hello(toolchain))
-    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{GREETING}\n", "", 0)
+    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{HELLO_OUTPUT}\n", "", 0)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_hello(bench, name, tier):
 )
 def test_the_other_style_is_as_good(bench, name, code):
     ended = bench.run("landlock", bench.toolchain(name), code)
-    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{GREETING}\n", "", 0)
+    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{HELLO_OUTPUT}\n", "", 0)
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -71,7 +71,7 @@ def test_s30_a_syntax_error_names_the_line_and_nothing_is_run(bench, name):
 def test_the_second_choice_works_too(bench, name, executable):
     toolchain = bench.toolchain(name, executable)
     ended = bench.run("landlock", toolchain, hello(toolchain))
-    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{GREETING}\n", "", 0)
+    assert (ended.stdout, ended.stderr, ended.exit_code) == (f"{HELLO_OUTPUT}\n", "", 0)
 
 
 def test_s18_arguments_alone(bench):

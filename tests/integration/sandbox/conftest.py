@@ -46,5 +46,5 @@ def has_ended(handle):
 
 def wardens(sandbox):
     """Return the wardens of a sandbox, which its zygote has forked."""
-    zygote = sandbox._zygote._process.pid
+    zygote = sandbox._fork_server._process.pid
     return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]

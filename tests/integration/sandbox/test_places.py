@@ -250,11 +250,11 @@ def test_a_sandbox_that_closes_leaves_no_process_to_whoever_inherits_orphans(tie
 def test_a_zygote_that_is_killed_is_replaced_and_leaves_nothing_open(open_path):
     async def go(sandbox):
         await sandbox.run(["true"])
-        old = sandbox._zygote
+        old = sandbox._fork_server
         os.kill(old._process.pid, signal.SIGKILL)
         old._process.wait()
         result = await sandbox.run(["sh", "-c", "echo fine"])
-        return result.stdout.head, sandbox._zygote is not old, old._control.fileno()
+        return result.stdout.head, sandbox._fork_server is not old, old._control.fileno()
 
     assert with_sandbox("landlock", open_path, go) == ("fine\n", True, -1)
 
@@ -329,11 +329,11 @@ def test_a_place_that_was_not_used_goes_with_its_warden_and_one_that_runs_is_kil
     async def go(sandbox):
         place = await sandbox.place(ProcessGrants(), ProcessLimits())
         place.release()
-        assert (list(sandbox._idle), place.warden.socket.fileno()) == ([], -1)
+        assert (list(sandbox._idle), place.supervisor.socket.fileno()) == ([], -1)
         running = await sandbox.place(ProcessGrants(), ProcessLimits())
         task = await started(sandbox, "echo; sleep 60", place=running)
         running.release()
-        return await task, running.warden.socket.fileno()
+        return await task, running.supervisor.socket.fileno()
 
     result, socket = with_sandbox("landlock", open_path, go)
     assert (result.status, socket) == ("lost", -1)
@@ -390,11 +390,11 @@ def test_closing_is_not_cut_short_by_a_cancellation(tier, open_path):
         sandbox = Sandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path, spares=1)
         for _ in range(3):
             assert (await sandbox.run(["true"])).status == "ok"
-        zygote = sandbox._zygote
+        zygote = sandbox._fork_server
         asyncio.current_task().cancel()
         try:
             await sandbox.close()
         except asyncio.CancelledError:
-            return zygote.alive, sandbox._zygote, list(open_path.iterdir())
+            return zygote.alive, sandbox._fork_server, list(open_path.iterdir())
 
     assert patiently(main()) == (False, None, [])

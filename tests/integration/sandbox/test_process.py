@@ -325,7 +325,7 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
     async def go():
         async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo x; sleep 60")
-            family = descendants(sandbox._zygote._process.pid)
+            family = descendants(sandbox._fork_server._process.pid)
             handles = opened(family)
             os.kill(family[0], signal.SIGKILL)
             result = await task

@@ -185,7 +185,7 @@ def test_a_place_that_never_got_its_warden_is_not_used(open_path, children):
     async def go(sandbox):
         await sandbox.prepare(ProcessGrants(), ProcessLimits(), 1)
         [[place]] = sandbox._waiting.values()
-        assert has_ended(place.warden.socket)
+        assert has_ended(place.supervisor.socket)
         return await sandbox.run(["true"])
 
     assert with_sandbox("landlock", open_path, go).status == "ok"

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.at_terminal import at_terminal
 
 from paddock.cli.root import command
-from paddock.script_tools.authoring import OWN, create
+from paddock.script_tools.authoring import OWN_TOOLS, create
 from paddock.script_tools.engine import ToolEngine
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
@@ -192,7 +192,7 @@ def test_validate_knows_runtimes_and_the_tools_of_paddock_itself(ws: Path):
         "compute\twarning\ttool.yaml: compute is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
     )
     documented = (Path(__file__).parents[3] / "docs/mcp-tools.md").read_text()
-    assert frozenset(re.findall(r"^## `(\w+)`", documented, re.MULTILINE)) == OWN
+    assert frozenset(re.findall(r"^## `(\w+)`", documented, re.MULTILINE)) == OWN_TOOLS
 
 
 def test_a_tool_is_known_by_the_name_of_its_directory_where_no_tool_has_that_id(ws: Path):

@@ -83,7 +83,7 @@ def test_a_secret_that_a_delivery_used_does_not_show_up(desk, receiver):
 
 
 def test_what_was_not_sent_is_told_when_the_session_ends(desk, receiver, monkeypatch):
-    monkeypatch.setattr(events, "MOST_WAITING", 0)
+    monkeypatch.setattr(events, "MAX_WAITING", 0)
     granted(desk)
     register(desk, receiver.url)
     desk.run("for (let n = 0; n < 3; n++) paddock.cir.capture('news', {type: 'fact'})")

@@ -411,7 +411,7 @@ def test_an_entry_that_starts_paddock_itself_is_passed_over(tmp_path):
     ],
 )
 def test_paddock_is_known_whatever_starts_it(command, launcher):
-    assert is_paddock({"command": command, "args": [*launcher, "serve", "mcp", "--names", "seed"]})
+    assert is_paddock({"command": command, "args": [*launcher, "serve", "mcp", "--tool-names", "compat"]})
     assert not is_paddock({"command": command, "args": [*launcher, "serve"]})
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import (
 
 from paddock.hub.breaker import Breaker
 from paddock.hub.lifecycle import (
-    MOVES,
+    TRANSITIONS,
     CallEnded,
     CallHealth,
     CallRequested,
@@ -19,8 +19,8 @@ from paddock.hub.lifecycle import (
     Connected,
     ConnectFailed,
     ConnectionLost,
+    Disconnected,
     Dispatch,
-    Gone,
     IdleRules,
     Pool,
     Refusal,
@@ -54,7 +54,7 @@ def test_legal_moves_are_those_of_the_specification(source):
         State.FAILED: {State.CONNECTING, State.CLOSED},
         State.CLOSED: set(),
     }
-    assert MOVES[source] == legal[source]
+    assert TRANSITIONS[source] == legal[source]
     for target in State:
         child = Child(1, "a", source)
         if target in legal[source]:
@@ -80,7 +80,7 @@ def test_x31_full_pool_ends_the_longest_idle_server_and_starts_only_when_it_is_g
     assert machine.handle_event(CallRequested(3, "c"), 30) == [Stop(1)]
     assert machine.live == 2
     assert machine.handle_event(WaitExpired(3), 31) == []
-    assert machine.handle_event(Gone(1), 32) == [Start(3, "c")]
+    assert machine.handle_event(Disconnected(1), 32) == [Start(3, "c")]
 
 
 def test_x32_full_pool_without_an_idle_server_refuses_after_the_wait():
@@ -97,7 +97,7 @@ def test_x32_a_waiting_call_gets_the_place_when_the_busy_server_rests():
     machine.handle_event(Connected(1), 0)
     machine.handle_event(CallRequested(2, "b"), 0)
     assert machine.handle_event(CallEnded(1, CallHealth.SUCCESS), 1) == [Stop(1)]
-    assert machine.handle_event(Gone(1), 2) == [Start(2, "b")]
+    assert machine.handle_event(Disconnected(1), 2) == [Start(2, "b")]
 
 
 def test_x28_a_lost_child_is_started_anew_once_it_is_gone():
@@ -107,7 +107,7 @@ def test_x28_a_lost_child_is_started_anew_once_it_is_gone():
     assert machine.handle_event(ConnectionLost(1), 0) == []
     assert machine.handle_event(CallEnded(1, CallHealth.NEUTRAL), 0) == []
     assert machine.handle_event(CallRequested(2, "a"), 0) == []
-    assert machine.handle_event(Gone(1), 0) == [Start(2, "a")]
+    assert machine.handle_event(Disconnected(1), 0) == [Start(2, "a")]
     assert machine.handle_event(Connected(2), 0) == [Dispatch(2, 2)]
 
 
@@ -117,7 +117,7 @@ def test_x29_five_failed_connects_open_the_breaker_and_the_cooldown_ends_it():
         assert machine.handle_event(CallRequested(number, "a"), 0) == [Start(number, "a")]
         failed = machine.handle_event(ConnectFailed(number, CallHealth.FAILURE), 0)
         assert failed == [Refuse(number, "a", Refusal.CONNECT_FAILED)]
-        assert machine.handle_event(Gone(number), 0) == []
+        assert machine.handle_event(Disconnected(number), 0) == []
         assert machine.children["a"].state is State.FAILED
     assert machine.handle_event(CallRequested(6, "a"), 30_000) == [Refuse(6, "a", Refusal.BREAKER_OPEN)]
     assert machine.handle_event(CallRequested(7, "a"), 30_001) == [Start(6, "a")]
@@ -138,7 +138,7 @@ def test_x30_neutral_failures_never_open_the_breaker():
     for number in range(1, 11):
         assert machine.handle_event(CallRequested(number, "a"), 0) == [Start(number, "a")]
         machine.handle_event(ConnectFailed(number, CallHealth.NEUTRAL), 0)
-        machine.handle_event(Gone(number), 0)
+        machine.handle_event(Disconnected(number), 0)
 
 
 def test_idle_servers_are_swept_by_their_terms():
@@ -165,7 +165,7 @@ def test_shut_down_stops_all_and_refuses_all():
     machine.handle_event(CallRequested(2, "b"), 0)
     assert machine.handle_event(ShutDown(), 0) == [Refuse(2, "b", Refusal.SHUT_DOWN), Stop(1), Stop(2)]
     assert machine.handle_event(CallRequested(3, "c"), 0) == [Refuse(3, "c", Refusal.SHUT_DOWN)]
-    assert machine.handle_event(Gone(1), 0) + machine.handle_event(Gone(2), 0) == []
+    assert machine.handle_event(Disconnected(1), 0) + machine.handle_event(Disconnected(2), 0) == []
     assert machine.live == 0
 
 
@@ -282,7 +282,7 @@ class Shell(RuleBasedStateMachine):
         child = data.draw(st.sampled_from(sorted(self.ending)))
         self.feed(ConnectionLost(child))
         del self.ending[child]
-        self.feed(Gone(child))
+        self.feed(Disconnected(child))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), verdict=st.sampled_from(CallHealth))

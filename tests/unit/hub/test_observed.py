@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from paddock.catalog.inferred_types import LESSONS, InferredTypes, merge_types, type_of
+from paddock.catalog.inferred_types import MAX_RESULTS_PER_TOOL, InferredTypes, merge_types, type_of
 from paddock.hub.config import StdioServer
 from paddock.hub.result import ToolInfo, ToolResult
 
@@ -114,7 +114,7 @@ def test_what_teaches_nothing(tmp_path):
 
 def test_a_tool_whose_results_always_differ_stays_small(tmp_path):
     observed = InferredTypes(tmp_path, tmp_path / ".mcp.json")
-    for n in range(LESSONS + 5):
+    for n in range(MAX_RESULTS_PER_TOOL + 5):
         letters = "".join(chr(97 + int(digit)) for digit in str(n))
         observed.learn_from_result(
             SERVER, TOOL, said({f"{letters}_{m}": {f"x{letters}": 1} for m in range(2)})

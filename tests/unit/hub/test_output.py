@@ -67,7 +67,7 @@ class Input:
 
 def made(lane: object, most_values: int = 100) -> tuple[ServerOutput, Pipe]:
     output, pipe = ServerOutput(), Pipe()
-    output.lane, output.most_values = lane, most_values  # pyright: ignore[reportAttributeAccessIssue]
+    output.rpc, output.most_values = lane, most_values  # pyright: ignore[reportAttributeAccessIssue]
     output.connection_made(pipe)
     return output, pipe
 
@@ -105,7 +105,7 @@ def test_however_it_is_cut_each_line_is_offered_once_and_what_no_request_takes_i
 
 
 def test_a_line_beyond_all_bounds_ends_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.hub.output.LINE_LIMIT", 100_000)
+    monkeypatch.setattr("paddock.hub.output.MAX_LINE_BYTES", 100_000)
 
     async def use() -> None:
         output, pipe = made(Offered())

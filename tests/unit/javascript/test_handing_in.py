@@ -4,20 +4,20 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from paddock.javascript.child.worker import CAPACITY, Guest
+from paddock.javascript.child.worker import EXCHANGE_CHARS, Guest
 
 IN_LENGTH = 7
 
 
 def handed_in(text: str) -> tuple[str, float]:
     """Return what V8 sees of a text, and the seconds that it took to put it there."""
-    exchange = memoryview(bytearray(2 * CAPACITY))
+    exchange = memoryview(bytearray(2 * EXCHANGE_CHARS))
     guest: Any = SimpleNamespace(_in=exchange, _header=[0.0] * 8)
     guest._fill = lambda: Guest._fill(guest)
     seen = bytearray()
     begun = time.process_time()
     Guest._hand_in(guest, text.encode())
-    while guest._header[IN_LENGTH] == CAPACITY:
+    while guest._header[IN_LENGTH] == EXCHANGE_CHARS:
         seen += exchange
         guest._fill()
     spent = time.process_time() - begun
@@ -27,7 +27,7 @@ def handed_in(text: str) -> tuple[str, float]:
 
 
 def test_a_text_arrives_whole_whatever_its_length():
-    for length in (0, 1, CAPACITY - 1, CAPACITY, CAPACITY + 1, 3 * CAPACITY):
+    for length in (0, 1, EXCHANGE_CHARS - 1, EXCHANGE_CHARS, EXCHANGE_CHARS + 1, 3 * EXCHANGE_CHARS):
         text = ("paddock \U0001f600" * length)[:length]
         assert handed_in(text)[0] == text
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from paddock.javascript.parse import Program
-from paddock.javascript.source_map import NEWLINE, SourceMap, SourcePosition, clamp_place, find_place
+from paddock.javascript.source_map import NEWLINE_PATTERN, SourceMap, SourcePosition, clamp_place, find_place
 from paddock.model.outcome import ErrorInfo
 
 BOOM = "new Error('boom')"
@@ -63,7 +63,7 @@ THROWN = {
 
 
 def lines_of(source: str) -> list[str]:
-    return NEWLINE.split(source.removeprefix("\ufeff"))
+    return NEWLINE_PATTERN.split(source.removeprefix("\ufeff"))
 
 
 def units(text: str) -> int:
@@ -232,7 +232,7 @@ def test_every_piece_of_a_program_keeps_its_place(host, before, after, newline, 
     program = host.read(source)
     assert isinstance(program, Program), program
     host.runner.eval(program.code)
-    lines = NEWLINE.split(program.code)
+    lines = NEWLINE_PATTERN.split(program.code)
     row = next(number for number, text in enumerate(lines) if MARK in text)
     column = units(lines[row][: lines[row].index(MARK)])
     line = next(number for number, text in enumerate(lines_of(source), 1) if MARK in text)

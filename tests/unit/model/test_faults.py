@@ -96,7 +96,7 @@ def test_the_place_of_an_error(name: str) -> None:
 @given(st.lists(st.text('aE:/. \t"line1()-> File error at panic', max_size=200), max_size=40))
 def test_any_text_at_all(lines: list[str]) -> None:
     assert all(
-        fault.said in lines and (fault.line is None or fault.line.isdecimal()) for fault in faults(lines)
+        fault.message in lines and (fault.line is None or fault.line.isdecimal()) for fault in faults(lines)
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from paddock.model.capture import HeadAndTail
 from paddock.model.program import CapturedStream
-from paddock.output.text import CUT, StreamSummary, gist, lines_of
+from paddock.output.text import CUT_MARK, StreamSummary, gist, lines_of
 
 
 def captured(text: str, kept: int = 1_000_000) -> CapturedStream:
@@ -64,8 +64,8 @@ def test_s35_long_lines_are_cut_in_summaries() -> None:
 
 def test_a_line_without_end_is_one_line() -> None:
     found = gist(captured("x" * 5000, kept=300), "stdout", keep=10)
-    assert found == StreamSummary(first=("x" * 150 + CUT,), last=(), total=1, excerpts=())
-    assert found.summary(10) == "x" * 150 + CUT
+    assert found == StreamSummary(first=("x" * 150 + CUT_MARK,), last=(), total=1, excerpts=())
+    assert found.summary(10) == "x" * 150 + CUT_MARK
 
 
 def test_s36_excerpts_of_the_tail_have_their_true_numbers() -> None:
@@ -79,7 +79,7 @@ def test_excerpts_do_not_reach_over_what_is_unknown() -> None:
     text = "a\nhit\nb\n" + "x\n" * 1000 + "c\nhit\nd\n"
     found = gist(captured(text, kept=18), "stdout", keep=10, terms=["hit"], context=5, limit=10)
     assert [(each.line_start, each.content) for each in found.excerpts] == [
-        (1, f"a\nhit\nb\nx{CUT}"),
+        (1, f"a\nhit\nb\nx{CUT_MARK}"),
         (1004, "c\nhit\nd"),
     ]
 
@@ -94,16 +94,18 @@ def test_whatever_is_told_is_true(text: str, kept: int, keep: int, context: int,
     assert found.total == len(lines)
     assert max(len(found.first), len(found.last)) <= keep
     for shown, line in zip(found.first, lines, strict=False):
-        assert shown == line or (shown.endswith(CUT) and line.startswith(shown.removesuffix(CUT)))
+        assert shown == line or (shown.endswith(CUT_MARK) and line.startswith(shown.removesuffix(CUT_MARK)))
     start = len(lines) - len(found.last)
     for shown, line in zip(found.last, lines[start:], strict=True):
-        assert shown == line or (shown.endswith(CUT) and line.startswith(shown.removesuffix(CUT)))
+        assert shown == line or (shown.endswith(CUT_MARK) and line.startswith(shown.removesuffix(CUT_MARK)))
     assert len(found.excerpts) <= limit
     for each in found.excerpts:
         told = each.content.split("\n")
         assert len(told) == each.line_end - each.line_start + 1
         for shown, line in zip(told, lines[each.line_start - 1 : each.line_end], strict=True):
-            assert shown == line or (shown.endswith(CUT) and line.startswith(shown.removesuffix(CUT)))
+            assert shown == line or (
+                shown.endswith(CUT_MARK) and line.startswith(shown.removesuffix(CUT_MARK))
+            )
 
 
 @given(TEXTS, st.integers(10, 30))

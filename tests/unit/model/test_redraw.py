@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.output.redraw import SCREEN, find_unfinished_frame, last_frame, last_frames, later_frames
+from paddock.output.redraw import SCREEN_ROWS, find_unfinished_frame, last_frame, last_frames, later_frames
 from paddock.output.text import LineSplitter
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
@@ -145,8 +145,8 @@ def test_what_a_terminal_leaves_visible_stays() -> None:
 def test_what_scrolled_off_the_screen_is_not_redrawn() -> None:
     lines = [f"line {number}" for number in range(1000)]
     text = "".join(f"{line}\n" for line in lines)
-    assert fold(text, f"\x1b[{SCREEN}Atop") == "\n".join(
-        [*lines[: 1001 - SCREEN], "top", *lines[1002 - SCREEN :]]
+    assert fold(text, f"\x1b[{SCREEN_ROWS}Atop") == "\n".join(
+        [*lines[: 1001 - SCREEN_ROWS], "top", *lines[1002 - SCREEN_ROWS :]]
     )
 
 
@@ -159,7 +159,7 @@ def test_of_rows_that_are_looked_for_the_last_frame_that_holds_it_is_shown() -> 
 def test_rows_that_are_redrawn_without_end_are_not_kept() -> None:
     pieces = (f"\x1b[2A{ERASE}{'x' * 1000} {number}\n{ERASE}{number}\n" for number in range(10_000))
     assert fold("\n\n", *pieces) == f"{'x' * 1000} 9999\n9999\n"
-    assert fold("\x1b[99B" * 10_000, "x") == "\n" * (SCREEN - 1) + "x"
+    assert fold("\x1b[99B" * 10_000, "x") == "\n" * (SCREEN_ROWS - 1) + "x"
 
 
 def test_frames_of_a_line_that_goes_on() -> None:
@@ -191,7 +191,7 @@ def test_pieces_of_any_size_make_no_difference(text: str, cuts: list[int], terms
     assert fold(*pieces, terms=terms) == whole
     if len(text) < 5000:
         assert fold(*text, terms=terms) == whole
-    assert len(whole) <= len(text) + SCREEN
+    assert len(whole) <= len(text) + SCREEN_ROWS
 
 
 class Terminal:
@@ -203,13 +203,13 @@ class Terminal:
         self.row = self.column = 0
 
     def to_row(self, row: int) -> None:
-        self.row = max(0, min(row, SCREEN - 1))
+        self.row = max(0, min(row, SCREEN_ROWS - 1))
         while len(self.rows) <= self.row:
             self.rows.append({})
 
     def line_end(self) -> None:
         self.column = 0
-        if self.row == SCREEN - 1:
+        if self.row == SCREEN_ROWS - 1:
             self.rows.append({})
             self.gone.append(self.text(self.rows.pop(0)))
         else:

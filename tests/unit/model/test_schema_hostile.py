@@ -9,7 +9,7 @@ import pytest
 from paddock.schema import check as subject
 from paddock.schema.check import CostlyValueError, Schema
 from paddock.schema.cost import CostlySchemaError, compute_cost
-from paddock.schema.pattern_cost import SIZES_KIB, find_largest_kib
+from paddock.schema.pattern_cost import SIZES_KIB, find_max_kib
 
 TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
 
@@ -116,7 +116,7 @@ def test_pointers_do_not_pile_up():
 def test_what_a_pattern_may_cost_bounds_the_texts_it_meets(pattern: str, letters: str):
     """A character may meet every state of a pattern: the size of the pattern times that of the text is bounded."""
     schema = Schema({"type": "string", "pattern": pattern})
-    size = find_largest_kib({pattern: 1})
+    size = find_max_kib({pattern: 1})
     assert size in SIZES_KIB
     longest = 200_000 // size
     source = random.Random(1)

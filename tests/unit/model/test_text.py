@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from paddock.model.artifact import Excerpt
 from paddock.model.capture import HeadAndTail
 from paddock.output.text import (
-    CUT,
+    CUT_MARK,
     ExcerptCollector,
     LineSplitter,
     blocks,
@@ -75,24 +75,27 @@ def test_a_term_anywhere_in_a_very_long_line_is_found(place: int, size: int) -> 
     text = "." * place + "Needle" + "." * (200_000 - place)
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     [(shown, hit)] = split(["nEEDLE"], pieces)
-    around = shown.removeprefix(CUT).removesuffix(CUT)
+    around = shown.removeprefix(CUT_MARK).removesuffix(CUT_MARK)
     assert (hit, "Needle" in around, len(around) <= 500, around in text) == (True, True, True, True)
     assert is_cut(shown)
-    assert split(["nEEDLES"], pieces) == [(text[:500] + CUT, False)]
+    assert split(["nEEDLES"], pieces) == [(text[:500] + CUT_MARK, False)]
 
 
 def test_a_term_that_the_beginning_of_its_line_does_not_show_is_shown() -> None:
     inside = "." * 494 + "needle" + "." * 900
-    assert split(["needle"], [inside]) == [(inside[:500] + CUT, True)]
+    assert split(["needle"], [inside]) == [(inside[:500] + CUT_MARK, True)]
     beyond = "." * 495 + "needle" + "." * 900
-    assert split(["needle"], [beyond + "\nnext"]) == [(CUT + beyond[395:895] + CUT, True), ("next", False)]
+    assert split(["needle"], [beyond + "\nnext"]) == [
+        (CUT_MARK + beyond[395:895] + CUT_MARK, True),
+        ("next", False),
+    ]
     last = "." * 1990 + "needle"
-    assert split(["needle", "never"], [last]) == [(CUT + "." * 100 + "needle", True)]
+    assert split(["needle", "never"], [last]) == [(CUT_MARK + "." * 100 + "needle", True)]
 
 
 def test_whether_a_line_is_shown_in_part() -> None:
-    whole = ["", "x" * 500, CUT, "x" + CUT]
-    parts = ["x" * 500 + CUT, CUT + "." * 100 + "needle"]
+    whole = ["", "x" * 500, CUT_MARK, "x" + CUT_MARK]
+    parts = ["x" * 500 + CUT_MARK, CUT_MARK + "." * 100 + "needle"]
     assert [*map(is_cut, whole + parts)] == [False] * 4 + [True] * 2
 
 
@@ -100,7 +103,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     lines = LineSplitter(["needle"])
     for _ in range(1000):
         assert list(lines.feed("." * 4096)) == []
-    assert sum(map(len, lines._rest)) + len(lines._shown) < 150_000
+    assert sum(map(len, lines._pending)) + len(lines._shown) < 150_000
 
 
 def test_s36_one_line_without_context() -> None:
@@ -161,7 +164,7 @@ def test_the_gist_of_progress_in_two_lines_whose_ends_are_gone() -> None:
     ends.take(f"begin\n{PROGRESS}\nbetween\n{PROGRESS}\nend\n".encode())
     found = gist(ends.make_captured(), "stdout", keep=100)
     assert (found.total, found.first[0], found.last) == (5, "begin", (LAST, "end"))
-    assert found.first[1].endswith(CUT)
+    assert found.first[1].endswith(CUT_MARK)
 
 
 @pytest.mark.parametrize("kept", [2**20, 1000])

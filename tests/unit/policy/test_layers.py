@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.model.errors import ConfigurationError
 from paddock.settings.commands import SdkCommand
 from paddock.settings.keys import leaves
-from paddock.settings.merge import JOINED, ORDER, Layer, LayerName, merge, narrows
+from paddock.settings.merge import JOINED_KEYS, LAYER_ORDER, Layer, LayerName, merge, narrows
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 
@@ -90,7 +90,7 @@ def settings_values() -> st.SearchStrategy[dict[str, object]]:
     return st.fixed_dictionaries({}, optional={**choices, **numbers})
 
 
-def layers_of(names: tuple[LayerName, ...] = ORDER) -> st.SearchStrategy[list[Layer]]:
+def layers_of(names: tuple[LayerName, ...] = LAYER_ORDER) -> st.SearchStrategy[list[Layer]]:
     return st.fixed_dictionaries({name: settings_values() for name in names}).map(
         lambda found: [Layer(name, values, dict.fromkeys(values, name)) for name, values in found.items()]
     )
@@ -98,12 +98,12 @@ def layers_of(names: tuple[LayerName, ...] = ORDER) -> st.SearchStrategy[list[La
 
 def as_narrow_as(upper: Settings, lower: Settings) -> bool:
     above, below = leaves(upper), leaves(lower)
-    return all(narrows(key, above[key], below[key]) for key in above if key not in JOINED)
+    return all(narrows(key, above[key], below[key]) for key in above if key not in JOINED_KEYS)
 
 
 def test_every_setting_has_a_way_to_narrow() -> None:
-    assert set(DEFAULTS) == {*CHOICES, *NUMBERS, *JOINED}
-    assert get_args(LayerName) == ORDER
+    assert set(DEFAULTS) == {*CHOICES, *NUMBERS, *JOINED_KEYS}
+    assert get_args(LayerName) == LAYER_ORDER
 
 
 def test_the_later_layer_wins() -> None:

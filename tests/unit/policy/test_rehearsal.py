@@ -9,7 +9,7 @@ from paddock.app.work import KINDS, kind_of
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
-from paddock.policy.rehearsal import KEPT_CHARACTERS, Plan
+from paddock.policy.rehearsal import MAX_KEPT_CHARS, Plan
 
 CALL = ServerCall(server="git", tool="push", arguments={"force": True})
 PROGRAM = RuntimeRun(runtime="shell", code="true")
@@ -62,7 +62,7 @@ def test_a_call_is_listed_with_what_would_be_asked() -> None:
 
 def test_a_list_keeps_no_more_arguments_than_there_is_room_for() -> None:
     plan = Plan()
-    large = {"text": "x" * (KEPT_CHARACTERS - 20)}
+    large = {"text": "x" * (MAX_KEPT_CHARS - 20)}
     for arguments in (large, {"a": 1}, {"text": "x" * 100}, {}):
         plan.add_call(PlannedCall(server="s", tool="t", arguments=arguments))
     assert [call.arguments for call in plan.calls] == [large, {"a": 1}, None, None]

@@ -13,7 +13,7 @@ from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner
-from paddock.redaction.stream import LONGEST, OVERLAP, WITHHELD, StreamRedactor
+from paddock.redaction.stream import MAX_LINE_BYTES, OVERLAP_BYTES, WITHHELD_MARK, StreamRedactor
 from paddock.settings.schema import RedactionPattern, RedactionSettings
 
 GITHUB = "ghp_" + "aB3" * 12
@@ -319,16 +319,16 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 @given(st.integers(0, 200), st.integers(0, 40), CUTS)
 def test_a_secret_anywhere_in_a_long_line_is_found(where: int, offset: int, places: list[int]) -> None:
     """`where` puts it around every border of the windows, `offset` within its surroundings."""
-    position = where * (LONGEST - OVERLAP) // 50 + offset
+    position = where * (MAX_LINE_BYTES - OVERLAP_BYTES) // 50 + offset
     secret = "p4x" * 40
-    text = "." * position + f" password={secret} " + "." * (2 * LONGEST) + GITHUB + "\nnext\n"
+    text = "." * position + f" password={secret} " + "." * (2 * MAX_LINE_BYTES) + GITHUB + "\nnext\n"
     assert streamed(DEFAULT, cut(text.encode(), places)).decode() == text.replace(
         secret, "[REDACTED:secret]"
     ).replace(GITHUB, "[REDACTED:github-token]")
 
 
 def test_a_long_line_of_many_secrets_loses_nothing_else() -> None:
-    line = '{"id": 1, "password": "hunter2secret"},' * (4 * LONGEST // 40)
+    line = '{"id": 1, "password": "hunter2secret"},' * (4 * MAX_LINE_BYTES // 40)
     assert redact(DEFAULT, line) == line.replace("hunter2secret", "[REDACTED:secret]")
 
 
@@ -341,7 +341,7 @@ def test_a_window_of_a_long_line_is_searched_once(monkeypatch: pytest.MonkeyPatc
         return find_in(data, *rest)
 
     monkeypatch.setattr(scanner, "_find_in", find_and_count)
-    text = "password=password=" * (LONGEST // 4)
+    text = "password=password=" * (MAX_LINE_BYTES // 4)
     assert redact(DEFAULT, text) == text
     assert sum(searched) < len(text) * 1.5
 
@@ -349,13 +349,13 @@ def test_a_window_of_a_long_line_is_searched_once(monkeypatch: pytest.MonkeyPatc
 def test_what_was_handed_out_is_removed_at_any_border_of_a_window() -> None:
     secrets = KnownSecrets()
     secrets.learn("vault")
-    text = "a vault, password=x;" * (LONGEST // 5)
+    text = "a vault, password=x;" * (MAX_LINE_BYTES // 5)
     assert redact(Scanner(RedactionSettings(), secrets), text) == text.replace("vault", "[REDACTED:vault]")
 
 
 def test_a_long_line_of_one_secret_is_withheld() -> None:
-    text = "token=" + "aB3xK9mQ2pL7" * LONGEST + " rest\nnext"
-    assert redact(DEFAULT, text) == f"token=[REDACTED:secret]{WITHHELD.decode()}\nnext"
+    text = "token=" + "aB3xK9mQ2pL7" * MAX_LINE_BYTES + " rest\nnext"
+    assert redact(DEFAULT, text) == f"token=[REDACTED:secret]{WITHHELD_MARK.decode()}\nnext"
 
 
 @settings(deadline=None, max_examples=40)
@@ -364,9 +364,9 @@ def test_withholding_does_not_depend_on_pieces(places: list[int]) -> None:
     data = (
         "a" * 10
         + " token="
-        + "aB3xK9mQ2pL7" * (LONGEST // 2)
+        + "aB3xK9mQ2pL7" * (MAX_LINE_BYTES // 2)
         + f" {GITHUB} \n"
-        + "b" * LONGEST
+        + "b" * MAX_LINE_BYTES
         + f" {GITHUB}\nend"
     ).encode()
     assert streamed(DEFAULT, cut(data, places)) == streamed(DEFAULT, [data])
@@ -378,7 +378,7 @@ def test_what_is_held_back_is_bounded() -> None:
     for _ in range(200):
         given_back += len(stream.feed(b"." * 4096))
         taken += 4096
-        assert taken - given_back <= LONGEST
+        assert taken - given_back <= MAX_LINE_BYTES
     assert given_back + len(stream.end()) == taken
 
 
@@ -395,7 +395,7 @@ def test_frames_of_progress_are_not_held_back() -> None:
 
 
 def test_a_private_key_that_begins_in_a_withheld_line_is_redacted() -> None:
-    text = f"{BEGIN}{'A' * LONGEST}\n{LINES[0]}\n{END}\nnext"
+    text = f"{BEGIN}{'A' * MAX_LINE_BYTES}\n{LINES[0]}\n{END}\nnext"
     assert LINES[0] not in redact(DEFAULT, text)
 
 

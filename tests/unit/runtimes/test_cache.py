@@ -61,12 +61,16 @@ def test_root_lends_what_belongs_to_nobody_who_runs_programs(tmp_path: Path, as_
             (target / "program").stat(),
         )
         assert (folder.st_mode & 0o7777, folder.st_uid) == (0o700, 1234)
-        assert (inner.st_mode & 0o7777, inner.st_uid, inner.st_nlink) == (0o444, safe_copy.KEEPER, number + 2)
-        assert (facts.st_mode & 0o7777, facts.st_uid) == (0o555, safe_copy.KEEPER)
+        assert (inner.st_mode & 0o7777, inner.st_uid, inner.st_nlink) == (
+            0o444,
+            safe_copy.KEEPER_UID,
+            number + 2,
+        )
+        assert (facts.st_mode & 0o7777, facts.st_uid) == (0o555, safe_copy.KEEPER_UID)
         assert (target / "program").samefile(kept / "program")
-    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "own", owner=safe_copy.KEEPER)
+    assert Cache(tmp_path / "cache", 1000).take("a", tmp_path / "own", owner=safe_copy.KEEPER_UID)
     own = (tmp_path / "own" / "program").stat()
-    assert (own.st_mode & 0o7777, own.st_uid, own.st_nlink) == (0o700, safe_copy.KEEPER, 1)
+    assert (own.st_mode & 0o7777, own.st_uid, own.st_nlink) == (0o700, safe_copy.KEEPER_UID, 1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"binarz", b"binary and more"])
@@ -264,11 +268,11 @@ def test_no_link_pipe_or_second_name_is_copied(tmp_path: Path) -> None:
 def test_too_much_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
-        file.truncate(safe_copy.MOST_BYTES + 1)
+        file.truncate(safe_copy.MAX_BYTES + 1)
     with pytest.raises(safe_copy.TreeError, match="it is over 268435456 bytes"):
         safe_copy.copy(sparse, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-    monkeypatch.setattr(safe_copy, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(safe_copy, "MAX_ENTRIES", 2)
     (tmp_path / "many").mkdir()
     for number in range(2):
         (tmp_path / "many" / str(number)).touch()
@@ -336,7 +340,7 @@ def test_as_much_as_is_allowed_is_copied(tmp_path: Path, monkeypatch: pytest.Mon
     made = tmp_path / "made"
     program(made)
     size = made.stat().st_size + len(b"binary")
-    monkeypatch.setattr(safe_copy, "MOST_BYTES", size)
-    monkeypatch.setattr(safe_copy, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(safe_copy, "MAX_BYTES", size)
+    monkeypatch.setattr(safe_copy, "MAX_ENTRIES", 2)
     assert safe_copy.copy(made, tmp_path / "copy").size == size
     assert (tmp_path / "copy" / "program").read_bytes() == b"binary"

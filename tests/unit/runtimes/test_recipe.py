@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from paddock.model.program import RUNTIMES
-from paddock.runtimes.recipe import GREETING, Recipe, no_runtime, recipes
+from paddock.runtimes.recipe import HELLO_OUTPUT, Recipe, no_runtime, recipes
 
 
 def entry(name, **changes):
@@ -22,7 +22,7 @@ def test_every_recipe_has_its_own_suffix_and_says_how_to_get_it():
     for recipe in recipes().values():
         assert all(choice.packages for choice in recipe.install)
         assert recipe.install or recipe.elsewhere
-        assert GREETING in recipe.hello, recipe.name
+        assert HELLO_OUTPUT in recipe.hello, recipe.name
 
 
 def test_recipes_cannot_be_changed():

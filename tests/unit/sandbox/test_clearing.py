@@ -35,14 +35,14 @@ def test_what_takes_long_is_moved_away_and_removed_by_the_zygote(left, monkeypat
     control, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, ours:
         zygote = ForkServer(control)
-        service._remove_scratch(str(left), zygote._of_wardens)
+        service._remove_scratch(str(left), zygote._of_supervisors)
         assert not os.path.lexists(left)
         assert zygote._serve_once(None)
         assert [folder for _, folder in zygote._children.values()] == [""]
         assert zygote._serve_once(None)
         assert zygote._children == {}
         zygote._rubbish.close()
-        zygote._of_wardens.close()
+        zygote._of_supervisors.close()
 
 
 def test_where_there_is_no_zygote_any_more_it_is_removed_all_the_same(left, monkeypatch):

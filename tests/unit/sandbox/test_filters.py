@@ -81,7 +81,7 @@ def test_the_filters_are_those_that_the_script_makes():
 @pytest.mark.parametrize("architecture", AUDIT_ARCH)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_filter_begins_with_its_architecture_and_never_kills_a_thread_alone(profile, architecture):
-    program = Path(seccomp.FILTERS, f"{profile}.{architecture}.bpf").read_bytes()
+    program = Path(seccomp.FILTERS_FOLDER, f"{profile}.{architecture}.bpf").read_bytes()
     instructions = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
     assert len(program) == 8 * len(instructions)
     assert len(instructions) > 10
@@ -113,7 +113,7 @@ def test_a_profile_without_a_filter_is_no_profile():
 
 def verdict(profile, architecture, call, *arguments, machine=None):
     """Return what a filter says to a call (a name or a number), as the kernel would run it."""
-    program = Path(seccomp.FILTERS, f"{profile}.{architecture}.bpf").read_bytes()
+    program = Path(seccomp.FILTERS_FOLDER, f"{profile}.{architecture}.bpf").read_bytes()
     number = (NUMBERS[architecture] | LANDLOCK).get(call, call)
     machine = AUDIT_ARCH[architecture] if machine is None else machine
     data = struct.pack("<IIQ6Q", number, machine, 0, *arguments, *(0,) * (6 - len(arguments)))

@@ -13,7 +13,7 @@ def settings(tmp_path, monkeypatch):
     (folder / "hosts").write_text("one")
     (tmp_path / "resolv").write_text("one")
     (folder / "resolv.conf").symlink_to(tmp_path / "resolv")
-    monkeypatch.setattr(namespaces, "_SETTINGS", str(folder))
+    monkeypatch.setattr(namespaces, "_SETTINGS_FOLDER", str(folder))
     return folder
 
 

@@ -262,8 +262,8 @@ def test_what_a_jail_is_given_below_its_own_directories_comes_once(folder):
 
 @pytest.mark.usefixtures("as_root")
 def test_whom_a_job_becomes(folder):
-    default = lockdown.JOB_USER
-    assert default not in {0, lockdown.UNPRIVILEGED, safe_copy.KEEPER}
+    default = lockdown.JOB_UID
+    assert default not in {0, lockdown.UNPRIVILEGED_UID, safe_copy.KEEPER_UID}
     for grants, found in (
         (ProcessGrants(), default),
         (ProcessGrants(workspace=folder), default),

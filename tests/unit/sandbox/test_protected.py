@@ -84,7 +84,7 @@ def do(root, outside, deed, name):
 def state(root):
     """Return all that counts of every protected path and all below it, and of a .git that is no folder."""
     found = {}
-    for top in (*protected_paths.PROTECTED, *PARENTS):
+    for top in (*protected_paths.PROTECTED_PATHS, *PARENTS):
         path = root / top
         if path.parent.is_symlink() or not os.path.lexists(path):
             continue
@@ -149,7 +149,7 @@ def watched(workspace):
     ],
 )
 def test_too_much_to_record_is_said(tmp_path, monkeypatch, fill, why):
-    monkeypatch.setattr(snapshot, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(snapshot, "MAX_BYTES", 1 << 20)
     (tmp_path / ".idea").mkdir()
     watched(tmp_path).close()
     fill(tmp_path)

@@ -33,7 +33,7 @@ class Warden:
 
 def end_of(message, workspace="", faults=None):
     place = Warden(message)
-    place.warden = place
+    place.supervisor = place
 
     async def main():
         asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told["exception"]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from paddock.model.errors import SdkError
 from paddock.sequences.references import (
-    FILLED,
+    MAX_FILLED_CHARS,
     MissingReference,
     ReferenceFiller,
     condition,
@@ -54,7 +54,7 @@ def test_a_path_that_leads_nowhere(path, message):
 
 
 def test_what_is_filled_in_is_bounded():
-    filling = ReferenceFiller(lambda _: "x" * (FILLED // 2))
+    filling = ReferenceFiller(lambda _: "x" * (MAX_FILLED_CHARS // 2))
     filling.text("${a}${a}")
     with pytest.raises(SdkError, match="stand for more than 1048576 characters"):
         filling.text("${a}")

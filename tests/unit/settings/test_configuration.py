@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.errors import ConfigurationError
-from paddock.settings.keys import RENAMED, leaves, list_defaults
+from paddock.settings.keys import RENAMED_KEYS, leaves, list_defaults
 from paddock.settings.loader import _VARIABLES, load
 from paddock.settings.merge import Merged
 from paddock.settings.schema import Settings
@@ -177,7 +177,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
-    assert sorted(set(_VARIABLES.values()) - set(RENAMED)) == sorted(
+    assert sorted(set(_VARIABLES.values()) - set(RENAMED_KEYS)) == sorted(
         set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}
     )
 
@@ -270,8 +270,8 @@ def test_a_value_in_place_of_the_table_of_a_deprecated_key(tmp_path: Path, value
 
 
 def test_every_replacement_of_a_deprecated_key_exists() -> None:
-    assert {new for new in RENAMED.values() if new not in list_defaults()} == set()
-    assert {old for old in RENAMED if old in list_defaults()} == set()
+    assert {new for new in RENAMED_KEYS.values() if new not in list_defaults()} == set()
+    assert {old for old in RENAMED_KEYS if old in list_defaults()} == set()
 
 
 def test_a_workspace_widens_nothing_through_a_deprecated_key(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from paddock.model.ids import new_id
 from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
-from paddock.telemetry.metrics import SERVERS, Metrics
+from paddock.telemetry.metrics import MAX_SERVERS, Metrics
 from paddock.telemetry.observed_sink import ObservedSink, Sources, call_of
 
 CALL = {"kind": "server", "name": "a/b", "status": "ok", "ms": 1.0}
@@ -102,11 +102,11 @@ def test_the_name_of_a_server_may_hold_slashes():
 def test_even_configured_servers_have_a_bounded_number_of_labels():
     metrics = Metrics()
     counting = metrics.count_session(sources(Path("/nowhere")))
-    for number in range(SERVERS + 10):
+    for number in range(MAX_SERVERS + 10):
         counting.on_end("r", None, {**CALL, "name": f"s{number}/t"})
     family = next(each for each in metrics.registry.collect() if each.name == "paddock_server_calls")
     labels = {sample.labels["server"] for sample in family.samples}
-    assert len(labels) == SERVERS + 1
+    assert len(labels) == MAX_SERVERS + 1
     assert "other" in labels
 
 

@@ -75,7 +75,11 @@ class Guest(Kind[GuestRun]):
             "source_sha256": hashlib.sha256(data).hexdigest(),
             "jit": decision.grants.jit,
         }
-        return facts | {"tool": computation.TOOL, "span": computation.SPAN} if work.computes else facts
+        return (
+            facts | {"tool": computation.COMPUTE_TOOL, "span": computation.COMPUTE_SPAN}
+            if work.computes
+            else facts
+        )
 
     def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
         if not work.computes:

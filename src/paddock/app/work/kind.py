@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from paddock.sdk.requests import FindTool
 
 W = TypeVar("W", bound=Value)
-_NAME_CHARS = 200
+_MAX_NAME_CHARS = 200
 
 
 class Servers(visible_tools.Servers, Protocol):
@@ -234,4 +234,4 @@ class Kind(ABC, Generic[W]):
 
 def shorten_name(text: str) -> str:
     """Return a name fit for a record: no lone surrogates, bounded."""
-    return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_NAME_CHARS]
+    return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_MAX_NAME_CHARS]

@@ -23,7 +23,7 @@ from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
 _MAX_ERROR_CHARS = 2000
-_NOTHING_USED = Usage()
+_NO_USAGE = Usage()
 
 
 class ServerCalls(Kind[ServerCall]):
@@ -156,13 +156,13 @@ async def _call_tool(
         result = await servers.call_tool(work.server, work.tool, work.arguments, limit_ms=limit_ms)
         value = result.raw if work.raw else await read_native(result)
     except (ServerError, ConfigurationError) as error:
-        usage = measure_wall(started) if counted else _NOTHING_USED
+        usage = measure_wall(started) if counted else _NO_USAGE
         # Files of ours are read and written before a call is sent: the pins, the logins.
         status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
         return RawResult(status=status, error=_describe_error(error), usage=usage)
     finally:
         PERSON.reset(person)
-    usage = measure_wall(started) if counted else _NOTHING_USED
+    usage = measure_wall(started) if counted else _NO_USAGE
     warnings = _warn_unchecked(work, result) if result.unchecked else ()
     if result.is_error and not work.raw:
         message = result.said or value or "the tool failed and did not say why"

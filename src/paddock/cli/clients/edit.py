@@ -58,13 +58,13 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
     form = _format_of(file)
     try:
         before = form.load(text)
-        meant, changes = _plan_edit(before, path, entry)
+        wanted, changes = _plan_edit(before, path, entry)
         after = text
         for where, value in changes:
             after = form.set(after, where, value)
-        if entry is None and meant != before:
+        if entry is None and wanted != before:
             after = form.remove(after, path)
-        if not _is_same(form.load(after), meant, path):
+        if not _is_same(form.load(after), wanted, path):
             raise EditError("it is written in a way that Paddock does not edit")
     except (ValueError, RecursionError) as error:
         raise EditError(_one_line(error)) from None
@@ -75,8 +75,8 @@ def _plan_edit(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
 ) -> tuple[object, Sequence[tuple[Sequence[str], object]]]:
     """Return what a file shall hold, and the members to set for that. Raises EditError."""
-    meant = copy.deepcopy(before)
-    node: object = meant
+    wanted = copy.deepcopy(before)
+    node: object = wanted
     for depth, name in enumerate(path[:-1]):
         if not isinstance(node, dict):
             raise EditError(_no_object(path[:depth]))
@@ -89,18 +89,18 @@ def _plan_edit(
                 value = {outer: value}
             changes = [(path[: depth + 1], value)] if name in held else [(path, dict(entry))]
             held[name] = value
-            return meant, changes  # `null` is replaced, and what is missing is made
+            return wanted, changes  # `null` is replaced, and what is missing is made
         node = held[name]
     if not isinstance(node, dict):
         raise EditError(_no_object(path[:-1]))
     holder = cast("dict[str, Any]", node)
     if entry is None:
         holder.pop(path[-1], None)
-        return (meant if meant != before else before), []
+        return (wanted if wanted != before else before), []
     there: object = holder.get(path[-1])
     if not isinstance(there, dict):
         holder[path[-1]] = dict(entry)
-        return meant, [(path, dict(entry))]
+        return wanted, [(path, dict(entry))]
     fields = cast("dict[str, Any]", there)
     new = {
         key: value
@@ -108,16 +108,16 @@ def _plan_edit(
         if key not in fields or (key in _KEPT_VALUES and fields[key] != value)
     }
     fields.update(new)
-    return meant, [((*path, key), value) for key, value in new.items()]
+    return wanted, [((*path, key), value) for key, value in new.items()]
 
 
 def _no_object(path: Sequence[str]) -> str:
     return f"`{'.'.join(path)}` is not an object" if path else "the file as a whole is not an object"
 
 
-def _is_same(found: object, meant: object, path: Sequence[str]) -> bool:
+def _is_same(existing: object, wanted: object, path: Sequence[str]) -> bool:
     """Compare two documents; an object on the way to the entry that became empty may have gone."""
-    return _prune_empty(found, path) == _prune_empty(meant, path)
+    return _prune_empty(existing, path) == _prune_empty(wanted, path)
 
 
 def _prune_empty(document: object, path: Sequence[str]) -> object:

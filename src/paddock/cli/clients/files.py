@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.cli.clients.edit import EditError, edit_entry, read_entries
-from paddock.files import LONGEST, keep_backup, replace_file
+from paddock.files import MAX_FILE_BYTES, keep_backup, replace_file
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 
@@ -147,7 +147,7 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
             f"{path}: is a link that leads out of the project, to {file}; remove it first"
         )
     try:
-        data = read_trusted(file, LONGEST)
+        data = read_trusted(file, MAX_FILE_BYTES)
         mode = file.stat().st_mode & 0o777
     except FileNotFoundError:
         return FileDraft(file, None, _PRIVATE_MODE if project is None else _PROJECT_MODE)
@@ -164,7 +164,7 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
 def _read_bytes(file: Path) -> bytes | None:
     """Return what a file holds now, None where there is none or it cannot be read."""
     try:
-        return read_trusted(file, LONGEST)
+        return read_trusted(file, MAX_FILE_BYTES)
     except OSError:
         return None
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
 MAX_DEPTH = 200
-_BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
-_LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
-_DIGITS = 4000
+_BLANK_PATTERN = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING_PATTERN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_LITERAL_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_MAX_DIGITS = 4000
 """Of a number; Python reads no more than 4300."""
 _FIRST_INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
@@ -61,7 +61,7 @@ class _Reader:
 
     def skip_blanks(self) -> str:
         """Skip blanks and comments; return the next character, empty at the end."""
-        found = _BLANK.match(self.text, self.at)
+        found = _BLANK_PATTERN.match(self.text, self.at)
         assert found is not None
         self.at = found.end()
         if self.text.startswith("/*", self.at):
@@ -80,16 +80,16 @@ class _Reader:
             return node
         if first == '"':
             return Node(self._read_string(), start, self.at)
-        found = _LITERAL.match(self.text, self.at)
+        found = _LITERAL_PATTERN.match(self.text, self.at)
         if found is None:
             self.refuse("expected a value" if first else "the text ends where a value is expected")
-        if len(found[0]) > _DIGITS:
+        if len(found[0]) > _MAX_DIGITS:
             self.refuse("this number is too long")
         self.at = found.end()
         return Node(json.loads(found[0]), start, self.at)
 
     def _read_string(self) -> str:
-        found = _STRING.match(self.text, self.at)
+        found = _STRING_PATTERN.match(self.text, self.at)
         if found is None:
             self.refuse("this string has no end, or holds what no string may")
         self.at = found.end()
@@ -244,7 +244,7 @@ def _before_last_blanks(inside: str) -> str:
 
 def _end_of_line(text: str, at: int, most: int) -> int:
     """Return where the line of a place ends, comments included: they belong to what is before them."""
-    blank = _BLANK.match(text, at, most)
+    blank = _BLANK_PATTERN.match(text, at, most)
     assert blank is not None
     line = text.find("\n", at, blank.end())
     while line != -1 and text.count("/*", at, line) > text.count("*/", at, line):

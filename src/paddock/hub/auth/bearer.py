@@ -23,7 +23,7 @@ from paddock.model.errors import PaddockError
 from paddock.redaction.known import ServerSecrets
 
 T = TypeVar("T")
-_SHOWN = 400
+_MAX_SCOPE_CHARS = 400
 
 
 class TokenSource(Protocol):
@@ -71,7 +71,7 @@ class BearerAuth(httpx2.Auth):
         if response.status_code == HTTPStatus.FORBIDDEN:
             scope = extract_scope_from_www_auth(response) or ""
             if extract_field_from_www_auth(response, "error") == "insufficient_scope" and is_scope(scope):
-                self._set_remedy(suggest_remedy(self._name, scope[:_SHOWN]))
+                self._set_remedy(suggest_remedy(self._name, scope[:_MAX_SCOPE_CHARS]))
 
     async def _report_failure(self, answer: Awaitable[str]) -> str:
         try:

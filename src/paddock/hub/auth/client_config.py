@@ -88,7 +88,7 @@ class OAuthEntry(BaseModel):
 
 def is_scope(text: str) -> bool:
     """Tell whether a text is a scope: names of printable ASCII without quotes, a space between (RFC 6749, 3.3)."""
-    return len(text) <= _SCOPE and all(
+    return len(text) <= _MAX_SCOPE_CHARS and all(
         name and all("!" <= character <= "~" and character not in '"\\' for character in name)
         for name in text.split(" ")
     )
@@ -99,4 +99,4 @@ def merge_scopes(*scopes: str | None) -> str:
     return " ".join(dict.fromkeys(name for scope in scopes if scope for name in scope.split()))
 
 
-_SCOPE = 2000
+_MAX_SCOPE_CHARS = 2000

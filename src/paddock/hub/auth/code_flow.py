@@ -96,7 +96,9 @@ async def log_out(login: Login) -> None:
     if not place or not login.tokens:
         return
     with translate_errors():
-        provider = OAuthClientProvider(login.server, OAuthClientMetadata(redirect_uris=[_ANY]), FlowStorage())
+        provider = OAuthClientProvider(
+            login.server, OAuthClientMetadata(redirect_uris=[_ANY_REDIRECT]), FlowStorage()
+        )
         client = OAuthClientInformationFull.model_validate(login.client)
         provider.context.client_info = client
         token = login.refresh_token or login.access_token
@@ -110,7 +112,7 @@ async def log_out(login: Login) -> None:
         raise LoginFailed(f"the authorization server answered {find_refusal_code(answer)}")
 
 
-_ANY = AnyUrl("http://127.0.0.1/callback")
+_ANY_REDIRECT = AnyUrl("http://127.0.0.1/callback")
 
 
 async def _list_tools_with(server: HttpServer, source: "_FlowToken", wait_ms: int) -> None:
@@ -221,12 +223,12 @@ class _FlowProvider(OAuthClientProvider):
         if tokens is None or client is None or metadata is None:
             raise LoginFailed("the authorization server gave no token")
         resource = context.protected_resource_metadata
-        kept = metadata.model_dump(mode="json", exclude_none=True, include=_KEPT)
+        kept = metadata.model_dump(mode="json", exclude_none=True, include=_KEPT_SERVER_FIELDS)
         login = Login(
             server=self._server.url,
             client=client.model_dump(mode="json", exclude_none=True),
             metadata=kept,
-            resource=resource.model_dump(mode="json", exclude_none=True, include=_KEPT_OF_RESOURCE)
+            resource=resource.model_dump(mode="json", exclude_none=True, include=_KEPT_RESOURCE_FIELDS)
             if resource
             else {},
         )
@@ -300,5 +302,5 @@ def _with_own_query(url: str, endpoint: str) -> str:
     return f"{endpoint}&{parameters}" if parts.query else url
 
 
-_KEPT = {"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"}
-_KEPT_OF_RESOURCE = {"resource", "authorization_servers"}
+_KEPT_SERVER_FIELDS = {"issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint"}
+_KEPT_RESOURCE_FIELDS = {"resource", "authorization_servers"}

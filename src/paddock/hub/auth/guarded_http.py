@@ -18,11 +18,11 @@ from paddock.model.addresses import Address, is_port, is_public, really
 
 ANSWER_BYTES = 256 * 1024
 """Bytes of an answer; one that is longer is refused."""
-REQUESTS = 20
+MAX_REQUESTS = 20
 """Requests of one login or refresh."""
-_URL = 2000
+_MAX_URL_CHARS = 2000
 _TIMEOUT_S = 15.0
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class AuthorizationHttp:
@@ -34,15 +34,15 @@ class AuthorizationHttp:
             self._server = httpx2.URL(server)
         except httpx2.InvalidURL:
             raise LoginFailed("the `url` of the server is no address; correct it") from None
-        self._local = self._server.host in _LOCAL
-        self._left = REQUESTS
+        self._local = self._server.host in _LOCAL_HOSTS
+        self._left = MAX_REQUESTS
 
     def check_url(self, url: httpx2.URL) -> None:
         """Raise LoginFailed unless `url` is one that may be asked, or shown to a person."""
-        odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _URL
+        odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _MAX_URL_CHARS
         if odd or url.scheme not in ("https", "http"):
             raise LoginFailed(f"the address {_render_url(url)} for the login is none that can be asked")
-        if url.scheme == "http" and not (self._local and url.host in _LOCAL):
+        if url.scheme == "http" and not (self._local and url.host in _LOCAL_HOSTS):
             raise LoginFailed(f"the address {_render_url(url)} for the login is not https")
 
     async def send_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -50,7 +50,7 @@ class AuthorizationHttp:
         self.check_url(request.url)
         self._left -= 1
         if self._left < 0:
-            raise LoginFailed(f"the login takes more than {REQUESTS} requests")
+            raise LoginFailed(f"the login takes more than {MAX_REQUESTS} requests")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._try_addresses(request)

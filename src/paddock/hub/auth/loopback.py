@@ -15,16 +15,16 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from paddock.hub.auth.tokens import LoginFailed
 
-PATH = "/callback"
-_HEAD = 16 * 1024
+CALLBACK_PATH = "/callback"
+_MAX_HEAD_BYTES = 16 * 1024
 _HEAD_S = 10.0
-_FIELDS = 20
+_MAX_FIELDS = 20
 _HEADERS = (
     "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
     "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n"
 )
-_DONE = "<!doctype html><title>Paddock</title><p>Paddock has the answer. You can close this page."
-_NOT = "<!doctype html><title>Paddock</title><p>This is no answer to the login that is under way."
+_DONE_PAGE = "<!doctype html><title>Paddock</title><p>Paddock has the answer. You can close this page."
+_REJECTED_PAGE = "<!doctype html><title>Paddock</title><p>This is no answer to the login that is under way."
 
 
 class LoopbackListener:
@@ -39,13 +39,13 @@ class LoopbackListener:
     @property
     def uri(self) -> str:
         """The address that browsers are to be sent to."""
-        return f"http://127.0.0.1:{self._port}{PATH}"
+        return f"http://127.0.0.1:{self._port}{CALLBACK_PATH}"
 
     async def __aenter__(self) -> Self:
         """Begin. Raises LoginFailed when the port is taken."""
         try:
             self._server = await asyncio.start_server(
-                self._serve_connection, "127.0.0.1", self._port, limit=_HEAD
+                self._serve_connection, "127.0.0.1", self._port, limit=_MAX_HEAD_BYTES
             )
         except OSError as error:
             raise LoginFailed(f"port {self._port} of 127.0.0.1 cannot be used: {error.strerror}") from None
@@ -73,7 +73,7 @@ class LoopbackListener:
         return await self._answer
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        status, page = "400 Bad Request", _NOT
+        status, page = "400 Bad Request", _REJECTED_PAGE
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = writer
@@ -82,7 +82,7 @@ class LoopbackListener:
             async with asyncio.timeout(_HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             if self._take_request(head.decode("latin-1")):
-                status, page = "200 OK", _DONE
+                status, page = "200 OK", _DONE_PAGE
             body = page.encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -106,10 +106,14 @@ class LoopbackListener:
             return False
         try:
             url = urlsplit(target)
-            fields = parse_qs(url.query, max_num_fields=_FIELDS)
+            fields = parse_qs(url.query, max_num_fields=_MAX_FIELDS)
         except ValueError:
             return False
-        if url.path != PATH or self._answer.done() or any(len(values) > 1 for values in fields.values()):
+        if (
+            url.path != CALLBACK_PATH
+            or self._answer.done()
+            or any(len(values) > 1 for values in fields.values())
+        ):
             return False
         return self._accept_answer({name: values[0] for name, values in fields.items()})
 
@@ -118,7 +122,7 @@ class LoopbackListener:
         if not self._state or not secrets.compare_digest(state.encode(), self._state.encode()):
             return False
         if "error" in fields:
-            code = fields["error"] if fields["error"] in _REFUSALS else "an error"
+            code = fields["error"] if fields["error"] in _REFUSAL_CODES else "an error"
             self._answer.set_exception(LoginFailed(f"the authorization server answered {code}"))
         elif fields.get("code"):
             result = AuthorizationCodeResult(code=fields["code"], state=state, iss=fields.get("iss"))
@@ -128,7 +132,7 @@ class LoopbackListener:
         return True
 
 
-_REFUSALS = frozenset(
+_REFUSAL_CODES = frozenset(
     (
         *("access_denied", "invalid_request", "invalid_scope", "invalid_target", "unauthorized_client"),
         *("server_error", "temporarily_unavailable", "unsupported_response_type", "interaction_required"),

@@ -34,7 +34,7 @@ logging.getLogger("mcp.client.auth").setLevel(
     logging.CRITICAL
 )  # it logs what servers answer, tokens included
 
-_SHOWN = 400
+_MAX_REASON_CHARS = 400
 _EARLY_S = 30.0
 """Seconds before its end that a token is renewed; one that lives shorter is renewed at half its life."""
 
@@ -193,15 +193,15 @@ def find_refusal_code(answer: httpx2.Response) -> str:
     code: Any = None
     with suppress(ValueError, AttributeError, RecursionError):
         code = answer.json().get("error")
-    return code if isinstance(code, str) and code in _CODES else f"HTTP {answer.status_code}"
+    return code if isinstance(code, str) and code in _ERROR_CODES else f"HTTP {answer.status_code}"
 
 
 def _explain_refusal(answer: httpx2.Response) -> str:
     """Return why the last answer refuses what was asked; empty when it is no refusal with a code."""
-    return f": {code}" if answer.is_error and (code := find_refusal_code(answer)) in _CODES else ""
+    return f": {code}" if answer.is_error and (code := find_refusal_code(answer)) in _ERROR_CODES else ""
 
 
-_CODES = (
+_ERROR_CODES = (
     *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
     *("invalid_scope", "invalid_target", "access_denied", "server_error", "temporarily_unavailable"),
     *("invalid_redirect_uri", "invalid_client_metadata"),  # of registrations (RFC 7591, 3.2.2)
@@ -244,7 +244,7 @@ def _render_origin(answer: httpx2.Response) -> str:
 
 def _make_printable(text: str, *, ends: str = ": ") -> str:
     """Return a text up to `ends`, at most 400 characters, as printable ASCII: what a library adds repeats answers."""
-    words = text.partition(ends)[0][:_SHOWN]
+    words = text.partition(ends)[0][:_MAX_REASON_CHARS]
     return "".join(character if " " <= character <= "~" else "?" for character in words)
 
 

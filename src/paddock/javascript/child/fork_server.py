@@ -1,14 +1,14 @@
-"""The zygote: a small process that has V8 running, the glue in it, and forks guest workers.
+"""The fork server: a small process that has V8 running, the glue in it, and forks guest workers.
 
 fork(2) leaves a child with the thread that called it. So V8's thread is the one that forks, between two tasks, and the
 child goes on with a live isolate. The main thread only waits, and holds nothing that a child could need.
 
-    parent -> zygote   one byte, with the worker's socket and standard error as descriptors
-    zygote -> parent   {"born": pid} with a pidfd, or {"unborn": 1}; {"dead": pid, ...} once for every worker, with
+    parent -> fork server   one byte, with the worker's socket and standard error as descriptors
+    fork server -> parent   {"born": pid} with a pidfd, or {"unborn": 1}; {"dead": pid, ...} once for every worker, with
                        what it cost
 
-The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the zygote, and the end of
-the zygote kills every worker (PR_SET_PDEATHSIG).
+The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the fork server, and the
+end of the fork server kills every worker (PR_SET_PDEATHSIG).
 """
 
 import gc
@@ -29,7 +29,7 @@ PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": (*FLAGS, "--no-maglev")
 """Without Maglev, the compiler between the others: long loops would stay in its code, which takes a quarter longer, and
 it would be one more to trust."""
 
-_DESCRIPTORS = 2
+_PASSED_DESCRIPTORS = 2
 
 
 class ForkServer:
@@ -59,12 +59,12 @@ class ForkServer:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._control.fileno():
                     self._bury(descriptor)
-                elif (born := self._answer()) is not None:
-                    return born
+                elif (started := self._answer()) is not None:
+                    return started
 
     def _answer(self) -> tuple[worker.Channel, int] | None:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _DESCRIPTORS)
+            message, descriptors, _, _ = socket.recv_fds(self._control, 16, _PASSED_DESCRIPTORS)
         except ConnectionResetError:  # the parent died with unread reports
             message, descriptors = b"", []
         if not message:
@@ -93,7 +93,7 @@ class ForkServer:
     def _become_worker(self, connection: int, errors: int) -> tuple[worker.Channel, int]:
         lockdown.die_with_parent()
         os.dup2(errors, 2)
-        lockdown.close_all_but(connection, self._rules.ruleset)
+        lockdown.close_all_except(connection, self._rules.ruleset)
         channel = worker.Channel(socket.socket(fileno=connection))
         lockdown.shed_powers(self._rules)
         lockdown.seal_process(self._rules)
@@ -127,11 +127,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     control = socket.socket(fileno=int(control_fd))
     try:
-        zygote = ForkServer(control, profile, Path(library_directory))
+        fork_server = ForkServer(control, profile, Path(library_directory))
     except OSError as error:
         control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
         sys.exit(1)
     except v8.LoadError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
         sys.exit(1)
-    zygote.serve()
+    fork_server.serve()

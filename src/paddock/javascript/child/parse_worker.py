@@ -31,7 +31,7 @@ TYPESCRIPT_WASM = "vendor/swc.wasm"
 _NEEDS_TYPESCRIPT = b'{"ok":false,"needs":"typescript"}'
 _PROFILE = "guest-jit"
 _FLAGS = ("--single-threaded",)
-_MEMORY = 768 << 20
+_MAX_MEMORY_BYTES = 768 << 20
 
 
 class ParserIsolate:
@@ -90,11 +90,11 @@ def main() -> None:
         sources = {
             name: (directory / name).read_bytes() for name in (*SCRIPTS, *TYPESCRIPT_SCRIPTS, TYPESCRIPT_WASM)
         }
-        lockdown.close_all_but(int(connection), status, rules.ruleset)
+        lockdown.close_all_except(int(connection), status, rules.ruleset)
         lockdown.shed_powers(rules)
         reader = ParserIsolate(v8.Isolate(library), sources, channel)
         lockdown.seal_process(rules)
-        ceiling = data_segment(status) + _MEMORY
+        ceiling = data_segment(status) + _MAX_MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     except OSError as error:
         told = f"the reader of programs cannot be confined here: {error}"

@@ -14,10 +14,10 @@ from paddock.javascript.child.v8_native import POINTER, NativeIsolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST = 256
+_MAX_PENDING_REJECTIONS = 256
 """Rejected promises that are kept until it is known whether somebody asks. Of more the later ones are forgotten."""
 
-_MOST_TOLD = 5
+_MAX_REPORTED_REJECTIONS = 5
 
 _REJECTED_WITHOUT_HANDLER = 0
 
@@ -65,9 +65,11 @@ class UnhandledRejections:
         if self._claims(message.value):
             return
         self._kept.append(self._native.keep(message.promise))
-        if len(self._kept) == _MOST:
+        if len(self._kept) == _MAX_PENDING_REJECTIONS:
             self._let_go_of_handled()
-            while len(self._kept) > _MOST // 2:  # or each further one would have all of them looked at
+            while (
+                len(self._kept) > _MAX_PENDING_REJECTIONS // 2
+            ):  # or each further one would have all of them looked at
                 self._native.dispose(self._kept.pop())
 
     def _let_go_of_handled(self) -> None:
@@ -82,7 +84,7 @@ class UnhandledRejections:
         """Put the reasons into an object, by their number, and forget the promises."""
         self._let_go_of_handled()
         for index, promise in enumerate(self._kept):
-            if index < _MOST_TOLD:
+            if index < _MAX_REPORTED_REJECTIONS:
                 self._native.put(container, index, self._result(promise))
             self._native.dispose(promise)
         self._kept.clear()

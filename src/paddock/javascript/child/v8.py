@@ -34,7 +34,7 @@ EXIT_BROKEN, EXIT_MEMORY = 70, 71
 
 _TASK_DONE = 1
 
-_ADDRESSES = 160 << 30
+_MAX_ADDRESS_BYTES = 160 << 30
 """Bytes of addresses that V8 and all else have room in. It needs 145 GiB, most of it for objects of C++ (measured)."""
 
 
@@ -113,11 +113,11 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _check_limits() -> None:
     """Raise LoadError where V8 would abort in the middle of its start, and tell nobody why."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+    if limit != resource.RLIM_INFINITY and limit < _MAX_ADDRESS_BYTES:
         raise LoadError(
-            f"V8 reserves {_ADDRESSES >> 30} GiB of addresses, whatever memory it uses, and this process may have "
-            f"{limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: limits.script.memory_bytes "
-            "bounds the memory"
+            f"V8 reserves {_MAX_ADDRESS_BYTES >> 30} GiB of addresses, whatever memory it uses, and this "
+            f"process may have {limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: "
+            "limits.script.memory_bytes bounds the memory"
         )
     thread = threading.Thread(target=int)
     try:

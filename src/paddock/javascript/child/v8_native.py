@@ -3,7 +3,7 @@
 mini-racer's C interface has a queue of tasks and copies what goes through it: 25 us for a task, 10 to 20 for a callback
 out of JavaScript. Its library exports V8's interface, too (v8-isolate.h, v8-function.h, v8-local-handle.h), of which
 these are the compilers' names. They hold for one version of the library, so that one is pinned exactly, and a name that
-is missing stops the zygote before there is any worker.
+is missing stops the fork server before there is any worker.
 
 A `Local` is a pointer to a slot that holds a value, and so is a global handle; both are passed like any pointer, and an
 empty one is null.
@@ -98,13 +98,13 @@ class NativeIsolate:
         To be called while JavaScript runs.
         """
 
-        def posted(_: int) -> None:
+        def on_posted(_: int) -> None:
             try:
                 on_post()
             except BaseException as error:  # noqa: BLE001 - give_up says why
                 give_up(error)
 
-        self._posted = _Posted(posted)  # must outlive the isolate
+        self._posted = _Posted(on_posted)  # must outlive the isolate
         context = self._current_context(self.isolate)
         poster = self._new_function(context, self._posted, None, 0, _CONSTRUCTOR_THROWS, _HAS_SIDE_EFFECTS)
         self._put(container, context, 1, poster)

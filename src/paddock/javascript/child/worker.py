@@ -1,10 +1,10 @@
 """The body of a guest worker: one program in one locked process, then the end.
 
-The zygote makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own thread, with
-one connected socket and all of that in place; it gives up every power it has (`sandbox.child.lockdown`) and says
-ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a timer, has
-the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by itself (see
-`v8_native`). Programs and large texts alone are tasks of mini-racer.
+The fork server makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own
+thread, with one connected socket and all of that in place; it gives up every power it has (`sandbox.child.lockdown`)
+and says ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a
+timer, has the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by
+itself (see `v8_native`). Programs and large texts alone are tasks of mini-racer.
 """
 
 import codecs
@@ -26,22 +26,22 @@ from paddock.javascript.child.v8_native import NativeIsolate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CAPACITY = 32768
+EXCHANGE_CHARS = 32768
 """UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
 
-_HEADER = 64
+_HEADER_BYTES = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
 _SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET, _RANDOM, _LOAD, _GIVE = range(1, 11)
 _IDLE, _TIMER, _TAKE, _FOLLOW = -1, -2, -3, -4
 
-_TURNS = 256
+_MAX_TURNS = 256
 """How often in a row the glue has its turn before mini-racer has one, for tasks that V8 has posted to itself."""
 
-_LONGEST_WAIT = 2.0**30
+_MAX_WAIT_MS = 2.0**30
 """Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
 
-_NOTHING = memoryview(b"")
-_PIECE = 1 << 16
+_EMPTY_VIEW = memoryview(b"")
+_RECEIVE_BYTES = 1 << 16
 _LENGTH = struct.Struct("<I")
 _REPLY = re.compile(rb'[ \t]?\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
@@ -56,7 +56,7 @@ _MAY_WAIT_AWAKE = len(os.sched_getaffinity(0)) > 1
 _SPARE_MS = 5.0
 """A worker that waits for so long is a spare one, and has time."""
 
-_REHEARSED = json.dumps(
+_REHEARSAL_JOB = json.dumps(
     [
         "run",
         {
@@ -80,8 +80,8 @@ _REHEARSALS = (
     b'"use strict";__paddock(async function(input){return [await input]})',
     b'"use strict";__paddock(async function(input){let a=1;return {b:await (input+a)}})',
 )
-"""One for the zygote, and another for its workers: V8 would not compile the same text again, and to compile touches
-memory that is not yet a worker's own."""
+"""One for the fork server, and another for its workers: V8 would not compile the same text again, and to compile
+touches memory that is not yet a worker's own."""
 
 
 class Channel:
@@ -137,7 +137,7 @@ class Channel:
 
     def _piece(self) -> bytes:
         try:
-            part = self._connection.recv(_PIECE)
+            part = self._connection.recv(_RECEIVE_BYTES)
         except OSError:
             part = b""
         return part or os._exit(0)
@@ -158,12 +158,12 @@ class Guest:
         exchange = isolate.call(self._task, self._nothing)
         assert isinstance(exchange, memoryview)
         exchange = cast("memoryview[int]", exchange)
-        self._header = exchange[:_HEADER].cast("d")
-        self._out = exchange[_HEADER : _HEADER + 2 * CAPACITY]
-        self._in = exchange[_HEADER + 2 * CAPACITY :]
+        self._header = exchange[:_HEADER_BYTES].cast("d")
+        self._out = exchange[_HEADER_BYTES : _HEADER_BYTES + 2 * EXCHANGE_CHARS]
+        self._in = exchange[_HEADER_BYTES + 2 * EXCHANGE_CHARS :]
         self._outgoing: list[bytes] = []
         self._rehearsing = True
-        self._incoming = _NOTHING
+        self._incoming = _EMPTY_VIEW
         self._program: bytes | None = None
         self._taking = False
         self._started = False
@@ -182,10 +182,10 @@ class Guest:
             v8.keep_thread()
             self._native.enter()
             self._rejections.listen(self._take_claims)
-            self._isolate.on_turn = met
+            self._isolate.on_turn = on_turn
             self._isolate.queue(self._task, self._nothing)
 
-        def met(_: object) -> None:
+        def on_turn(_: object) -> None:
             self._rehearse(_REHEARSALS[0], lambda: self._start(*become()))
 
         self._isolate.on_turn = meet
@@ -198,7 +198,7 @@ class Guest:
         if channel.hears(_SPARE_MS):
             self._serve()
         else:
-            # What the zygote compiled is there, but its memory is not yet this process's own.
+            # What the fork server compiled is there, but its memory is not yet this process's own.
             self._rehearse(_REHEARSALS[1], self._serve)
 
     def _rehearse(self, program: bytes, go_on: "Callable[[], None]") -> None:
@@ -213,7 +213,7 @@ class Guest:
 
         self._rehearsing = True
         self._isolate.on_turn = ran
-        self._act(_REHEARSED)
+        self._act(_REHEARSAL_JOB)
         self._isolate.queue_script(program)
 
     def _act(self, message: bytes = b'["wake"]') -> None:
@@ -241,7 +241,7 @@ class Guest:
             self._channel.send(result)
         self._taking = False
         native = self._native
-        for _ in range(_TURNS):
+        for _ in range(_MAX_TURNS):
             # No scope of mini-racer's is open, so handles would stay for ever.
             scope = native.open_scope()
             native.checkpoint()  # only then is it known what there is to wait for
@@ -276,14 +276,14 @@ class Guest:
         elif operation == _FILL:
             self._fill()
         elif operation == _RANDOM:
-            count = min(int(self._header[_OUT_LENGTH]), 2 * CAPACITY)
+            count = min(int(self._header[_OUT_LENGTH]), 2 * EXCHANGE_CHARS)
             self._in[:count] = os.urandom(count)
         elif operation == _LOAD:
             self._library = self._native.run(self._libraries[int(self._header[_OUT_LENGTH])])
 
     def _send(self) -> None:
         header = self._header
-        part = self._out[: 2 * min(int(header[_OUT_LENGTH]), CAPACITY)]
+        part = self._out[: 2 * min(int(header[_OUT_LENGTH]), EXCHANGE_CHARS)]
         if header[_OUT_MORE] or self._outgoing:
             self._outgoing.append(bytes(part))
             if header[_OUT_MORE]:
@@ -332,12 +332,12 @@ class Guest:
             header[_IN_LENGTH] = _TAKE
             return
         due = header[_NEXT_DUE]
-        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), _LONGEST_WAIT)
+        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), _MAX_WAIT_MS)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
             self._hand_in(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = _LONGEST_WAIT  # the parent reads what the program cost, and ends the process
+            timeout = _MAX_WAIT_MS  # the parent reads what the program cost, and ends the process
         message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
             header[_IN_LENGTH] = _TIMER
@@ -356,9 +356,9 @@ class Guest:
         self._fill()
 
     def _fill(self) -> None:
-        part = self._incoming[: 2 * CAPACITY]
-        rest = self._incoming[2 * CAPACITY :]
-        self._incoming = rest or _NOTHING  # an empty rest would keep the whole text in memory
+        part = self._incoming[: 2 * EXCHANGE_CHARS]
+        rest = self._incoming[2 * EXCHANGE_CHARS :]
+        self._incoming = rest or _EMPTY_VIEW  # an empty rest would keep the whole text in memory
         self._in[: len(part)] = part
         self._header[_IN_LENGTH] = len(part) // 2
 

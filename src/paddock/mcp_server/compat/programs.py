@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from paddock.app.runtime_service import BUSY
+from paddock.app.runtime_service import BUSY_ERROR_NAME
 from paddock.mcp_server.argument_errors import reject_compat_arguments
 from paddock.mcp_server.arguments import to_snake_case
 from paddock.mcp_server.replies import compact
@@ -18,17 +18,17 @@ from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ARGUMENTS, CODE_CHARS, OUTPUT_MODES, RUNTIMES
+from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, OUTPUT_MODES, RUNTIMES
 from paddock.rendering import render
 from paddock.rendering.program_response import program_response
 
 if TYPE_CHECKING:
     from paddock.model.artifact import OutputFound
 
-EXECUTE = "sdl.runtime.execute"
-QUERY = "sdl.runtime.queryOutput"
+EXECUTE_TOOL = "sdl.runtime.execute"
+QUERY_TOOL = "sdl.runtime.queryOutput"
 
-_NOT_STARTED = 1
+_EXIT_NOT_STARTED = 1
 """Exit code of a program whose runtime cannot be used here."""
 
 _ERROR_STATUSES = frozenset({Status.INVALID, Status.ERROR})
@@ -56,7 +56,7 @@ class CompatPrograms:
             native = {ALIASES.get(name, to_snake_case(name)): value for name, value in arguments.items()}
             outcome, work = await programs.execute_program(native, caller, mode="minimal")
         except ValidationError as problem:
-            return reject_compat_arguments(EXECUTE, problem)
+            return reject_compat_arguments(EXECUTE_TOOL, problem)
         except ConfigurationError as problem:
             _log.warning("repository %s: %s", name, problem)
             return _build_error(
@@ -66,7 +66,7 @@ class CompatPrograms:
             return _build_error(render.explain_outcome(outcome))
         response = program_response(_report_busy_as_denied(outcome), work)
         if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no word for it
-            response |= {"status": "failure", "exitCode": _NOT_STARTED}
+            response |= {"status": "failure", "exitCode": _EXIT_NOT_STARTED}
         return _build_response(response)
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
@@ -80,7 +80,7 @@ class CompatPrograms:
                 (await self._find_output(OutputQuery.model_validate(asked), roots)).to_wire()
             )
         except ValidationError as problem:
-            return reject_compat_arguments(QUERY, problem)
+            return reject_compat_arguments(QUERY_TOOL, problem)
         except PaddockError as error:
             return _build_error(str(error))
 
@@ -104,7 +104,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
     seed = CompatPrograms(programs, repositories)
     return [
         Tool(
-            name=EXECUTE,
+            name=EXECUTE_TOOL,
             title="Run a program in a language runtime",
             description="Run code, or an executable with arguments, confined in the workspace whose name is repoId.",
             input_schema=object_schema(
@@ -112,7 +112,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
                 repoId=_REPOSITORY,
                 runtime={"enum": [*RUNTIMES]},
                 executable={"type": "string", "minLength": 1},
-                args={"type": "array", "items": {"type": "string"}, "maxItems": ARGUMENTS},
+                args={"type": "array", "items": {"type": "string"}, "maxItems": MAX_ARGUMENTS},
                 code={"type": "string", "maxLength": CODE_CHARS},
                 stdin={"type": "string"},
                 relativeCwd={"type": "string", "default": "."},
@@ -127,7 +127,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
-            name=QUERY,
+            name=QUERY_TOOL,
             title="Search stored output",
             description="Search the stored output of sdl.runtime.execute, or read lines of it.",
             input_schema=object_schema(
@@ -149,7 +149,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
 
 def _report_busy_as_denied(outcome: Outcome) -> Outcome:
     """Return an outcome as the compat profile reports it, which denies a program that did not get its turn."""
-    if outcome.error is None or outcome.error.name != BUSY:
+    if outcome.error is None or outcome.error.name != BUSY_ERROR_NAME:
         return outcome
     reasons = (outcome.error.message.partition(":")[0],)
     changes = {"allowed": False, "rule": "runtimes.max_jobs", "reasons": reasons}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from paddock.catalog.provisioning import NOTHING
+from paddock.catalog.provisioning import NO_MATCH
 from paddock.catalog.search import compute_confidence, keyword_search
 from paddock.mcp_server.forwarded_results import build_result
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
@@ -87,7 +87,7 @@ class CompatTools:
                     }
                 )
             case "none":
-                return _build_json_answer({"source": "none", "message": NOTHING})
+                return _build_json_answer({"source": "none", "message": NO_MATCH})
 
     async def call_tool(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
         """Make one call and give its result verbatim."""

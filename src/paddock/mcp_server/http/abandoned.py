@@ -19,7 +19,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-SESSION = b"mcp-session-id"
+SESSION_HEADER = b"mcp-session-id"
 
 
 class AbandonedSessions:
@@ -35,7 +35,7 @@ class AbandonedSessions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and take note of how its connection ends."""
-        session = dict(scope.get("headers", ())).get(SESSION)
+        session = dict(scope.get("headers", ())).get(SESSION_HEADER)
         if session is None:
             await self._app(scope, receive, send)
             return
@@ -76,9 +76,11 @@ class AbandonedSessions:
 
 async def end_session(app: App, session: bytes, scope: Scope) -> None:
     """Delete a session of an application in the name of the client that sent a request to it."""
-    kept = [each for each in scope["headers"] if each[0] != SESSION and not each[0].startswith(b"content-")]
+    kept = [
+        each for each in scope["headers"] if each[0] != SESSION_HEADER and not each[0].startswith(b"content-")
+    ]
     await app(
-        {**scope, "method": "DELETE", "headers": [(SESSION, session), *kept]},
+        {**scope, "method": "DELETE", "headers": [(SESSION_HEADER, session), *kept]},
         _receive_nothing,
         _discard_message,
     )

@@ -2,7 +2,7 @@
 
 from paddock.mcp_server.http.abandoned import Scope, Send
 
-CLOSE = (b"connection", b"close")
+CLOSE_HEADER = (b"connection", b"close")
 """Ends the connection after the answer. A client that is still sending its body may not read the answer then."""
 
 

@@ -17,24 +17,24 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from paddock.mcp_server.exact_numbers import AllDigits
 from paddock.mcp_server.http.abandoned import AbandonedSessions, App, Receive, Scope, Send
-from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
-from paddock.mcp_server.http.endpoint import PATH, Endpoint
+from paddock.mcp_server.http.answers import CLOSE_HEADER, header_values, send_text
+from paddock.mcp_server.http.endpoint import MCP_PATH, Endpoint
 from paddock.mcp_server.http.hosts import HostNames
 from paddock.mcp_server.http.idle_connections import IdleConnections, TimedConnection
 from paddock.mcp_server.http.inbound import Inbound
 from paddock.mcp_server.http.probes import Probes
 from paddock.mcp_server.http.session_limits import SessionLimit
-from paddock.mcp_server.requests import ENDING, InFlightRequests
+from paddock.mcp_server.requests import SERVER_ENDING, InFlightRequests
 from paddock.mcp_server.stdio import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
-METRICS = "/metrics"
+METRICS_PATH = "/metrics"
 MAX_SESSIONS = 64
 """Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
 MAX_CONNECTIONS = 256
-_UNLOGGED = {
+_MUTED_LOG_LINES = {
     "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
     "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
     "mcp.server.streamable_http": (),
@@ -60,7 +60,7 @@ class TokenRequired:
             await _answer_client(self._app, scope, receive, send)
             return
         text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
-        await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE)
+        await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE_HEADER)
 
     def _has_token(self, scope: Scope) -> bool:
         given = header_values(scope, b"authorization")
@@ -73,12 +73,12 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
 
     That a client goes in the midst of it is no fault of ours, and not in the log.
     """
-    gone = begun = False
+    ended = begun = False
 
     async def receive_and_note_disconnect() -> MutableMapping[str, Any]:
-        nonlocal gone
+        nonlocal ended
         message = await receive()
-        gone = gone or message["type"] == "http.disconnect"
+        ended = ended or message["type"] == "http.disconnect"
         return message
 
     async def send_and_note_start(message: MutableMapping[str, Any]) -> None:
@@ -91,9 +91,9 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
     except asyncio.CancelledError:
         if begun:
             raise
-        await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", b"1"), CLOSE)
+        await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", b"1"), CLOSE_HEADER)
     except Exception:
-        if not gone:
+        if not ended:
             raise
 
 
@@ -128,7 +128,7 @@ class MetricsEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
-        if scope["type"] != "http" or scope["path"] != METRICS:
+        if scope["type"] != "http" or scope["path"] != METRICS_PATH:
             await self._app(scope, receive, send)
             return
         found = scope["method"] == "GET"
@@ -147,7 +147,7 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
     Clients that ask while it ends are told to come back after `retry_s` seconds.
     """
     library = server.streamable_http_app(
-        streamable_http_path=PATH,
+        streamable_http_path=MCP_PATH,
         max_request_body_size=MAX_LINE_BYTES,
         max_sessions=MAX_SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
@@ -158,15 +158,15 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
 
 @asynccontextmanager
 async def http_service(
-    app: App, door: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
+    app: App, endpoint: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve an application through a door, `metrics` too where they are given; gives the task that serves.
+    """Serve an application through an endpoint, `metrics` too where they are given; gives the task that serves.
 
     Leaving the context ends all work in order.
     """
     if metrics is not None:
         app = MetricsEndpoint(app, metrics)
-    app = TokenRequired(KnownHosts(app, door.names), door.token)
+    app = TokenRequired(KnownHosts(app, endpoint.names), endpoint.token)
     config = uvicorn.Config(
         Probes(app, lambda: not requests.ending),  # pyright: ignore[reportArgumentType] - the same protocol, other names
         http=partial(TimedConnection, IdleConnections()),  # pyright: ignore[reportArgumentType] - it is called, no more
@@ -180,10 +180,10 @@ async def http_service(
     )
     # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
     # fill the log.
-    for name, texts in _UNLOGGED.items():
+    for name, texts in _MUTED_LOG_LINES.items():
         logging.getLogger(name).addFilter(partial(_should_log, texts))
     http = _Http(config)
-    task = asyncio.create_task(http.serve(sockets=[door.listener]))
+    task = asyncio.create_task(http.serve(sockets=[endpoint.listener]))
     try:
         yield task
     finally:

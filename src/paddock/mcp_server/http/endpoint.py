@@ -12,7 +12,7 @@ from paddock.model.addresses import MAX_PORT
 from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 
-PATH = "/mcp"
+MCP_PATH = "/mcp"
 _MIN_TOKEN_CHARS = 16
 _MAX_TOKEN_BYTES = 64 * 1024
 
@@ -42,7 +42,7 @@ def open_endpoint(address: str, token: str, names: tuple[str, ...]) -> Endpoint:
     except ConfigurationError:
         listener.close()
         raise
-    return Endpoint(listener, token, known, f"http://{own[0]}:{port}{PATH}")
+    return Endpoint(listener, token, known, f"http://{own[0]}:{port}{MCP_PATH}")
 
 
 def read_token(file: Path) -> str:

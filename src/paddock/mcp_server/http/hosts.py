@@ -17,7 +17,7 @@ from paddock.model.addresses import is_port
 from paddock.model.errors import ConfigurationError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?", re.ASCII)
+_AUTHORITY_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _MAX_CHARS = 300
 """Characters of one header; a host name has at most 253."""
 
@@ -84,7 +84,7 @@ def _read_allowed_host(text: str) -> tuple[str, int | None]:
 
 def _parse_authority(authority: str) -> tuple[str, int | None] | None:
     """Return name and port of `NAME` or `NAME:PORT`; None for anything else."""
-    found = _AUTHORITY.fullmatch(authority) if len(authority) <= _MAX_CHARS else None
+    found = _AUTHORITY_PATTERN.fullmatch(authority) if len(authority) <= _MAX_CHARS else None
     if found is None:
         return None
     port = None if found[2] is None else int(found[2])

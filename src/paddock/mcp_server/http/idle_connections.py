@@ -37,26 +37,26 @@ class IdleConnections:
 class TimedConnection(H11Protocol):
     """A connection whose client has only so much time to say what it wants."""
 
-    def __init__(self, strangers: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
+    def __init__(self, unauthenticated: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
         super().__init__(**given)
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
-        self._strangers.add(self)
+        self._unauthenticated.add(self)
         self._start_timeout()
 
     def data_received(self, data: bytes) -> None:
         """Extend the time for a part of a body, never for a part of a head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._strangers.discard(self)
+            self._unauthenticated.discard(self)
             self._start_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._strangers.discard(self)
+        self._unauthenticated.discard(self)
         self._cancel_timeout()
 
     def on_response_complete(self) -> None:

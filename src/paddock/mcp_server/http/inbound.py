@@ -14,10 +14,10 @@ from typing import Any
 
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest
 
-from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send
-from paddock.mcp_server.http.answers import CLOSE, header_values, send_text
-from paddock.mcp_server.http.endpoint import PATH
-from paddock.mcp_server.requests import ENDING, LISTEN, InFlightRequests
+from paddock.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send
+from paddock.mcp_server.http.answers import CLOSE_HEADER, header_values, send_text
+from paddock.mcp_server.http.endpoint import MCP_PATH
+from paddock.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.mcp_server.stdio import (
     MAX_LINE_BYTES,
     SURROGATE_ESCAPE,
@@ -27,18 +27,18 @@ from paddock.mcp_server.stdio import (
 )
 from paddock.model.numbers import dumps
 
-_RESUME = b"last-event-id"
-_LENGTH = b"content-length"
-_SINGLE = (
+_RESUME_HEADER = b"last-event-id"
+_LENGTH_HEADER = b"content-length"
+_SINGLE_HEADERS = (
     b"content-type",
     b"host",
     b"mcp-method",
     b"mcp-name",
     b"mcp-protocol-version",
     b"origin",
-    _LENGTH,
-    _RESUME,
-    SESSION,
+    _LENGTH_HEADER,
+    _RESUME_HEADER,
+    SESSION_HEADER,
 )
 """Headers that decide what becomes of a request."""
 
@@ -54,10 +54,10 @@ class Inbound:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] != "http" or scope["path"] != PATH:
+        if scope["type"] != "http" or scope["path"] != MCP_PATH:
             await self._app(scope, receive, send)
             return
-        twice = [name.decode() for name in _SINGLE if len(header_values(scope, name)) > 1]
+        twice = [name.decode() for name in _SINGLE_HEADERS if len(header_values(scope, name)) > 1]
         if twice:
             await _send_refusal(send, f"the header {twice[0]} stands more than once in this request")
         elif scope["method"] == "POST":
@@ -65,7 +65,7 @@ class Inbound:
         elif self._requests.ending and scope["method"] != "DELETE":
             await self._refuse_late(send)
         else:
-            kept = [each for each in scope["headers"] if each[0] != _RESUME]
+            kept = [each for each in scope["headers"] if each[0] != _RESUME_HEADER]
             await self._app({**scope, "headers": kept}, receive, send)
 
     async def _handle_post(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +74,7 @@ class Inbound:
             message = (await read_message(body, "body")).message
             if SURROGATE_ESCAPE in body.lower():
                 body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
-        except _GoneError:
+        except _DisconnectedError:
             return
         except _TooLargeError:
             await send_text(send, 413, b"The body is longer than a message may be.\n")
@@ -89,11 +89,11 @@ class Inbound:
         if self._requests.ending and not _is_continuation(message):
             await self._refuse_late(send)
             return
-        session = header_values(scope, SESSION)
+        session = header_values(scope, SESSION_HEADER)
         key = (session[0].decode("latin-1"), str(message.id)) if session else object()
         if self._requests.has_request(key):
             await _send_refusal(send, explain_double_id(str(message.id)))
-        elif message.method == LISTEN:
+        elif message.method == LISTEN_METHOD:
             await self._app(scope, replay, send)
         else:
             with ExitStack() as flight:
@@ -101,10 +101,10 @@ class Inbound:
                 await self._app(scope, replay, _end_flight_on_answer(flight, send))
 
     async def _refuse_late(self, send: Send) -> None:
-        await send_text(send, 503, f"{ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE)
+        await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE_HEADER)
 
 
-class _GoneError(Exception):
+class _DisconnectedError(Exception):
     """The client has gone before it had sent its body."""
 
 
@@ -113,8 +113,8 @@ class _TooLargeError(Exception):
 
 
 async def _receive_body(scope: Scope, receive: Receive) -> bytes:
-    """Return the body of a request. Raises _GoneError and _TooLargeError."""
-    declared = header_values(scope, _LENGTH)
+    """Return the body of a request. Raises _DisconnectedError and _TooLargeError."""
+    declared = header_values(scope, _LENGTH_HEADER)
     if declared and declared[0].isdigit() and int(declared[0][:20]) > MAX_LINE_BYTES:
         raise _TooLargeError
     parts: list[bytes] = []
@@ -122,7 +122,7 @@ async def _receive_body(scope: Scope, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _GoneError
+            raise _DisconnectedError
         parts.append(message.get("body", b""))
         left -= len(parts[-1])
         if left < 0:

@@ -10,10 +10,10 @@ that a server listens, which the refusal of any other path says, too.
 from collections.abc import Callable
 
 from paddock.mcp_server.http.abandoned import App, Receive, Scope, Send
-from paddock.mcp_server.http.answers import CLOSE, send_text
+from paddock.mcp_server.http.answers import CLOSE_HEADER, send_text
 
-_ALIVE = "/livez"
-_READY = frozenset({"/readyz", "/health"})
+_LIVENESS_PATH = "/livez"
+_READINESS_PATHS = frozenset({"/readyz", "/health"})
 
 
 class Probes:
@@ -26,11 +26,11 @@ class Probes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on."""
         path = scope["path"] if scope["type"] == "http" else None
-        if path != _ALIVE and path not in _READY:
+        if path != _LIVENESS_PATH and path not in _READINESS_PATHS:
             await self._app(scope, receive, send)
         elif scope["method"] not in ("GET", "HEAD"):
-            await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE)
+            await send_text(send, 405, b"Probes are read with GET.\n", (b"allow", b"GET, HEAD"), CLOSE_HEADER)
         else:
-            ready = path == _ALIVE or self._is_ready()
+            ready = path == _LIVENESS_PATH or self._is_ready()
             status, text = (200, b"ok\n") if ready else (503, b"unavailable\n")
-            await send_text(send, status, text, (b"cache-control", b"no-store"), CLOSE)
+            await send_text(send, status, text, (b"cache-control", b"no-store"), CLOSE_HEADER)

@@ -11,9 +11,9 @@ from typing import Any
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from paddock.mcp_server.http.abandoned import SESSION, App, Receive, Scope, Send, end_session
+from paddock.mcp_server.http.abandoned import SESSION_HEADER, App, Receive, Scope, Send, end_session
 
-_VERSION = b"mcp-protocol-version"
+_VERSION_HEADER = b"mcp-protocol-version"
 _SESSION_NOT_FOUND = 404
 
 
@@ -31,7 +31,7 @@ class SessionLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; before one that opens a session, make room."""
         headers = dict(scope.get("headers", ()))
-        session = headers.get(SESSION)
+        session = headers.get(SESSION_HEADER)
         if session is not None:
             await self._forward_in_session(session, scope, receive, send)
         elif scope.get("method") == "POST" and _has_sessions(headers):
@@ -60,7 +60,10 @@ class SessionLimit:
 
         async def send_and_note_session(message: MutableMapping[str, Any]) -> None:
             nonlocal session
-            if session is None and (session := dict(message.get("headers", ())).get(SESSION)) is not None:
+            if (
+                session is None
+                and (session := dict(message.get("headers", ())).get(SESSION_HEADER)) is not None
+            ):
                 self._begun[session] = scope
                 self._requests[session] += 1
             await send(message)
@@ -91,5 +94,5 @@ class SessionLimit:
 
 def _has_sessions(headers: dict[bytes, bytes]) -> bool:
     """Tell whether a request is of a revision with sessions; the one that opens a session may say nothing of it."""
-    version = headers.get(_VERSION)
+    version = headers.get(_VERSION_HEADER)
     return version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS

@@ -21,13 +21,15 @@ EXECUTE_CODE = (
 CALL_TOOL = "Use this for one call without code; the result stays untouched."
 
 _NO_WISHES = LimitOverrides()
-_ANY = ("object", "array", "string", "number", "boolean")
+_ANY_TYPES = ("object", "array", "string", "number", "boolean")
 """Any JSON value, as clients know it that take one type a schema."""
-_JIT: dict[str, Json] = {"jit": {"type": "boolean", "description": "compile: for long calculations"}}
+_JIT_PARAMETER: dict[str, Json] = {
+    "jit": {"type": "boolean", "description": "compile: for long calculations"}
+}
 
 
 def build_code_tools(
-    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> list[Tool]:
     """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
 
@@ -46,7 +48,7 @@ def build_code_tools(
         cut = "truncated" in data or outcome.artifact is not None
         if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
             data["truncated"] = True
-        return await rest.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
+        return await overflow.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 
     async def call_tool(arguments: Arguments, caller: Caller) -> ToolAnswer:
         work = ServerCall(
@@ -57,7 +59,7 @@ def build_code_tools(
         shown = forward_result(outcome, cap)
         if not outcome.ok or not is_larger(outcome, cap):
             return shown
-        return await rest.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
+        return await overflow.add_handle(outcome, shown, what="call_tool", value=render_result_text(outcome))
 
     return [
         Tool(
@@ -66,7 +68,7 @@ def build_code_tools(
             description=EXECUTE_CODE,
             input_schema=_build_program_schema(jit=jit),
             run=execute_code,
-            output_schema=output_schemas.OUTCOME,
+            output_schema=output_schemas.OUTCOME_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
@@ -90,10 +92,10 @@ def _build_program_schema(*, jit: bool) -> dict[str, Json]:
     return object_schema(
         ["code"],
         code={"type": "string"},
-        input={"anyOf": [{"type": kind} for kind in _ANY]},
+        input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
         timeout_ms={"type": "integer", "minimum": 1},
         mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
-        **(_JIT if jit else {}),
+        **(_JIT_PARAMETER if jit else {}),
     )
 
 

@@ -21,7 +21,7 @@ from paddock.rendering.computation import (
     convert_request,
 )
 
-COMPUTE = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
+DESCRIPTION = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
 COMPAT_NAME = "code.sandbox.js.run"
 
 _ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
@@ -38,7 +38,7 @@ _COMPAT_SCHEMA: dict[str, Json] = {
 
 
 def build_compute_tool(
-    gate: Gate, workspace: Path, cap: int, rest: OverflowStore, *, jit: bool = False
+    gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> Tool:
     """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
 
@@ -51,15 +51,15 @@ def build_compute_tool(
         if outcome is None or len(emitted) <= cap:
             return shown
         data: dict[str, Json] = {**cast("dict[str, Json]", shown.structured), "truncated": True}
-        return await rest.add_handle(outcome, shown, what="compute", value=emitted, data=data)
+        return await overflow.add_handle(outcome, shown, what="compute", value=emitted, data=data)
 
     return Tool(
         name="compute",
         title="Compute a text",
-        description=COMPUTE,
+        description=DESCRIPTION,
         input_schema=build_schema(jit=jit),
         run=compute,
-        output_schema=output_schemas.COMPUTED,
+        output_schema=output_schemas.COMPUTATION_SCHEMA,
         annotations=_ANNOTATIONS,
         explain=lambda _tool, _given, problems: render_envelope(
             build_refused_envelope(InvalidInput("; ".join(problems))), cap

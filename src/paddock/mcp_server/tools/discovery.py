@@ -176,16 +176,18 @@ def _explain_no_match(listing: "Listing", server: str | None) -> str:
     return f"server {server} offers no tool" if server else "no server offers any tool"
 
 
-_CHANGED = "its server changed it after it was approved: calls are refused"
-_HIDES = "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
+_TOOL_CHANGED = "its server changed it after it was approved: calls are refused"
+_TOOL_HIDES = (
+    "calls are refused until a person accepts it (`paddock servers diff`, `paddock servers approve`)"
+)
 
 
 def write_declaration(entry: "Described | UnmatchedName", config: "ServersConfig") -> str:
     """Return a declaration as agents read it, or why there is none."""
     if not isinstance(entry, Described):
         return _explain_unknown(entry, config)
-    notes = [*entry.notes, *([_CHANGED] if entry.changed and not entry.hides else [])]
-    notes += [_HIDES] if entry.hides else []
+    notes = [*entry.notes, *([_TOOL_CHANGED] if entry.changed and not entry.hides else [])]
+    notes += [_TOOL_HIDES] if entry.hides else []
     return "\n".join([f"// {entry.server}", entry.declaration, *(f"// {note}" for note in notes)])
 
 

@@ -42,7 +42,7 @@ RUN_PROGRAM = (
     "Returns its output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
-_SHOWN_ITEMS = 8
+_MAX_LISTED_ITEMS = 8
 _OF_A_PROGRAM = "Program"
 """The name of the errors that say by themselves that they are of the program."""
 _LINES = {"type": "integer"}
@@ -50,7 +50,7 @@ _COMBINED: dict[str, Json] = {
     "type": "boolean",
     "description": "stderr into stdout",
 }
-_WISHES = {
+_OUTPUT_ARGUMENTS = {
     "output_mode": "mode",
     "query_terms": "query_terms",
     "max_response_lines": "max_lines",
@@ -59,7 +59,7 @@ _WISHES = {
     "combined": "combined",
 }
 """Arguments that speak of the output, and what the model calls them."""
-_PLAIN = {
+_PLAIN_ARGUMENTS = {
     "language": "runtime",
     "relative_cwd": "cwd",
     **{name: name for name in ("code", "args", "executable", "access", "network")},
@@ -194,7 +194,7 @@ def build_program_tools(programs: Programs) -> list[Tool]:
             phrases=_PHRASES,
             explain=_reject_arguments,
             aliases=ALIASES,
-            output_schema=output_schemas.PROGRAM,
+            output_schema=output_schemas.PROGRAM_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
         Tool(
@@ -217,7 +217,7 @@ def build_program_tools(programs: Programs) -> list[Tool]:
                 "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
                 "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
             },
-            output_schema=output_schemas.STORED,
+            output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
             annotations={"readOnlyHint": True, "openWorldHint": False},
         ),
     ]
@@ -228,7 +228,9 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
     if isinstance(args, str) and args.split():
-        hint = f"; give a list with one item for each argument: {json.dumps(args.split()[:_SHOWN_ITEMS])}"
+        hint = (
+            f"; give a list with one item for each argument: {json.dumps(args.split()[:_MAX_LISTED_ITEMS])}"
+        )
         problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
     if isinstance(language, str) and language not in RUNTIMES:
         from paddock.runtimes.recipe import no_runtime
@@ -241,11 +243,11 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
 def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     """Return the fields of a program under their names of the model."""
     fields: dict[str, Json] = {
-        ours: arguments[theirs] for theirs, ours in _PLAIN.items() if theirs in arguments
+        ours: arguments[theirs] for theirs, ours in _PLAIN_ARGUMENTS.items() if theirs in arguments
     }
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
-    wishes = {ours: arguments[theirs] for theirs, ours in _WISHES.items() if theirs in arguments}
+    wishes = {ours: arguments[theirs] for theirs, ours in _OUTPUT_ARGUMENTS.items() if theirs in arguments}
     fields["output"] = {"mode": mode, **wishes}
     return fields
 

@@ -30,7 +30,7 @@ PROVISION_SERVER = (
 NEXT_SESSION = "It counts from the next session on."
 NOTHING_FITS = "nothing in the registry's list fits; try other words"
 NO_LIST = "there is no registry's list here to offer from; a person fetches one: paddock servers refresh"
-_PRIVATE = frozenset({"env", "headers"})
+_SECRET_FIELDS = frozenset({"env", "headers"})
 """What may hold secrets in an entry of a servers file."""
 _TEXT: dict[str, Json] = {"type": "string"}
 
@@ -70,8 +70,8 @@ class Provision:
         """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
         provisioning = self._servers.provisioning
         entry = provisioning.find_entry(name)
-        shown = {key: value for key, value in entry.items() if key not in _PRIVATE}
-        for key in _PRIVATE & entry.keys():
+        shown = {key: value for key, value in entry.items() if key not in _SECRET_FIELDS}
+        for key in _SECRET_FIELDS & entry.keys():
             if isinstance(value := entry[key], dict):
                 shown[f"names in {key}"] = sorted(cast("dict[str, Json]", value))
         answer = await self._approvals.confirm(
@@ -130,7 +130,7 @@ def build_provision_tool(session: "Session", workspace: Path, cap: int) -> Tool:
             [], name=_TEXT, intent=_TEXT, action={"enum": ["status", "enable", "disable"]}
         ),
         run=Provision(session, workspace, cap).provision_server,
-        output_schema=output_schemas.SERVERS,
+        output_schema=output_schemas.SERVERS_SCHEMA,
         annotations={"destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
     )
 

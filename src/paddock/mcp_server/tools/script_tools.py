@@ -37,25 +37,25 @@ class ScriptTools:
     """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
 
     def __init__(
-        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, rest: OverflowStore
+        self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, overflow: OverflowStore
     ) -> None:
         self._gate = session.gate
         self._outgoing = session.outgoing
-        self._rest = rest
+        self._overflow = overflow
         self._workspace = workspace
         self._cap = cap
         self._library = open_library(settings, workspace)
         self._looking = threading.Lock()
-        self._found: list[tuple[str, str, dict[str, Json]]] | None = None
+        self._listed: list[tuple[str, str, dict[str, Json]]] | None = None
         self._tools: tuple[Tool, ...] = ()
         self._changed = False
 
     async def list_tools(self) -> tuple[Tool, ...]:
         """Return the tools as they are now, by name."""
         found = await asyncio.to_thread(self._read_listing)
-        if found != self._found:
-            self._changed = self._changed or self._found is not None
-            self._found, self._tools = found, tuple(self._build_tool(*each) for each in found)
+        if found != self._listed:
+            self._changed = self._changed or self._listed is not None
+            self._listed, self._tools = found, tuple(self._build_tool(*each) for each in found)
         return self._tools
 
     async def watch_changes(self) -> AsyncGenerator[None]:
@@ -110,14 +110,14 @@ class ScriptTools:
             shown = build_answer(outcome, self._cap, single=True)
             data = cast("dict[str, Json]", shown.structured)
             return (
-                await self._rest.add_handle(outcome, shown, what=name, data=data)
+                await self._overflow.add_handle(outcome, shown, what=name, data=data)
                 if "truncated" in data
                 else shown
             )
         text = render_value_text(outcome.value) if outcome.has_value else "(the script printed nothing)"
         if len(text) <= self._cap:
             return ToolAnswer([text_block(text)], _convert_to_data(outcome.value))
-        return await self._rest.add_handle(
+        return await self._overflow.add_handle(
             outcome, ToolAnswer([text_block(cut_text(text, self._cap))]), what=name
         )
 

@@ -17,8 +17,8 @@ from paddock.output.digest.faults import faults
 
 Kind = Literal["tsc", "node-test", "eslint", "npm", "pytest", "unittest", "go-test", "rust-test", "generic"]
 
-MOST_FAILURES = 20
-EXCERPT_LINES = 30
+MAX_FAILURES = 20
+MAX_EXCERPT_LINES = 30
 
 
 class Digest(CamelCaseModel):
@@ -38,19 +38,19 @@ class Digest(CamelCaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_TSC = re.compile(
+_COLOUR_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
+_TSC_PATTERN = re.compile(
     r"(?P<file>[^\s(][^(]*)\((?P<line>\d{1,9}),\d+\): error (?P<name>TS\d+): (?P<message>.*)"
     r"|(?P<file2>\S.*?):(?P<line2>\d{1,9}):\d+ - error (?P<name2>TS\d+): (?P<message2>.*)"
     r"|error (?P<name3>TS\d+): (?P<message3>.*)"
 )
 _ESLINT_COUNT = re.compile(r"✖ \d+ problems? \((\d+) errors?, (\d+) warnings?\)")
-_ESLINT = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
+_ESLINT_PATTERN = re.compile(r"\s++(\d{1,9}):\d{1,9}\s++(error|warning)\s++(.*)")
 _NPM_ERROR = re.compile(r"npm (?:ERR!|error) ?(.*)")
 _NPM_DONE = re.compile(r"(?:added|removed|changed|audited|up to date)\b.*")
 
-_EVIDENCE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("tsc", _TSC),
+_EVIDENCE_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("tsc", _TSC_PATTERN),
     ("node-test", suites.NODE_TEST),
     ("eslint", _ESLINT_COUNT),
     ("pytest", suites.PYTEST),
@@ -58,7 +58,7 @@ _EVIDENCE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("go-test", suites.GO_TEST),
     ("rust-test", suites.RUST_TEST),
 )
-_COMMANDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+_COMMAND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("tsc", re.compile(r"(?:^|[\s/])tsc(?:\.js)?(?:\s|$)")),
     ("node-test", re.compile(r"(?:^|\s)--test(?:\s|$)")),
     ("eslint", re.compile(r"(?:^|[\s/])eslint(?:\.js)?(?:\s|$)")),
@@ -68,10 +68,10 @@ _COMMANDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
     """Return the gist of output; `command` is what was run, as far as it tells which tool it was."""
-    told = [_COLOUR.sub("", line).rstrip("\r") for line in lines]
+    told = [_COLOUR_PATTERN.sub("", line).rstrip("\r") for line in lines]
     kind = _kind(told, command)
     summary, found = _READERS[kind](told) if kind in _READERS else _BY_STATUS[kind](told, ok=ok)
-    failures = () if ok else tuple(islice(found, MOST_FAILURES))
+    failures = () if ok else tuple(islice(found, MAX_FAILURES))
     left = 0 if ok else sum(1 for _ in found)
     silent = not ok and (not failures or kind in ("npm", "generic"))
     return Digest(
@@ -80,23 +80,23 @@ def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
         summary=f"{kind}: {summary}",
         failures=failures,
         truncated_failures=left or None,
-        excerpt="\n".join(told[-EXCERPT_LINES:]) if silent and told else None,
+        excerpt="\n".join(told[-MAX_EXCERPT_LINES:]) if silent and told else None,
     )
 
 
 def _kind(lines: Sequence[str], command: str) -> Kind:
     """Return the tool whose output this is: by what it says, else by what was called."""
-    for kind, pattern in _EVIDENCE:
+    for kind, pattern in _EVIDENCE_PATTERNS:
         if any(map(pattern.fullmatch, lines)):
             return kind
-    for kind, pattern in _COMMANDS:
+    for kind, pattern in _COMMAND_PATTERNS:
         if pattern.search(command):
             return kind
     return "npm" if any(map(_NPM_ERROR.fullmatch, lines)) else "generic"
 
 
 def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    found = [match for line in lines if (match := _TSC.fullmatch(line))]
+    found = [match for line in lines if (match := _TSC_PATTERN.fullmatch(line))]
     failures = [
         failure(
             match["message"] or match["message2"] or match["message3"] or "",
@@ -119,7 +119,7 @@ def _eslint(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
     failures: list[Failure] = []
     file = None
     for line in lines:
-        if (match := _ESLINT.fullmatch(line)) is None:
+        if (match := _ESLINT_PATTERN.fullmatch(line)) is None:
             file = line if line and not line[0].isspace() else file
         elif match[2] == "error":
             message, _, rule = match[3].rpartition("  ")
@@ -142,7 +142,7 @@ def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
 
 
 def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
-    found = (failure(each.said, file=each.file, line=each.line) for each in faults(lines))
+    found = (failure(each.message, file=each.file, line=each.line) for each in faults(lines))
     return f"{'ok' if ok else 'failed'}, {count_nouns(len(lines), 'line')} of output", found
 
 

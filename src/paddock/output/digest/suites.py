@@ -22,36 +22,36 @@ RUST_TEST = re.compile(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}
 
 _TAP_FAILURE = re.compile(r"\s*not ok \d+ - (.*)")
 _TAP_FACT = re.compile(r"\s+(location|error|failureType): (.*)")
-_SPEC_PLACE = re.compile(r"test at (.+):(\d{1,9}):\d+")
+_SPEC_PLACE_PATTERN = re.compile(r"test at (.+):(\d{1,9}):\d+")
 _SPEC_FAILURE = re.compile(r"\s*✖ (.+?)(?: \([\d.]+ms\))?")
 
 _PYTEST_TITLE = re.compile(r"_{3,}+ (?:ERROR (?:at (?:setup|teardown) of|collecting) )?+(.+) _{3,}+")
-_PYTEST_PLACE = re.compile(r"([^\s:]++):(\d{1,9}): ?\S?.*+")
-_PYTEST_SAID = re.compile(r"E   (\s*+)(\S.*+)")
+_PYTEST_PLACE_PATTERN = re.compile(r"([^\s:]++):(\d{1,9}): ?\S?.*+")
+_PYTEST_ERROR_PATTERN = re.compile(r"E   (\s*+)(\S.*+)")
 _PYTEST_FAILED = re.compile(r"(?:FAILED|ERROR) (\S.*+)")
 
 _UNITTEST_RULE = "=" * 70
 _UNITTEST_FAILED = re.compile(r"(FAIL|ERROR|UNEXPECTED SUCCESS): (\S++)(?: \(([\w.]++)\))?+(.*+)")
 _UNITTEST_END = re.compile(r"(?:FAILED|OK|NO TESTS RAN)(?: \((.*)\))?")
-_FRAME = re.compile(r'\s++File "([^"]++)", line (\d{1,9})\b.*+')
+_FRAME_PATTERN = re.compile(r'\s++File "([^"]++)", line (\d{1,9})\b.*+')
 
 _GO_TEST = re.compile(r"(?:=== (?:RUN|NAME|CONT) |\s*+--- ([A-Z]++):) ++(\S++)(?: \([\d.]++s\))?+")
-_GO_SAID = re.compile(r"\s++([^\s:]++(?<=\.go)):(\d{1,9}): (.*+)")
+_GO_ERROR_PATTERN = re.compile(r"\s++([^\s:]++(?<=\.go)):(\d{1,9}): (.*+)")
 _GO_BUILD = re.compile(r"([^\s:]++(?<=\.go)):(\d{1,9})(?::\d{1,9})?+: (.*+)")
 _GO_FRAME = re.compile(r"\t([^\s:]++(?<=\.go)):(\d{1,9})\b.*+")
 _GO_OWN = re.compile(r"/src/(?:testing|runtime)/")
 
 _RUST_SECTION = re.compile(r"---- (\S.*) stdout ----")
 _RUST_PANIC = re.compile(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
-_RUST_PLACE = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
-_RUST_LINES = 6
+_RUST_PLACE_PATTERN = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
+_MAX_RUST_LINES = 6
 """Lines that the words of a panic may take until its place, in Rust before 1.73."""
 
 
 class _Section(NamedTuple):
     """What a runner tells of one failure."""
 
-    said: str
+    message: str
     file: str | None = None
     line: str | None = None
 
@@ -95,7 +95,7 @@ def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
 def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
     """Yield what stands below `failing tests:`, each with its place before and its error after it."""
     for number, line in enumerate(lines):
-        if (place := _SPEC_PLACE.fullmatch(line)) and number + 1 < len(lines):
+        if (place := _SPEC_PLACE_PATTERN.fullmatch(line)) and number + 1 < len(lines):
             name = _SPEC_FAILURE.fullmatch(lines[number + 1])
             message = lines[number + 2] if number + 2 < len(lines) else ""
             yield failure(message, name=name[1] if name else None, file=place[1], line=place[2])
@@ -121,7 +121,7 @@ def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         key = test.replace("::", ".") or file
         known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
         yield failure(
-            known.said or told or "failed", name=test or None, file=known.file or file, line=known.line
+            known.message or told or "failed", name=test or None, file=known.file or file, line=known.line
         )
 
 
@@ -139,11 +139,13 @@ def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Sect
             title, said, outright, places = match[1] if match else "", "", False, {}
         elif not title:
             continue
-        elif match := _PYTEST_PLACE.fullmatch(line) or _FRAME.fullmatch(line.removeprefix("E ")):
+        elif match := _PYTEST_PLACE_PATTERN.fullmatch(line) or _FRAME_PATTERN.fullmatch(
+            line.removeprefix("E ")
+        ):
             outright = outright or line.startswith("E ")
             places.pop(match[1], None)
             places[match[1]] = match[2]
-        elif not said and (match := _PYTEST_SAID.fullmatch(line)) and not (outright and match[1]):
+        elif not said and (match := _PYTEST_ERROR_PATTERN.fullmatch(line)) and not (outright and match[1]):
             said = match[2]
     return found
 
@@ -166,7 +168,7 @@ def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         test, owner = match[2], match[3]
         name = test if owner is None else owner if owner.endswith(f".{test}") else f"{owner}.{test}"
         found = _traceback(lines, number + 1)
-        said = found.said or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
+        said = found.message or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
         yield failure(said, name=name + match[4].rstrip(), file=found.file, line=found.line)
 
 
@@ -177,9 +179,9 @@ def _traceback(lines: Sequence[str], start: int) -> _Section:
         line = lines[index]
         if line == _UNITTEST_RULE or UNITTEST.fullmatch(line):
             break
-        if match := _FRAME.fullmatch(line):
+        if match := _FRAME_PATTERN.fullmatch(line):
             found = _Section("", match[1], match[2])
-        elif found.file and not found.said and line and not line[0].isspace():
+        elif found.file and not found.message and line and not line[0].isspace():
             found = found._replace(said=line)
     return found
 
@@ -201,7 +203,7 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
             running, panicking = match[2], False
             if match[1] == "FAIL":
                 failed.append(running)
-        elif match := _GO_SAID.fullmatch(line):
+        elif match := _GO_ERROR_PATTERN.fullmatch(line):
             said[running] = _Section(match[3], match[1], match[2])
         elif line.startswith("panic: "):
             said[running], panicking = _Section(line), True
@@ -215,13 +217,13 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
     yield from _go_tests(failed, said)
 
 
-def _go_tests(failed: Iterable[str], said: dict[str, _Section]) -> Iterator[Failure]:
+def _go_tests(failed: Iterable[str], message: dict[str, _Section]) -> Iterator[Failure]:
     """Yield failed tests of a package; one that failed through its subtests, and said nothing, is not one more."""
     parents = {name.rpartition("/")[0] for name in failed}
     for name in dict.fromkeys(failed):
-        if name in said or name not in parents:
-            found = said.get(name, _Section("failed"))
-            yield failure(found.said, name=name, file=found.file, line=found.line)
+        if name in message or name not in parents:
+            found = message.get(name, _Section("failed"))
+            yield failure(found.message, name=name, file=found.file, line=found.line)
 
 
 def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
@@ -235,7 +237,7 @@ def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
     for number, line in enumerate(lines):
         if match := _RUST_SECTION.fullmatch(line):
             found = _panic(lines, number + 1)
-            yield failure(found.said, name=match[1], file=found.file, line=found.line)
+            yield failure(found.message, name=match[1], file=found.file, line=found.line)
 
 
 def _panic(lines: Sequence[str], start: int) -> _Section:
@@ -245,17 +247,19 @@ def _panic(lines: Sequence[str], start: int) -> _Section:
         if _RUST_SECTION.fullmatch(line) or line == "failures:":
             break
         if match := _RUST_PANIC.fullmatch(line):
-            return _is_panic(match[1], lines[index + 1 : index + _RUST_LINES])
+            return _is_panic(match[1], lines[index + 1 : index + _MAX_RUST_LINES])
         if line.startswith("Error: "):
             return _Section(line)
     return _Section("failed")
 
 
-def _is_panic(told: str, below: Sequence[str]) -> _Section:
-    if told.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
-        place = next((match for line in (told, *below) if (match := _RUST_PLACE.fullmatch(line))), None)
-        said = told[1:].rpartition("', ")[0] or told[1:]
+def _is_panic(text: str, below: Sequence[str]) -> _Section:
+    if text.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
+        place = next(
+            (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
+        )
+        said = text[1:].rpartition("', ")[0] or text[1:]
         return _Section(said, place[1], place[2]) if place else _Section(said)
-    place = _RUST_PLACE.fullmatch(told)
+    place = _RUST_PLACE_PATTERN.fullmatch(text)
     said = below[0] if below else ""
     return _Section(said, place[1], place[2]) if place else _Section(said)

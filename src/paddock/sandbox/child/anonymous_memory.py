@@ -16,32 +16,34 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-_BLOCK = 512
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_BLOCK_BYTES = 512
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STEP, _SHORT_STEP = 500, 5
 """Descriptors that are looked at together, the second when each may have thousands of locks."""
-_MEMORY = ("/memfd:", "/dev/zero (deleted)")
+_MEMORY_FILE_PREFIXES = ("/memfd:", "/dev/zero (deleted)")
 """How links and mappings call files that are memory and nothing else (proc_pid_maps(5))."""
-_REMOVED = " (deleted)"
+_REMOVED_SUFFIX = " (deleted)"
 _SOCKET, _PIPE = "socket:", "pipe:"
 _PIPE_BYTES = 64 * 1024
 """As pipes are made (pipe(7)); no confined program enlarges one, and for all of one user the kernel has a bound."""
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 """Descriptors that were sent through a socket and not taken yet."""
-_MAPPING = re.compile(
+_MAPPING_PATTERN = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
-_GAUGES = re.compile(rb"^(Shmem|MemTotal|MemAvailable|SUnreclaim|PageTables):\s*(\d+) kB", re.MULTILINE)
-_LISTED = re.compile(rb"^\s+count:\s*(\d+)", re.MULTILINE)
+_GAUGES_PATTERN = re.compile(
+    rb"^(Shmem|MemTotal|MemAvailable|SUnreclaim|PageTables):\s*(\d+) kB", re.MULTILINE
+)
+_FREE_LIST_PATTERN = re.compile(rb"^\s+count:\s*(\d+)", re.MULTILINE)
 """Pages that a processor keeps at hand (/proc/zoneinfo, in proc(5)), up to an eighth of a zone's. They are free, and no
 gauge of /proc/meminfo says so: what a job takes of them would not be seen."""
-_TABLES = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+_PAGE_TABLES_PATTERN = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
 _OBJECT_BYTES = 256
 """What the kernel takes for a mapping, a lock on a file, a file that is open or watched; /proc has a line for each."""
-_OF_KERNEL = 4
+_KERNEL_SHARE_DIVISOR = 4
 """Of what a job may have, the kernel may keep this part unseen: more, and everything is counted."""
-_PIECE = 64 * 1024
-_SLOTS = re.compile(rb"^FDSize:\s*(\d+)", re.MULTILINE)
+_PIECE_BYTES = 64 * 1024
+_DESCRIPTOR_SLOTS_PATTERN = re.compile(rb"^FDSize:\s*(\d+)", re.MULTILINE)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _FLAGS, _EXITING = 5, 4
@@ -73,7 +75,9 @@ def read_gauges(directory: str, *, buffers: bool = True) -> AnonymousMemory:
     """
     memory = disk = taken = kernel = 0
     with contextlib.suppress(OSError):
-        found = {name: int(number) * 1024 for name, number in _GAUGES.findall(_read_file("/proc/meminfo"))}
+        found = {
+            name: int(number) * 1024 for name, number in _GAUGES_PATTERN.findall(_read_file("/proc/meminfo"))
+        }
         memory = found.get(b"Shmem", 0)
         if buffers:
             taken = found.get(b"MemTotal", 0) - found.get(b"MemAvailable", 0) - _at_hand()
@@ -86,7 +90,7 @@ def read_gauges(directory: str, *, buffers: bool = True) -> AnonymousMemory:
 def _at_hand() -> int:
     """Return the bytes of free pages that processors keep for themselves; 0 where the kernel does not say."""
     with contextlib.suppress(OSError):
-        return sum(map(int, _LISTED.findall(_read_file("/proc/zoneinfo")))) * _PAGE
+        return sum(map(int, _FREE_LIST_PATTERN.findall(_read_file("/proc/zoneinfo")))) * _PAGE_BYTES
     return 0
 
 
@@ -107,7 +111,7 @@ def measure_in_slices(
     `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
     those in memory. `moved` is by how much the gauges have moved since the job began, `most` what it may have.
     """
-    of_kernel = moved.kernel > most.memory // _OF_KERNEL
+    of_kernel = moved.kernel > most.memory // _KERNEL_SHARE_DIVISOR
     thorough = of_kernel or moved.memory > most.memory or moved.disk > most.disk
     step = _SHORT_STEP if of_kernel else _STEP
     look = _ProcessScan(f"{scratch}/", thorough=thorough, of_kernel=of_kernel)
@@ -161,7 +165,7 @@ class _ProcessScan:
         hid, self._hides = self._hides, False
         numbers = self._look_as_owner(place, lambda: os.listdir(f"{place}/fd"))
         if self._hides:
-            self._buffers[place] = _in_status(place, _SLOTS) * _SOCKET_BYTES
+            self._buffers[place] = _in_status(place, _DESCRIPTOR_SLOTS_PATTERN) * _SOCKET_BYTES
         self._hides |= hid
         return numbers
 
@@ -183,13 +187,13 @@ class _ProcessScan:
             self._buffers[name] = _SOCKET_BYTES if name.startswith(_SOCKET) else _PIPE_BYTES
             if self._thorough and name.startswith(_SOCKET):
                 self._hides |= _IN_FLIGHT.search(_read_file(f"{place}/fdinfo/{number}")) is not None
-        elif name.startswith(_MEMORY):
+        elif name.startswith(_MEMORY_FILE_PREFIXES):
             facts = os.stat(path)
-            self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK)
-        elif name.startswith(self._below) and name.endswith(_REMOVED):
+            self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK_BYTES)
+        elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
             facts = os.stat(path)
             if not facts.st_nlink:  # else its folder shows it
-                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK)
+                self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK_BYTES)
 
     def _count_objects(self, place: str, number: str) -> None:
         """Count what the kernel keeps for an open file, once for all threads that share it."""
@@ -208,20 +212,20 @@ class _ProcessScan:
         """
         maps = self._look_as_owner(place, lambda: [_read_file(f"{place}/maps")])
         if self._of_kernel:
-            self.kernel += _in_status(place, _TABLES) * 1024
+            self.kernel += _in_status(place, _PAGE_TABLES_PATTERN) * 1024
             self.kernel += sum(each.count(b"\n") for each in maps) * _OBJECT_BYTES
-        for number, line in enumerate(_MAPPING.finditer(b"".join(maps)), 1):
+        for number, line in enumerate(_MAPPING_PATTERN.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
             first, end, offset, major, minor, inode, raw = line.groups()
             name = os.fsdecode(raw)
-            in_memory = name.startswith(_MEMORY)
-            if not in_memory and not (name.startswith(self._below) and name.endswith(_REMOVED)):
+            in_memory = name.startswith(_MEMORY_FILE_PREFIXES)
+            if not in_memory and not (name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX)):
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
             try:
                 facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")
-                known, size = self._open, facts.st_blocks * _BLOCK
+                known, size = self._open, facts.st_blocks * _BLOCK_BYTES
             except OSError:
                 known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
             amount = AnonymousMemory(memory=size) if in_memory else AnonymousMemory(disk=size)
@@ -284,7 +288,7 @@ def _in_status(place: str, number: re.Pattern[bytes]) -> int:
 def _count_lines(path: str) -> int:
     """Return how many lines a file has, which may be millions. Raises OSError."""
     with open(path, "rb", buffering=0) as file:
-        return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
+        return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE_BYTES), b""))
 
 
 def _sum(amounts: Iterable[AnonymousMemory]) -> AnonymousMemory:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_NUMBERS = {
+_SYSCALL_NUMBERS = {
     "x86_64": {"io_uring_setup": 425, "userfaultfd": 323, "bpf": 321, "keyctl": 250, "pidfd_getfd": 438},
     "aarch64": {"io_uring_setup": 425, "userfaultfd": 282, "bpf": 280, "keyctl": 219, "pidfd_getfd": 438},
 }
@@ -21,7 +21,7 @@ _AF_VSOCK, _AF_NETLINK = 40, 16
 _CLONE_NEWUSER = 0x10000000
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
 _PR_GET_NO_NEW_PRIVS = 39
-_NOBODY = 2**22 + 1
+_UNUSED_PID = 2**22 + 1
 """No process has this number: it is above the most that pid_max can be (proc(5))."""
 
 
@@ -40,7 +40,7 @@ def attempt_all(target: str) -> bytes:
         return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
     secret = str(facts["secret"])
     # In another pid namespace the server has no number, and its own may be that of this very process.
-    server = int(facts["server"]) if facts["processes"] == _processes() else _NOBODY
+    server = int(facts["server"]) if facts["processes"] == _processes() else _UNUSED_PID
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
         "write a file outside": lambda: os.close(os.open(secret, os.O_WRONLY)),
@@ -84,7 +84,7 @@ def _check(result: int) -> int:
 
 
 def _call(name: str, *arguments: object) -> None:
-    _check(int(_LIBC.syscall(_NUMBERS[platform.machine()][name], *arguments)))
+    _check(int(_LIBC.syscall(_SYSCALL_NUMBERS[platform.machine()][name], *arguments)))
 
 
 def _pidfd(pid: int) -> int:

@@ -2,7 +2,7 @@
 
     <folder>                         delegated: we may make groups in it, and it hands on `memory` and `pids`
       paddock-<random>               one per sandbox, locked for as long as its server lives
-        <warden>-<number>            one per job, made and removed by its warden
+        <supervisor>-<number>            one per job, made and removed by its supervisor
 
 A subtree is delegated by systemd (`Delegate=yes`), by a container that may write to its own, or to root on a machine
 without either. What a server that was killed left behind is ended and removed by the next one.
@@ -15,10 +15,10 @@ import os
 import time
 from typing import NamedTuple
 
-from paddock.sandbox.child.messages import MORE_THREADS
+from paddock.sandbox.child.messages import EXTRA_THREADS
 
-_NEEDED = frozenset({"memory", "pids"})
-_PREFIX = "paddock-"
+_NEEDED_CONTROLLERS = frozenset({"memory", "pids"})
+_NAME_PREFIX = "paddock-"
 _MOUNTED, _MOUNT_POINT = 3, 4
 """Fields of a line of mountinfo: which part of a file system is where (proc(5))."""
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
@@ -34,7 +34,7 @@ class Group:
     def __init__(self, folder: str) -> None:
         """Make a group in a delegated folder, and clear up after servers that are gone. Raises OSError."""
         _bury_the_dead(folder)
-        self.path = f"{folder}/{_PREFIX}{os.urandom(8).hex()}"
+        self.path = f"{folder}/{_NAME_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +59,7 @@ class JobCgroup:
         """Make the group `name`. Raises OSError."""
         self._path = f"{group}/{name}"
         os.mkdir(self._path)
-        self.door = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        self.procs_path = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         """What a process writes `0` to, to be in the group with all that it starts from then on."""
 
     def limit(self, *, memory_bytes: int, processes: int) -> None:
@@ -68,7 +68,7 @@ class JobCgroup:
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap
             _write_file(f"{self._path}/memory.swap.max", "0")
         _write_file(f"{self._path}/memory.oom.group", "1")
-        _write_file(f"{self._path}/pids.max", str(processes + MORE_THREADS))
+        _write_file(f"{self._path}/pids.max", str(processes + EXTRA_THREADS))
 
     @property
     def ended_by_memory(self) -> bool:
@@ -90,7 +90,7 @@ class JobCgroup:
 
     def remove(self) -> None:
         """Remove the group, in which nothing may live any more."""
-        os.close(self.door)
+        os.close(self.procs_path)
         _remove_group(self._path)
 
 
@@ -109,9 +109,9 @@ def find_delegated_folder(root: str = "/") -> str:
     """
     tree = _find_mount(root)
     for folder in _list_delegated_folders(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
-        if set(_read_file(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED:
+        if set(_read_file(f"{folder}/cgroup.subtree_control").split()) >= _NEEDED_CONTROLLERS:
             return folder
-    missing = _NEEDED - set(_read_file(f"{tree.own}/cgroup.controllers").split())
+    missing = _NEEDED_CONTROLLERS - set(_read_file(f"{tree.own}/cgroup.controllers").split())
     if missing:
         several = len(missing) > 1
         raise Refusal(
@@ -184,7 +184,7 @@ def _is_ours(folder: str) -> bool:
 
 def _bury_the_dead(folder: str) -> None:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
+        names = [entry.name for entry in entries if entry.name.startswith(_NAME_PREFIX)]
     for name in names:
         with contextlib.suppress(OSError):  # its server lives, or somebody else is at it
             lock = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

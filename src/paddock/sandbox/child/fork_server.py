@@ -1,13 +1,13 @@
-"""The zygote of jobs: a small single-threaded process that forks wardens.
+"""The fork server of jobs: a small single-threaded process that forks supervisors.
 
-    server -> zygote   the path of the folder for a new warden's scratch, with its socket, on which the zygote
-                       itself reports when it cannot fork
-    zygote -> server   one message when it is ready
-    warden -> zygote   the path of a folder that takes long to remove
+    server -> fork server   the path of the folder for a new supervisor's scratch, with its socket, on which it
+                            reports when it cannot fork
+    fork server -> server   one message when it is ready
+    supervisor -> fork server   the path of a folder that takes long to remove
 
 A fork costs what the forking process is large, so the server never forks. The end of the control socket is the
-end of the zygote; wardens end by themselves, each when its own socket does. A warden that is killed leaves its
-orphans and its scratch to the zygote, which ends them.
+end of the fork server; supervisors end by themselves, each when its own socket does. A supervisor that is killed
+leaves its orphans and its scratch to the fork server, which ends them.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from paddock.sandbox.child.messages import JobReport
 
 _SWEEP_S = 1.0
 _END_S = 2.0
-"""How long the zygote of a server that is gone waits for wardens to finish."""
+"""How long the fork server of a server that is gone waits for supervisors to finish."""
 _PATH_BYTES = 4096
 
 
@@ -35,15 +35,15 @@ class ForkServer:
         self._control = control
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
-        self._rubbish, self._of_wardens = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._rubbish, self._of_supervisors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._poll.register(self._rubbish, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
-        """Pid and folder of each warden by pidfd; of who removes a folder, pid and nothing."""
+        """Pid and folder of each supervisor by pidfd; of who removes a folder, pid and nothing."""
         self._unborn: dict[int, tuple[socket.socket, str]] = {}
-        """Socket and folder of each warden that could not be forked, until the server has done with it."""
+        """Socket and folder of each supervisor that could not be forked, until the server has done with it."""
 
     def serve(self) -> None:
-        """Fork on request and bury wardens until the server goes away."""
+        """Fork on request and bury supervisors until the server goes away."""
         try:
             self._control.send(b"ready")
         except OSError:  # the server is gone already
@@ -78,17 +78,17 @@ class ForkServer:
             return False
         try:
             pid = os.fork()
-        except OSError as error:  # it costs this request its warden, and those that live nothing
+        except OSError as error:  # it costs this request its supervisor, and those that live nothing
             self._stand_in(socket.socket(fileno=descriptors[0]), os.fsdecode(folder), str(error))
             return True
         if pid == 0:
-            self._become_warden(descriptors[0], os.fsdecode(folder))
+            self._become_supervisor(descriptors[0], os.fsdecode(folder))
         os.close(descriptors[0])
         self._adopt_supervisor(pid, os.fsdecode(folder))
         return True
 
     def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
-        """Say in the place of a warden that there is none, and keep its folder until the server knows."""
+        """Say in the place of a supervisor that there is none, and keep its folder until the server knows."""
         server.setblocking(False)
         with contextlib.suppress(OSError):  # the server has gone
             server.send(JobReport(ended_by="unborn", why=why).to_bytes())
@@ -96,7 +96,7 @@ class ForkServer:
         self._poll.register(server, select.POLLIN)
 
     def _abandon_supervisor(self, descriptor: int) -> None:
-        """Let go of a warden that never was when the server has; what it is told meanwhile is for nobody."""
+        """Let go of a supervisor that never was when the server has; what it is told meanwhile is for nobody."""
         server, folder = self._unborn[descriptor]
         try:
             if server.recv(_PATH_BYTES):
@@ -113,11 +113,11 @@ class ForkServer:
         self._children[handle] = pid, folder
         self._poll.register(handle, select.POLLIN)
 
-    def _become_warden(self, connection: int, folder: str) -> None:
+    def _become_supervisor(self, connection: int, folder: str) -> None:
         try:
-            lockdown.close_all_but(connection, self._of_wardens.fileno())
-            service.serve_jobs(socket.socket(fileno=connection), folder, self._of_wardens)
-        except BaseException as error:  # noqa: BLE001  (nothing may return into the zygote's loop)
+            lockdown.close_all_except(connection, self._of_supervisors.fileno())
+            service.serve_jobs(socket.socket(fileno=connection), folder, self._of_supervisors)
+        except BaseException as error:  # noqa: BLE001  (nothing may return into the fork server's loop)
             os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)
@@ -138,7 +138,7 @@ class ForkServer:
             self._remove_scratch(folder)
 
     def _remove_scratch(self, folder: str) -> None:
-        """Remove what a warden left, in a process of its own, for it may be much."""
+        """Remove what a supervisor left, in a process of its own, for it may be much."""
         try:
             pid = os.fork()
         except OSError:
@@ -149,7 +149,7 @@ class ForkServer:
             self._adopt_supervisor(pid, "")
             return
         try:
-            lockdown.close_all_but()
+            lockdown.close_all_except()
             scratch.remove_directory(folder)
         finally:
             os._exit(0)
@@ -168,7 +168,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     lockdown.make_undumpable()
     lockdown.adopt_orphans()
-    for profile in service.FILTERS:
-        seccomp.read_filter(profile)  # for every warden, which inherits the cache
+    for profile in service.FILTER_NAMES:
+        seccomp.read_filter(profile)  # for every supervisor, which inherits the cache
     gc.freeze()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

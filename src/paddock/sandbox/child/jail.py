@@ -16,19 +16,19 @@ import stat
 from typing import NamedTuple, NoReturn, Self
 
 from paddock.sandbox.child.lockdown import check_result
-from paddock.sandbox.child.messages import STREAMS, JobSpec
-from paddock.sandbox.child.namespaces import OWN
+from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
+from paddock.sandbox.child.namespaces import PRIVATE_FOLDERS
 
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
-_MOST = 2**53
+_MAX_COUNT = 2**53
 """More than any count or cost can be, and what JSON carries exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _FILE_BYTES = 4096
 """What a file of a directory in memory counts at least: an empty one takes a kilobyte of the kernel's."""
-_ROOTS = (
+_ROOT_ONLY_PROC_FILES = (
     "allocinfo", "keys", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list",
     "vmallocinfo",
 )  # fmt: skip
@@ -54,7 +54,7 @@ class JailReport(NamedTuple):
             told = cls(**json.loads(message))
             os.waitstatus_to_exitcode(told.status)
             whole = all(type(number) is int for number in (told.status, told.left, told.peak_bytes))
-            return told if whole and all(0 <= number < _MOST for number in told) else None
+            return told if whole and all(0 <= number < _MAX_COUNT for number in told) else None
         except (ValueError, TypeError, OverflowError):
             return None
 
@@ -66,7 +66,7 @@ def open_up() -> int:
     """
     _mount_filesystem("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
     if not os.getuid():
-        for name in _ROOTS:
+        for name in _ROOT_ONLY_PROC_FILES:
             with contextlib.suppress(FileNotFoundError):  # of other kernels
                 _bind_path("/dev/null", f"/proc/{name}")
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -78,9 +78,9 @@ def furnish_jail(order: JobSpec) -> None:
     What the root has there, other jobs see too. Needs the capabilities of the root's user namespace. Raises OSError.
     """
     folder = os.path.dirname(order.scratch)
-    apart = not folder.startswith(tuple(f"{path}/" for path in OWN))
+    apart = not folder.startswith(tuple(f"{path}/" for path in PRIVATE_FOLDERS))
     carried = [(path, _clone_mount_tree(path)) for path in (*order.carried, order.scratch)]
-    for path, size in zip(OWN, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
+    for path, size in zip(PRIVATE_FOLDERS, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
         _mount_filesystem(
             "tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
         )
@@ -99,7 +99,7 @@ def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
     others come from its children. Raises OSError when the program cannot be started.
     """
     program = _spawn_program(order)
-    for stream in range(STREAMS):
+    for stream in range(STREAM_COUNT):
         os.close(stream)
     channel.send(b"{}")
     while True:

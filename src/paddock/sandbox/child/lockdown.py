@@ -27,16 +27,16 @@ _THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 _LOWEST_PRIVATE_DESCRIPTOR = 3
 
-UNPRIVILEGED = 65534
+UNPRIVILEGED_UID = 65534
 """The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
-JOB_USER = 65531
+JOB_UID = 65531
 """The user and group of jobs of a root Paddock by default. No distribution and no system service gives this number
 away (Debian policy 9.2.2; UIDs and GIDs of systemd), so it owns no file and no other process has it, unlike `nobody`.
 It is below 65536, so that most user namespaces of containers map it."""
 
 
 class Rules(NamedTuple):
-    """What a worker is left with. Prepared in the zygote, where files can still be read."""
+    """What a worker is left with. Prepared in the fork server, where files can still be read."""
 
     filter: bytes
     landlock_abi: int
@@ -82,7 +82,7 @@ def make_undumpable() -> None:
 
 def name_itself(title: bytes) -> None:
     """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
-    with open("/proc/self/stat", "rb") as file:  # pathlib costs a zygote's child a millisecond
+    with open("/proc/self/stat", "rb") as file:  # pathlib costs a fork server's child a millisecond
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     if 0 < start < end:
@@ -114,7 +114,7 @@ def refuse_new_privileges() -> None:
     check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def close_all_but(*kept: int) -> None:
+def close_all_except(*kept: int) -> None:
     """Close every descriptor above standard error that is not in `kept`."""
     last = _LOWEST_PRIVATE_DESCRIPTOR - 1
     for descriptor in sorted(kept):
@@ -137,7 +137,7 @@ def is_mapped(number: int) -> bool:
 @functools.cache
 def has_own_user() -> bool:
     """Tell whether what this process starts gets a user of its own: only root can give one that exists."""
-    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED)
+    return os.geteuid() == 0 and is_mapped(UNPRIVILEGED_UID)
 
 
 def shed_powers(rules: Rules) -> None:
@@ -146,7 +146,7 @@ def shed_powers(rules: Rules) -> None:
     Root of a user namespace with no other user stays what it is, without a capability.
     """
     if has_own_user():
-        become_user(UNPRIVILEGED)
+        become_user(UNPRIVILEGED_UID)
         die_with_parent()  # a change of user clears it
     elif os.geteuid() == 0:
         forbid_capabilities()

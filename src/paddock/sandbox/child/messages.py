@@ -1,7 +1,7 @@
-"""What the server asks of a warden, and what it hears back: the wire between `process` and `warden`.
+"""What the server asks of a supervisor, and what it hears back: the wire between `process` and `supervisor`.
 
-    server -> warden   an order, in a memory file, for it may hold a large environment; then "stop:<reason>"
-    warden -> server   a report: JSON in one message
+    server -> supervisor   an order, in a memory file, for it may hold a large environment; then "stop:<reason>"
+    supervisor -> server   a report: JSON in one message
 
 Orders are read by processes that have just been forked, where each page of memory that is used for the first time costs
 a microsecond or two: so they are marshalled. They come from the processes' own server, and the same interpreter.
@@ -13,18 +13,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-STREAMS = 3
+STREAM_COUNT = 3
 """Standard input, output and error."""
-MORE_THREADS = 256
+EXTRA_THREADS = 256
 """How many more threads than processes a job may have."""
 MESSAGE_BYTES = 256
 """The words of the server, and the reason of a stop."""
 
-# No dataclasses here: every fork copies what the zygote has imported, and they import much.
+# No dataclasses here: every fork copies what the fork server has imported, and they import much.
 
 
 class Ceilings(NamedTuple):
-    """The limits that the warden and the kernel keep; output is the server's."""
+    """The limits that the supervisor and the kernel keep; output is the server's."""
 
     timeout_ms: int = 0
     cpu_ms: int = 0
@@ -39,9 +39,9 @@ class JobSpec(NamedTuple):
     """One job, ready to be started: every decision is taken. A place can be prepared before its program is known."""
 
     scratch: str
-    """Directory that the job may fill; the warden makes it, and removes it when the job has ended."""
+    """Directory that the job may fill; the supervisor makes it, and removes it when the job has ended."""
     user: int | None = None
-    """User to become before the program starts; None keeps the warden's."""
+    """User to become before the program starts; None keeps the supervisor's."""
     landlock_abi: int = 0
     """0 leaves Landlock out, in the tier `unconfined` alone."""
     filter: str = ""
@@ -100,7 +100,7 @@ class JobReport:
     """How a job ended. The wire carries what was set."""
 
     ended_by: str = "exit"
-    """`exit`, `start` (the program never ran), `unborn` (nor was there a warden), the ceiling that was hit, or the
+    """`exit`, `start` (the program never ran), `unborn` (nor was there a supervisor), the ceiling that was hit, or the
     reason of the server's stop."""
     code: int | None = None
     signal: int | None = None

@@ -1,9 +1,9 @@
 """The root of the jails of the tier `namespaces`: built by bubblewrap, and kept for every job of the same grants.
 
-    warden --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
+    supervisor --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
        +-----fork--> keeper       waits in the root's user namespace, where it may do what bubblewrap may
        |                |  clone: mounts copied; new pid, ipc, uts and cgroup namespaces
-       +-----------> the first process of a jail, whose parent is the warden (`paddock.sandbox.child.jail`)
+       +-----------> the first process of a jail, whose parent is the supervisor (`paddock.sandbox.child.jail`)
 
 bubblewrap takes five milliseconds of processor time, most of it for the root, and a job may use a root no longer than
 its paths lead to the same files. Two things jobs of a root have in common, one after another: the user namespace, in
@@ -31,10 +31,10 @@ from paddock.sandbox.child.paths import identify_path
 
 BUBBLEWRAP = "/usr/bin/bwrap"
 """The distribution's own: AppArmor profiles allow user namespaces to this path."""
-OWN = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
+PRIVATE_FOLDERS = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
 """Directories that are empty in each jail, but for what is granted below them."""
 
-TITLE = b"paddock: jails"
+PROCESS_TITLE = b"paddock: jails"
 """What keepers and the first processes of jails are called."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -47,25 +47,26 @@ _LINKS = {
 _NS_GET_USERNS = 0xB701
 """ioctl_ns(2)."""
 _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
-_COPIED = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
+_COPIED_NAMESPACES = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 """mounts, cgroup, uts, ipc, pid."""
 _CLONE_PARENT = 0x8000
 _RDONLY, _REMOUNT, _BIND = 1, 32, 4096
-_LOCKED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+_LOCKED_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 """Flags of a mount that a user namespace may not clear; mount(2) has the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 """System call number; where there is none, there is no system call filter either."""
-_SETTINGS = "/etc"
+_SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
-_KEPT = 2
-"""Roots that a warden keeps, the last used ones."""
+_MAX_CACHED_ROOTS = 2
+"""Roots that a supervisor keeps, the last used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
 """Keeps the interpreter's lock, as a fork has to."""
 
 Life = Callable[[socket.socket, JobSpec], NoReturn]
-"""What the first process of a jail does, with the channel to its warden and the order that its root was built for."""
+"""What the first process of a jail does, with the channel to its supervisor and the order that its root was built
+for."""
 
 Places = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Paths, and which file each leads to; None where there is none."""
@@ -96,7 +97,7 @@ def build_command(
         found += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for name, target in _LINKS.items():
         found += ["--symlink", target, f"/dev/{name}"]
-    for path in OWN:
+    for path in PRIVATE_FOLDERS:
         found += ["--dir", path]
     shown, bound = list(readable), [*writable, os.path.dirname(scratch)]
     found += [word for path in shown for word in _bind_arguments(path)]
@@ -144,8 +145,8 @@ class MountRoot:
 
     def is_true(self) -> bool:
         """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
-        gone = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
-        return not gone and self._check_places() == self._seen
+        ended = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
+        return not ended and self._check_places() == self._seen
 
     def fork_jail(self, channel: socket.socket) -> int:
         """Make a jail and return the pid of its first process, which lives with `channel`. Raises StartError."""
@@ -173,7 +174,7 @@ class MountRoot:
 
 
 class MountRootCache:
-    """The last used roots of a warden."""
+    """The last used roots of a supervisor."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -199,7 +200,7 @@ class MountRootCache:
             root = None
         # It lives long, so what is one program's own stays out.
         self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
-        while len(self._roots) > _KEPT:
+        while len(self._roots) > _MAX_CACHED_ROOTS:
             _end_process(self._roots.popitem(last=False)[1])
         return root
 
@@ -234,14 +235,14 @@ def _serve_jails(
     fixed: Mapping[str, tuple[int, int]],
     life: Life,
 ) -> NoReturn:
-    """Join the namespaces and make jails until the warden is gone. Never returns.
+    """Join the namespaces and make jails until the supervisor is gone. Never returns.
 
     `fixed` is what some paths lead to outside: bubblewrap follows links.
     """
     try:
         os.setsid()
-        lockdown.close_all_but(server.fileno(), *namespaces)
-        lockdown.name_itself(TITLE)
+        lockdown.close_all_except(server.fileno(), *namespaces)
+        lockdown.name_itself(PROCESS_TITLE)
         if order.user is not None:
             lockdown.become_user(order.user)
         user, network, mounts = namespaces
@@ -263,14 +264,14 @@ def _serve_jails(
                 break
             # What came from a socket would pass to the program, which could speak for the first process then.
             os.set_inheritable(files[0], False)
-            pid = _clone_process(_COPIED)
+            pid = _clone_process(_COPIED_NAMESPACES)
             if pid == 0:
                 server.close()
                 life(socket.socket(fileno=files[0]), order)
             os.close(files[0])
             server.send(str(pid).encode())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the warden is gone
+        with contextlib.suppress(OSError):  # the supervisor is gone
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
@@ -283,7 +284,7 @@ def _protect_devices() -> None:
     """
     for name in _DEVICES:
         path = f"/dev/{name}"
-        kept = os.statvfs(path).f_flag & _LOCKED
+        kept = os.statvfs(path).f_flag & _LOCKED_MOUNT_FLAGS
         lockdown.check_result(
             f"remount {path}",
             _LIBC.mount(None, path.encode(), None, _REMOUNT | _BIND | _RDONLY | kept, None),
@@ -324,7 +325,7 @@ class _Builder:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
                 os.dup2(theirs_errors, 2)
-                lockdown.close_all_but(theirs_info)
+                lockdown.close_all_except(theirs_info)
                 os.set_inheritable(theirs_info, True)
                 lockdown.die_with_parent()
                 if order.user is not None:
@@ -361,7 +362,7 @@ class _Builder:
         os.waitpid(self._pid, 0)
         if self._inside:
             # It dies with its parent, and would count as left behind by the first job of the root.
-            with contextlib.suppress(ChildProcessError):  # a warden adopts it, others may not
+            with contextlib.suppress(ChildProcessError):  # a supervisor adopts it, others may not
                 os.waitpid(self._inside, 0)
 
 
@@ -377,16 +378,18 @@ def identify_places(paths: Iterable[str]) -> Places:
     Of names in /etc that are no links this is when that directory was last changed: there are many, and each program
     looks.
     """
-    settings = _identify_file(_SETTINGS, changed=True)
-    watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS, settings))
-    return (_SETTINGS, settings), *((path, _identify_file(path)) for path in watched)
+    settings = _identify_file(_SETTINGS_FOLDER, changed=True)
+    watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS_FOLDER, settings))
+    return (_SETTINGS_FOLDER, settings), *((path, _identify_file(path)) for path in watched)
 
 
 @functools.lru_cache(maxsize=16)
 def _list_watched_paths(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
     """Return those of `paths`, each once, that are looked at one by one; `links` are the names of links in /etc."""
-    parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS}
-    return tuple(path for path, (folder, _, name) in parts.items() if folder != _SETTINGS or name in links)
+    parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS_FOLDER}
+    return tuple(
+        path for path, (folder, _, name) in parts.items() if folder != _SETTINGS_FOLDER or name in links
+    )
 
 
 def _identify_file(path: str, *, changed: bool = False) -> tuple[int, ...] | None:

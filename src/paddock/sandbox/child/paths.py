@@ -7,7 +7,7 @@ _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _AT_FDCWD = -100
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 """As the kernel has it."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +41,7 @@ def list_links(path: str) -> list[str]:
     """Return the links that an absolute path leads through, each by the name of the place where it stands."""
     found: list[str] = []
     here, rest = "/", path.split("/")[::-1]
-    while rest and len(found) < _MOST_LINKS:
+    while rest and len(found) < _MAX_LINKS:
         part = rest.pop()
         place = os.path.normpath(
             f"{here.rstrip('/')}/{part}"

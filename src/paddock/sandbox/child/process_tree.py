@@ -1,7 +1,7 @@
-"""The processes below a warden: find them, measure them, end them to the last one.
+"""The processes below a supervisor: find them, measure them, end them to the last one.
 
-A warden adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a descendant.
-Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
+A supervisor adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a
+descendant. Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
 is seen in the next round, and one whose parent was killed becomes a direct child.
 """
 
@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
 _PAUSE_S = 0.0005
@@ -76,20 +76,20 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
             processes.append(process)
             threads += int(fields[_THREADS])
             user, system = user + own[0] + own[2], system + own[1] + own[3]
-    of_tick = 1000 / _TICKS
+    of_tick = 1000 / _TICKS_PER_SECOND
     return Sample(tuple(processes), threads, ticks * of_tick, user * of_tick, system * of_tick)
 
 
 def _read_process(pid: int, fields: list[bytes]) -> Process | None:
     """Return a process with those fields of its /proc/<pid>/stat; None when it has ended, but for its collection."""
     if fields[0] != b"Z":
-        return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE)
+        return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE_BYTES)
     if int(fields[_THREADS]) > 1:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 own = _read_stat(f"{pid}/task/{thread}")
                 if own is not None and own[0] not in {b"Z", b"X"}:
-                    return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE)
+                    return Process(f"/proc/{pid}/task/{thread}", int(own[_RESIDENT]) * _PAGE_BYTES)
     return None
 
 

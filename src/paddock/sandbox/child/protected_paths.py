@@ -25,7 +25,7 @@ from paddock.sandbox.child.snapshot import (
     open_up,
 )
 
-PROTECTED = (
+PROTECTED_PATHS = (
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
@@ -86,8 +86,8 @@ PROTECTED = (
     ".mentu",  # scripts there run by their names, like those of `.paddock`
 )
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_WHOLE = b"!"
+_NO_SPACE_ERRORS = {errno.ENOSPC, errno.EDQUOT}
+_COMPLETE_MARK = b"!"
 """The first byte of a file that holds a whole record; a hole reads as zero."""
 _REMOVE_WITHIN_S = 0.05
 """What takes longer to remove is removed when the result is out."""
@@ -143,7 +143,7 @@ class ProtectedPaths:
 
     def _open_shared(self) -> Snapshot:
         known = self._known
-        if os.pread(known, 1, 0) == _WHOLE:
+        if os.pread(known, 1, 0) == _COMPLETE_MARK:
             size = os.fstat(known).st_size
             found: dict[
                 str, tuple[int, tuple[int, int], bytes, tuple[tuple[str, bytes], ...], tuple[int, int]]
@@ -155,7 +155,7 @@ class ProtectedPaths:
         done = 0
         while done < len(data):
             done += os.pwrite(known, data[done:], 1 + done)
-        os.pwrite(known, _WHOLE, 0)  # last, so that half a record is none
+        os.pwrite(known, _COMPLETE_MARK, 0)  # last, so that half a record is none
         return snapshot
 
     @contextlib.contextmanager
@@ -179,7 +179,7 @@ def _explain_error(error: OSError) -> str:
 def record_paths(root: int) -> Snapshot:
     """Return the protected paths below an open folder as they are. Raises TooLargeError, or OSError when unreadable."""
     found = Snapshot()
-    for top in PROTECTED:
+    for top in PROTECTED_PATHS:
         parent, _, name = top.rpartition("/")
         if not parent:
             if kind_of(root, top):
@@ -203,7 +203,7 @@ def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> Restore
     if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
         with contextlib.suppress(OSError):
             open_up(root)
-    for top in PROTECTED:
+    for top in PROTECTED_PATHS:
         try:
             changed = _restore_one(root, top, before, way_back)
         except OSError as error:
@@ -217,7 +217,7 @@ def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> Restore
 
 def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
     """Make room where there was none; return why a path could still not be put back, or ""."""
-    if error.errno in _NO_ROOM:
+    if error.errno in _NO_SPACE_ERRORS:
         way_back.discard()
         try:
             _restore_one(root, top, before, way_back)

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 from paddock.sandbox.child.paths import open_itself
 
-_BLOCK = 512
-_STEP = 200
+_BLOCK_BYTES = 512
+_ENTRIES_PER_STEP = 200
 _ENTRY_BYTES = 512
 """What a file counts at least, so that empty files are not free."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FOLDERS = ("tmp", "home")
 """What variables of the job's environment point to or into (`paddock.sandbox.spec`)."""
@@ -28,7 +28,7 @@ _FOLDERS = ("tmp", "home")
 def make_scratch(directory: str, owner: int | None) -> None:
     """Make a scratch directory that only `owner` may enter. Raises OSError, also when it is there already."""
     for path in (directory, *(f"{directory}/{name}" for name in _FOLDERS)):
-        os.mkdir(path, 0o700)  # pathlib costs a fork of the zygote a millisecond
+        os.mkdir(path, 0o700)  # pathlib costs a fork of the fork server a millisecond
         if owner is not None:
             os.chown(path, owner, owner)
 
@@ -49,10 +49,10 @@ def measure_in_slices(directory: str) -> Iterator[int | None]:
             with os.scandir(current) as entries:
                 for entry in entries:
                     seen += 1
-                    if seen % _STEP == 0:
+                    if seen % _ENTRIES_PER_STEP == 0:
                         yield None
                     facts = entry.stat(follow_symlinks=False)
-                    total += max(_ENTRY_BYTES, facts.st_blocks * _BLOCK)
+                    total += max(_ENTRY_BYTES, facts.st_blocks * _BLOCK_BYTES)
                     if stat.S_ISDIR(facts.st_mode):
                         pending.append(entry.path)
         except OSError as error:
@@ -140,11 +140,11 @@ def _empty_directory(top: int, until: float) -> None:
 def _enter_directory(within: int, name: str) -> int:
     """Open a directory that is no link, in an open one, whatever its owner has closed. Raises OSError."""
     try:
-        found = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
+        found = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=within)
         if os.access(name, os.W_OK | os.X_OK, dir_fd=within, effective_ids=True):
             return found
         os.close(found)
     except PermissionError:
         pass
     unlock_directory(within, name)
-    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
+    return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=within)

@@ -10,7 +10,7 @@ _SET_MODE_FILTER = 1
 _TSYNC = 1
 _INSTRUCTION_BYTES = 8
 
-FILTERS = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copied by every fork
+FILTERS_FOLDER = f"{os.path.dirname(__file__)}/filters"  # pathlib would be copied by every fork
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -23,7 +23,7 @@ class _Program(ctypes.Structure):
 @functools.cache
 def read_filter(profile: str) -> bytes:
     """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
-    with open(f"{FILTERS}/{profile}.{_MACHINE}.bpf", "rb") as file:
+    with open(f"{FILTERS_FOLDER}/{profile}.{_MACHINE}.bpf", "rb") as file:
         return file.read()
 
 

@@ -1,4 +1,4 @@
-"""What a warden is asked by the server, one job after another, until it is let go."""
+"""What a supervisor is asked by the server, one job after another, until it is let go."""
 
 import contextlib
 import os
@@ -6,26 +6,26 @@ import socket
 import time
 
 from paddock.sandbox.child import lockdown, process_tree, scratch
-from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAMS, JobSpec, StartError
+from paddock.sandbox.child.messages import MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRootCache
 from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
-FILTERS = ("job", "job-network")
+FILTER_NAMES = ("job", "job-network")
 """The system call filters that orders may name."""
 
 _IDLE_S = 0.01
-"""A warden that is not called for so long makes its next shim ahead."""
+"""A supervisor that is not called for so long makes its next shim ahead."""
 _REMOVE_WITHIN_S = 0.1
 
 
-def serve_jobs(server: socket.socket, folder: str, zygote: socket.socket) -> None:
-    """Be the warden of the jobs that come over `server`, one after another, until it is closed.
+def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -> None:
+    """Be the supervisor of the jobs that come over `server`, one after another, until it is closed.
 
     A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
     `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
-    scratch directories; what takes long to remove goes to the `zygote`, for the next job is not to wait. A warden whose
-    job is not gone to the last process takes no other.
+    scratch directories; what takes long to remove goes to the `fork_server`, for the next job is not to wait. A
+    supervisor whose job is not gone to the last process takes no other.
     """
     lockdown.adopt_orphans()
     others, roots = process_tree.OtherThreads(), MountRootCache(live_in_jail)
@@ -59,27 +59,27 @@ def serve_jobs(server: socket.socket, folder: str, zygote: socket.socket) -> Non
         finally:
             clean = job.end_last_processes()
         _wait_for_release(server)
-        _remove_scratch(order.scratch, zygote)
+        _remove_scratch(order.scratch, fork_server)
         for path in job.rubbish:
-            _hand_over(path, zygote)
+            _hand_over(path, fork_server)
         shim = None
     process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
     server.close()
     os.rmdir(folder)
 
 
-def _remove_scratch(path: str, zygote: socket.socket) -> None:
+def _remove_scratch(path: str, fork_server: socket.socket) -> None:
     try:
         scratch.remove_directory(path, until=time.monotonic() + _REMOVE_WITHIN_S)
     except TimeoutError:
         aside = f"{os.path.dirname(path)}-{os.urandom(8).hex()}"
         os.rename(path, aside)
-        _hand_over(aside, zygote)
+        _hand_over(aside, fork_server)
 
 
-def _hand_over(path: str, zygote: socket.socket) -> None:
+def _hand_over(path: str, fork_server: socket.socket) -> None:
     try:
-        zygote.send(os.fsencode(path))
+        fork_server.send(os.fsencode(path))
     except OSError:  # it is gone
         scratch.remove_directory(path)
 
@@ -104,7 +104,7 @@ def _wait_for_release(server: socket.socket) -> None:
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the next word of the server and its descriptors, None at the end."""
     while True:
-        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAMS)
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
         if files:
             return word, tuple(files)
         if not word:

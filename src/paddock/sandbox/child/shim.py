@@ -1,15 +1,16 @@
 """The last moments before a job's program: a forked child gives up what it must not have, and becomes the program.
 
-    session, files      setsid, every descriptor but the channel to the warden closed
-    the room            how to confine the program: the warden says so now or much later
+    session, files      setsid, every descriptor but the channel to the supervisor closed
+    the room            how to confine the program: the supervisor says so now or much later
     control group, jail directories of its own, when it was born in a jail, whose paths then count
-    Landlock ruleset    built while the paths can be opened with the old user's rights; outside of jails by the warden
+    Landlock ruleset    built while the paths can be opened with the old user's rights; the supervisor does so outside
+                        of jails
     user, capabilities  then nothing is left that could undo the rest
     no_new_privs, Landlock, seccomp
-    the program         what to run, with which streams and limits: the warden says so now or much later
+    the program         what to run, with which streams and limits: the supervisor says so now or much later
     rlimits, directory, exec; in a jail the program is its child (`paddock.sandbox.child.jail`)
 
-A fork costs more than all the rest, so wardens make shims ahead, when they have nothing else to do.
+A fork costs more than all the rest, so supervisors make shims ahead, when they have nothing else to do.
 """
 
 import contextlib
@@ -25,12 +26,12 @@ from typing import Any, NoReturn
 
 from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
 from paddock.sandbox.child.jail import JailReport
-from paddock.sandbox.child.messages import STREAMS, JobSpec
+from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
 
-_OTHER_JOBS = 256
+_OTHER_JOBS_THREADS = 256
 """Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
-_HANDLES = ("door", "ruleset")
+_HANDLES = ("cgroup", "ruleset")
 """What a program may need: its control group's `cgroup.procs`, `ruleset_of` it."""
 _MESSAGE_BYTES = 256
 
@@ -52,7 +53,7 @@ os.get_exec_path()  # loads what execvpe needs while files can still be read
 def ruleset_of(order: JobSpec) -> int:
     """Return a Landlock ruleset for a program with no jail, but for its own process; -1 without Landlock.
 
-    The warden makes it: each page that a new fork uses for the first time costs more than a rule. Raises OSError.
+    The supervisor makes it: each page that a new fork uses for the first time costs more than a rule. Raises OSError.
     """
     if not order.landlock_abi or order.jail:
         return -1
@@ -78,7 +79,7 @@ def rehearse_start(order: JobSpec) -> None:
 
 
 class Shim:
-    """The warden's end of a process that will be a program: told first how it is confined, then what it is."""
+    """The supervisor's end of a process that will be a program: told first how it is confined, then what it is."""
 
     def __init__(
         self, order: JobSpec, root: MountRoot | None = None, handles: Mapping[str, int] | None = None
@@ -90,7 +91,7 @@ class Shim:
         self.root = root
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._words: deque[bytes] = deque()
-        self._held: list[int] = []
+        self._handles: list[int] = []
         with theirs:
             if root is not None:
                 self.pid = root.fork_jail(theirs)
@@ -132,7 +133,7 @@ class Shim:
     def close(self) -> None:
         """Have it end unless it is the program; the caller reaps it."""
         self._channel.close()
-        for file in self._held:
+        for file in self._handles:
             os.close(file)
 
     def end(self) -> None:
@@ -151,7 +152,7 @@ class Shim:
             said, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         except ConnectionResetError:  # it ended before it read its order
             return b""
-        self._held += files
+        self._handles += files
         return said
 
     def _send(self, text: str, files: tuple[int, ...]) -> None:
@@ -175,7 +176,7 @@ def _become_program(
         if jailed:
             _show_mounts(channel)
         else:
-            lockdown.close_all_but(channel.fileno(), *(handles or {}).values())
+            lockdown.close_all_except(channel.fileno(), *(handles or {}).values())
             lockdown.forbid_capabilities()
         if handles is None:
             progress.append("order")
@@ -197,10 +198,10 @@ def _become_program(
         if jailed:
             jail.run_first_process(order, channel)
         os.execvpe(order.argv[0], list(order.argv), order.environment)  # noqa: S606 - no shell is the point
-    except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
+    except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
         step = progress[-1]
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
-        with contextlib.suppress(OSError):  # the warden is gone
+        with contextlib.suppress(OSError):  # the supervisor is gone
             channel.send(json.dumps({"step": step, "why": why}).encode())
     finally:
         os._exit(127)
@@ -210,10 +211,10 @@ def _confine_process(
     order: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool
 ) -> None:
     """Give up every power that the order does not name; `progress` tells which step is taken. Raises OSError."""
-    if "door" in handles:
+    if "cgroup" in handles:
         progress.append("control group")
-        os.write(handles["door"], b"0")
-        os.close(handles["door"])
+        os.write(handles["cgroup"], b"0")
+        os.close(handles["cgroup"])
     if jailed:
         progress.append("namespaces")
         jail.furnish_jail(order)
@@ -233,7 +234,7 @@ def _confine_process(
 
 
 def _show_mounts(channel: socket.socket) -> None:
-    """Have the warden hold the mounts: then the last process in them need not wait until they are cleared away."""
+    """Have the supervisor hold the mounts: then the last process in them need not wait until they are cleared away."""
     mounts = jail.open_up()
     socket.send_fds(channel, [b'{"jail": true}'], [mounts])
     os.close(mounts)
@@ -244,7 +245,7 @@ def _receive_order(channel: socket.socket, most: int) -> tuple[str, list[int]]:
         text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, most)
     except ConnectionResetError:
         text, files = b"", []
-    if not text:  # the warden has no program for us any more, or is gone
+    if not text:  # the supervisor has no program for us any more, or is gone
         os._exit(0)
     return text.decode(), files
 
@@ -259,8 +260,8 @@ def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, i
     """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
     if is_idle(channel):
         JobSpec.from_file(order.to_file())  # likewise a rehearsal: another order is to come
-    others, files = _receive_order(channel, 1 + STREAMS)
-    if len(files) > STREAMS:
+    others, files = _receive_order(channel, 1 + STREAM_COUNT)
+    if len(files) > STREAM_COUNT:
         order = JobSpec.from_file(files.pop(0))
     for number, stream in enumerate(files):
         os.dup2(stream, number)
@@ -280,15 +281,18 @@ def _own_ruleset(order: JobSpec, handles: Mapping[str, int]) -> int:
 
 def _set_limits(order: JobSpec, others: int) -> None:
     ceilings = order.ceilings
-    # A backstop: the warden counts the whole tree, and in milliseconds.
+    # A backstop: the supervisor counts the whole tree, and in milliseconds.
     cpu_s = -(-ceilings.cpu_ms // 1000) + 1
     for kind, value in (
         (resource.RLIMIT_FSIZE, ceilings.file_bytes),
         (resource.RLIMIT_NOFILE, ceilings.open_files),
         (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS),
+        (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS_THREADS),
         (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # likewise
-        (resource.RLIMIT_RTPRIO, 0),  # a user may have the right to go before all others, wardens included
+        (
+            resource.RLIMIT_RTPRIO,
+            0,
+        ),  # a user may have the right to go before all others, supervisors included
         (resource.RLIMIT_NICE, 0),
     ):
         most = resource.getrlimit(kind)[1]

@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 from paddock.sandbox.child import scratch
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """More than this is not recorded; each entry counts a little more than what it holds."""
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 
 _ENTRY_BYTES = 512
-_MORE_NAMES = 1000
+_MAX_NEW_NAMES = 1000
 """A folder with so many more names than it had is replaced as a whole."""
-_ATTRIBUTES = ("user.", "system.posix_acl_")
+_ATTRIBUTE_PREFIXES = ("user.", "system.posix_acl_")
 """Of extended attributes, those that a program can change without a capability (xattr(7), acl(5))."""
-_HOW = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """How anything is opened: it may be a link or a pipe by now."""
 
 
@@ -65,16 +65,16 @@ class Snapshot:
 
     def __init__(self, nodes: dict[str, SnapshotEntry] | None = None) -> None:
         self.nodes = nodes or {}
-        self._room = MOST_BYTES
+        self._room = MAX_BYTES
 
     def take(self, folder: int, name: str, path: str) -> None:
         """Record a name in an open folder, and all below it. Raises TooLargeError, or OSError when it is unreadable."""
         node = self.nodes[path] = look_up(folder, name, self._room)
         self._room -= _ENTRY_BYTES + len(node.content) + sum(len(value) for _, value in node.attributes)
         if self._room < 0:
-            raise TooLargeError(f"they hold more than {MOST_BYTES >> 20} MiB")
-        if path.count("/") > MOST_DEPTH:
-            raise TooLargeError(f"they are nested deeper than {MOST_DEPTH} folders")
+            raise TooLargeError(f"they hold more than {MAX_BYTES >> 20} MiB")
+        if path.count("/") > MAX_DEPTH:
+            raise TooLargeError(f"they are nested deeper than {MAX_DEPTH} folders")
         if node.kind == stat.S_IFDIR:
             with open_folder(folder, name) as inner:
                 for child in node.names:
@@ -137,7 +137,7 @@ class Restoration:
         facts = os.lstat(name, dir_fd=folder)
         before = wanted.names
         with open_folder(folder, name) as inner:
-            most = 2 * len(before) + _MORE_NAMES
+            most = 2 * len(before) + _MAX_NEW_NAMES
             names = _list_names(inner, most)
             if len(names) > most:
                 return None
@@ -214,10 +214,10 @@ def kind_of(folder: int, name: str) -> int:
 def open_folder(folder: int, name: str) -> Generator[int]:
     """Yield a folder in an open one, opened; one that its owner has closed to himself is unlocked. Raises OSError."""
     try:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS, dir_fd=folder)
     except PermissionError:
         scratch.unlock_directory(folder, name)
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HOW, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS, dir_fd=folder)
     try:
         yield inner
     finally:
@@ -247,7 +247,7 @@ def look_up(folder: int, name: str, most: int) -> SnapshotEntry:
 @contextlib.contextmanager
 def open_entry(folder: int, name: str, how: int) -> Generator[int]:
     """Yield what a name in an open folder is, opened, unless it is a link. Raises OSError."""
-    file = os.open(name, how | _HOW, 0o600, dir_fd=folder)
+    file = os.open(name, how | _OPEN_FLAGS, 0o600, dir_fd=folder)
     try:
         yield file
     finally:
@@ -265,7 +265,9 @@ def _read_attributes(file: int) -> tuple[tuple[str, bytes], ...]:
         names = os.listxattr(file)
     except OSError:  # this file system has none
         return ()
-    return tuple((name, os.getxattr(file, name)) for name in sorted(names) if name.startswith(_ATTRIBUTES))
+    return tuple(
+        (name, os.getxattr(file, name)) for name in sorted(names) if name.startswith(_ATTRIBUTE_PREFIXES)
+    )
 
 
 def _is_same(folder: int, name: str, wanted: SnapshotEntry) -> bool:

@@ -1,14 +1,14 @@
-"""The warden of one job at a time: starts it, watches it, ends it to the last process, and reports what it cost.
+"""The supervisor of one job at a time: starts it, watches it, ends it to the last process, and reports what it cost.
 
-    server --order--> warden --fork--> shim, which becomes the program now, or waits until it is told which
+    server --order--> supervisor --fork--> shim, which becomes the program now, or waits until it is told which
        |                 |  looks at the tree every few milliseconds: deadline, CPU, memory, processes, scratch
        |                 |  the program ends, or a ceiling is hit, or the server says stop or is gone
        |                 |  sweep: kill and reap until there is no child left (`paddock.sandbox.child.process_tree`)
        |                 |  put protected paths back
        <----report-------+  the server lets go: remove scratch, wait for the next job
 
-The warden adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not die
-with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
+The supervisor adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not
+die with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
 Time goes by CLOCK_MONOTONIC; a result reaches the server within the wall limit and the time of one sweep.
 """
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
 from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
-from paddock.sandbox.child.messages import MESSAGE_BYTES, MORE_THREADS, JobReport, JobSpec, StartError
+from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
 from paddock.sandbox.child.shim import Shim, ruleset_of
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
-_FIRST_LOOK_S, _LOOK_GROWTH, _LONGEST_LOOK_S = 0.005, 1.5, 0.02
+_FIRST_POLL_S, _POLL_GROWTH, _MAX_POLL_S = 0.005, 1.5, 0.02
 _FAST_GROWTH, _SOON_S = 8, 0.002
 """So many more processes at one look than ever before, and the next look comes soon."""
-_FEW = 16
-"""With so many processes at most, the warden needs no priority over them to end them."""
+_MAX_FEW_PROCESSES = 16
+"""With so many processes at most, the supervisor needs no priority over them to end them."""
 REPORT_WITHIN_S = 0.18
 """Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
 _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """So long after a look at scratch, or at files without a name, the next one begins."""
-_NAMELESS_S = 0.005
+_ANONYMOUS_SLICE_S = 0.005
 """So long at a time is looked for files without a name, for the deadline does not wait."""
 
 
@@ -69,14 +69,14 @@ class Supervisor:
         self._scratch_walk = scratch.measure_in_slices(order.scratch)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
-        self._nameless_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
-        self._nameless_due = 0.0
-        self._nameless = anonymous_memory.AnonymousMemory()
+        self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
+        self._anonymous_due = 0.0
+        self._anonymous = anonymous_memory.AnonymousMemory()
         self._first_gauges = anonymous_memory.AnonymousMemory()
         self._gauges: anonymous_memory.AnonymousMemory | None = None
         """How the machine's gauges stood before the job began; its buffers from the first look on."""
         self._deadline = 0.0
-        self._look = _FIRST_LOOK_S
+        self._look = _FIRST_POLL_S
         self.rubbish: list[str] = []
         """Folders that the job left and that are still to be removed, once it is buried."""
 
@@ -155,7 +155,7 @@ class Supervisor:
             self._leaf = JobCgroup(self._order.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
-            handles["door"] = self._leaf.door
+            handles["cgroup"] = self._leaf.procs_path
         waits = self._shim is not None or root is not None
         if self._shim is None:  # not before: what is written until then would have to be copied
             self._shim = Shim(self._order, root, None if waits else handles)
@@ -221,18 +221,18 @@ class Supervisor:
         report = self._report
         grown = processes > report.processes_peak + _FAST_GROWTH
         report.processes_peak = max(report.processes_peak, processes)
-        if processes > ceilings.processes or sample.threads > ceilings.processes + MORE_THREADS:
+        if processes > ceilings.processes or sample.threads > ceilings.processes + EXTRA_THREADS:
             return "processes"
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
         process_tree.reap_orphans(self._pid, self._is_reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
-        looks_on = self._look_for_nameless(sample)
-        self._look = _SOON_S if grown or looks_on else min(self._look * _LOOK_GROWTH, _LONGEST_LOOK_S)
-        taken = self._nameless.kernel  # not all of it counts in a control group
+        looks_on = self._sample_anonymous_memory(sample)
+        self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
+        taken = self._anonymous.kernel  # not all of it counts in a control group
         if self._leaf is None:
-            taken += self._nameless.memory + self._nameless.buffers
+            taken += self._anonymous.memory + self._anonymous.buffers
         if taken > ceilings.memory_bytes:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
@@ -249,18 +249,20 @@ class Supervisor:
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
         return resident > most
 
-    def _look_for_nameless(self, sample: process_tree.Sample) -> bool:
+    def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
         """Go on with looking for what no folder shows, for a few milliseconds; tell whether that was not enough."""
         now = time.monotonic()
-        if now < self._nameless_due:
+        if now < self._anonymous_due:
             return False
         try:
-            while (found := next(self._nameless_walk)) is None and time.monotonic() < now + _NAMELESS_S:
+            while (
+                found := next(self._anonymous_walk)
+            ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
                 pass
         except StopIteration:
             ceilings, gauges = self._order.ceilings, anonymous_memory.read_gauges(self._order.scratch)
             self._gauges = self._gauges or self._first_gauges._replace(buffers=gauges.buffers)
-            self._nameless_walk = anonymous_memory.measure_in_slices(
+            self._anonymous_walk = anonymous_memory.measure_in_slices(
                 [process.place for process in sample.processes],
                 self._order.scratch,
                 moved=gauges.since(self._gauges),
@@ -268,7 +270,7 @@ class Supervisor:
             )
             return False
         if found is not None:
-            self._nameless, self._nameless_due = found, now + _SCRATCH_EVERY_S
+            self._anonymous, self._anonymous_due = found, now + _SCRATCH_EVERY_S
             self._report.peak_bytes = max(self._report.peak_bytes, found.memory)
         return found is None
 
@@ -282,7 +284,7 @@ class Supervisor:
                 self._scratch_walk, total = scratch.measure_in_slices(self._order.scratch), None
             if total is not None:
                 self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
-        return self._scratch_bytes + self._nameless.disk > self._order.ceilings.scratch_bytes
+        return self._scratch_bytes + self._anonymous.disk > self._order.ceilings.scratch_bytes
 
     def _end_processes(self) -> None:
         """Kill and reap all, then account for all."""
@@ -295,7 +297,7 @@ class Supervisor:
             self._leaf.kill()
         if alive and self._order.jail:
             _wait_for_end(self._pid)
-        if report.processes_peak <= _FEW:
+        if report.processes_peak <= _MAX_FEW_PROCESSES:
             _leave_priority()
         if told is not None:
             self._account_for_jail(told)
@@ -328,20 +330,20 @@ class Supervisor:
                 f"paths of the workspace could not be put back: {told}",
             )
 
-    def _account_for_jail(self, told: JailReport) -> None:
+    def _account_for_jail(self, text: JailReport) -> None:
         """Account for a jail in which nobody is left but its first process, which ends by itself."""
         self._ending = frozenset({self._pid})
         report = self._report
-        report.cpu_user_ms += told.user_ms
-        report.cpu_system_ms += told.system_ms
-        report.peak_bytes = max(report.peak_bytes, told.peak_bytes)
+        report.cpu_user_ms += text.user_ms
+        report.cpu_system_ms += text.system_ms
+        report.peak_bytes = max(report.peak_bytes, text.peak_bytes)
 
     def _kill(self) -> None:
         """Kill what the job began with, and its group; in a jail that is the end of all."""
         if self._order.jail:
             # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
             sample = self._sample
-            if sample is None or len(sample.processes) <= _FEW:
+            if sample is None or len(sample.processes) <= _MAX_FEW_PROCESSES:
                 sample = self._measure_usage()
             self._report.cpu_user_ms += sample.user_ms
             self._report.cpu_system_ms += sample.system_ms

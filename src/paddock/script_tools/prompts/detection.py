@@ -23,7 +23,7 @@ _SHORT_FORMS = {
     "content": ("data", "text", "body"),
 }
 """What people write for one another."""
-_ALIASES = re.compile(r"\balias(?:es)?:\s*([\w, -]{1,200})", re.IGNORECASE)
+_ALIASES_PATTERN = re.compile(r"\balias(?:es)?:\s*([\w, -]{1,200})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _list_spellings(name: str, schema: Json) -> list[str]:
         if name == short or name in forms:
             found += [short, *forms]
     description = cast("dict[str, Json]", schema).get("description") if isinstance(schema, dict) else None
-    if isinstance(description, str) and (aliases := _ALIASES.search(description)):
+    if isinstance(description, str) and (aliases := _ALIASES_PATTERN.search(description)):
         found += [alias.strip() for alias in aliases[1].split(",")]
     return [spelled for spelled in dict.fromkeys(found) if spelled]
 

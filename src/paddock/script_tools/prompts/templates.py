@@ -10,15 +10,15 @@ from paddock.model.tool import ToolEnd
 
 TIMEOUT_MS = 5_000
 """Longest time of one script in a template."""
-MOST_SCRIPTS = 100
+MAX_SCRIPTS = 100
 
 Run = Callable[[str, dict[str, Json]], Awaitable[ToolEnd | None]]
 """Runs a script by id with inputs; None when there is no such script."""
 
-_REFERENCE = re.compile(r"\{\{\s*script:([^{}]{1,2000})\}\}")
+_REFERENCE_PATTERN = re.compile(r"\{\{\s*script:([^{}]{1,2000})\}\}")
 """Blanks are taken off afterwards: a pattern that did would try all ways to divide a row of them."""
-_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:\.([A-Za-z0-9_-]{1,100}))?(?=\s|\Z)")
-_ARGUMENT = re.compile(r"\s+([A-Za-z_][A-Za-z0-9_-]{0,99})=(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
+_ID_PATTERN = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:\.([A-Za-z0-9_-]{1,100}))?(?=\s|\Z)")
+_ARGUMENT_PATTERN = re.compile(r"\s+([A-Za-z_][A-Za-z0-9_-]{0,99})=(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
 
 
 class TemplateError(ValueError):
@@ -43,9 +43,9 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
     References are resolved from the last to the first; the same script with the same inputs runs once. Inputs are the
     context, overlaid by the arguments of the reference. What a script says is not looked at for references.
     """
-    references = list(_REFERENCE.finditer(template))
-    if len(references) > MOST_SCRIPTS:
-        raise TemplateError(f"a template may refer to {MOST_SCRIPTS} scripts, not to {len(references)}")
+    references = list(_REFERENCE_PATTERN.finditer(template))
+    if len(references) > MAX_SCRIPTS:
+        raise TemplateError(f"a template may refer to {MAX_SCRIPTS} scripts, not to {len(references)}")
     ends: dict[str, ToolEnd] = {}
     pieces: list[str] = []
     rest = len(template)
@@ -76,13 +76,13 @@ def variables(ends: Mapping[str, ToolEnd]) -> dict[str, Json]:
 
 
 def _parse_reference(reference: str) -> tuple[str, str | None, dict[str, Json]]:
-    head = _ID.match(reference)
+    head = _ID_PATTERN.match(reference)
     if head is None:
         first = (*reference.split(maxsplit=1), "")[0]
         raise TemplateError(f'Invalid script id: "{first[:100]}"')
     arguments: dict[str, Json] = {}
     at = head.end()
-    while found := _ARGUMENT.match(reference, at):
+    while found := _ARGUMENT_PATTERN.match(reference, at):
         single, double, bare = found[2], found[3], found[4]
         arguments[found[1]] = (
             _parse_bare(bare) if bare is not None else single if single is not None else double

@@ -85,7 +85,7 @@ def test_an_index_that_takes_long_is_shown_to_be_on_its_way(
     with Ledger(directory) as ledger:
         for number in range(20):
             ledger.append("decided", new_id(), {"status": "denied", "name": f"n{number}"})
-    monkeypatch.setattr("paddock.audit.index._BATCH", 500)
+    monkeypatch.setattr("paddock.audit.index._BATCH_BYTES", 500)
     quick = audit("tail", "--status", "denied", "--json")
     assert (len(json.loads(quick.stdout)), quick.stderr) == (20, "")
     (directory / "index.sqlite").unlink()

@@ -35,7 +35,7 @@ class Selector(selectors.DefaultSelector):
 
 
 def looks(
-    vigil: BusyPoll, said_at: int, before: dict[int, Callable[[], object]] | None = None
+    busy_poll: BusyPoll, said_at: int, before: dict[int, Callable[[], object]] | None = None
 ) -> list[float | None]:
     """Return how long the loop was to wait at each look for what is said at the last of them."""
     selector = Selector()
@@ -49,14 +49,14 @@ def looks(
             await asyncio.sleep(0)
             selector.looks.clear()
             selector.before = {**(before or {}), said_at: lambda: theirs.send(b"x")}
-            vigil.begin()
+            busy_poll.begin()
             await heard
             selector.before.clear()
             loop.remove_reader(ours)
-            vigil.end()
+            busy_poll.end()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert not vigil.awake
+            assert not busy_poll.awake
 
     try:
         loop.run_until_complete(main())
@@ -71,9 +71,9 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alone(clock: Clock | None = None) -> BusyPoll:
-    vigil = BusyPoll(clock or Clock())
-    vigil.programs = 1
-    return vigil
+    busy_poll = BusyPoll(clock or Clock())
+    busy_poll.programs = 1
+    return busy_poll
 
 
 def test_the_loop_does_not_sleep_until_it_has_come():
@@ -91,23 +91,23 @@ def test_the_loop_sleeps_when_it_has_not_come_soon():
 
 def test_what_is_waited_for_anew_is_waited_for_as_long():
     clock = Clock()
-    vigil = alone(clock)
+    busy_poll = alone(clock)
 
     def pass_half() -> None:
         clock.now += 0.5 * SOON_S
 
     def begin_anew() -> None:
         pass_half()
-        vigil.begin()
+        busy_poll.begin()
 
-    assert looks(vigil, 5, {2: begin_anew, 3: pass_half, 4: pass_half}) == [0, 0, 0, 0, None]
+    assert looks(busy_poll, 5, {2: begin_anew, 3: pass_half, 4: pass_half}) == [0, 0, 0, 0, None]
 
 
 @pytest.mark.parametrize("programs", [0, 2])
 def test_of_several_programs_none_is_waited_for_awake(programs: int):
-    vigil = alone()
-    vigil.programs = programs
-    assert looks(vigil, 1) == [None]
+    busy_poll = alone()
+    busy_poll.programs = programs
+    assert looks(busy_poll, 1) == [None]
 
 
 def test_nobody_waits_awake_on_the_only_processor(monkeypatch: pytest.MonkeyPatch):

@@ -123,7 +123,7 @@ def test_text_that_looks_like_a_claim_claims_nothing(directory: Path) -> None:
 
 
 def test_a_claim_is_found_behind_many_records(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.audit.claims._CHUNK", 700)
+    monkeypatch.setattr("paddock.audit.claims._CHUNK_BYTES", 700)
     requests = [new_id() for _ in range(20)]
     with Ledger(directory) as ledger:
         for request in requests:

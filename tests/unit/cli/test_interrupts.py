@@ -53,7 +53,7 @@ ABANDONS = """
 import os, signal, sys, time
 from paddock import forced_exit
 from paddock.cli import interrupts
-interrupts.SAME_S = {same_s}
+interrupts.SAME_INTERRUPT_S = {same_s}
 def fails(): raise OSError
 def acts(): {acts}
 with forced_exit.do_before(acts), forced_exit.do_before(fails):

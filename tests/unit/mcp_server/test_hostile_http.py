@@ -15,7 +15,7 @@ from paddock.app.pending_approvals import PendingApprovals
 from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import build_application
 from paddock.mcp_server.list_changes import ChangeNotifier
-from paddock.mcp_server.pending_calls import FETCHING, PendingCalls
+from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
 from paddock.mcp_server.requests import InFlightRequests
@@ -79,7 +79,7 @@ class Server:
             Tool("echo", "Echo", "Echoes.", object_schema([], value={}), echo),
             Tool("wait", "Wait", "Waits.", object_schema([]), wait),
         ]
-        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCHING["native"]))
+        rounds = ElicitationRounds(1000, PendingCalls(PendingApprovals(directory), FETCH_TOOLS["default"]))
         nothing: Any = Nothing()
         server = build_protocol_server(
             Toolbox(tools), PromptsAndResources(nothing, nothing), rounds, ChangeNotifier()

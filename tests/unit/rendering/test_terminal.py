@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.cli.streams import terminal_stream, with_controls, write_escaped
-from paddock.rendering.terminal import escape_but_colour, escape_line, escape_piece, escape_text
+from paddock.rendering.terminal import escape_except_colour, escape_line, escape_piece, escape_text
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 HARMFUL = re.compile(
@@ -60,8 +60,8 @@ def test_a_stranger_has_no_colours(text: str) -> None:
         (escape_text, "a\x1b[31mb\r\nc\td\x07", "a\\x1b[31mb\r\nc\td\\x07"),
         (escape_text, "x\u202ey\U000e0041z", r"x\u{202e}y\u{e0041}z"),
         (escape_line, "\x1b[31mred\r", "\x1b[31mred\\x0d"),
-        (escape_but_colour, "\x1b[31mred", "\x1b[31mred\x1b[0m"),
-        (escape_but_colour, "\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        (escape_except_colour, "\x1b[31mred", "\x1b[31mred\x1b[0m"),
+        (escape_except_colour, "\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
         (escape_piece, "10 %\r20 %\x1b[K", "10 %\r20 %\\x1b[K"),
     ],
 )

@@ -59,7 +59,7 @@ def test_what_was_used_longest_ago_makes_room(directory: Path, monkeypatch: pyte
         kept.store(text, "auto", b"{}")
     for age, entry in enumerate(sorted(directory.iterdir())):
         os.utime(entry, ns=(age, age))
-    monkeypatch.setattr(parse_cache, "_ENTRIES", 3)
+    monkeypatch.setattr(parse_cache, "_MAX_ENTRIES", 3)
     recent = [text for text in "abc" if kept.look_up(text, "auto")][1:]  # looking at an answer uses it
     (directory / ".new-left").touch()
     os.utime(directory / ".new-left", ns=(0, 0))

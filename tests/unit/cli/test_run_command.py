@@ -17,7 +17,7 @@ from paddock.model.errors import NO_MORE_PROCESSES
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import ConsoleLine, ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
-from paddock.saved_scripts import MOST_BYTES, list_scripts
+from paddock.saved_scripts import MAX_SCRIPT_BYTES, list_scripts
 from paddock.sequences.sequence import list_files as sequences_listed
 from paddock.settings.schema import Settings
 
@@ -342,15 +342,15 @@ def test_a_script_that_is_no_text(home: Path) -> None:
 
 @pytest.mark.parametrize("argument", ["huge", ".paddock/scripts/huge.js"])
 def test_a_script_that_would_fill_memory(home: Path, argument: str) -> None:
-    os.truncate(write(Path(".paddock/scripts/huge.js")), MOST_BYTES + 1)
+    os.truncate(write(Path(".paddock/scripts/huge.js")), MAX_SCRIPT_BYTES + 1)
     result = run(Gate(), argument)
-    told = f"{argument}: cannot read this script: larger than {MOST_BYTES} bytes\n"
+    told = f"{argument}: cannot read this script: larger than {MAX_SCRIPT_BYTES} bytes\n"
     assert (result.exit_code, result.stderr) == (1, told)
 
 
 def test_a_program_that_would_fill_memory(home: Path) -> None:
-    result = run(Gate(), "-", stdin="x" * (MOST_BYTES + 1))
-    told = f"standard input: cannot read this script: larger than {MOST_BYTES} bytes\n"
+    result = run(Gate(), "-", stdin="x" * (MAX_SCRIPT_BYTES + 1))
+    told = f"standard input: cannot read this script: larger than {MAX_SCRIPT_BYTES} bytes\n"
     assert (result.exit_code, result.stderr) == (1, told)
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from paddock.cli.clients import jsonc
 from paddock.cli.clients.table import CLIENTS, Client, Scope
 from paddock.cli.root import command
-from paddock.sandbox.child.protected_paths import PROTECTED
+from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [(client, scope) for client, about in CLIENTS.items() for scope in about.scopes]
@@ -121,7 +121,7 @@ def test_what_a_user_added_to_the_entry_stays(home: Path, client: str, scope: Sc
 @pytest.mark.parametrize("client", [client for client, about in CLIENTS.items() if about.project])
 def test_a_file_of_a_project_is_out_of_reach_of_programs(client: str) -> None:
     for name in CLIENTS[client].project:
-        assert [top for top in PROTECTED if f"{name}/".startswith(f"{top}/")] != [], name
+        assert [top for top in PROTECTED_PATHS if f"{name}/".startswith(f"{top}/")] != [], name
 
 
 @pytest.mark.parametrize(

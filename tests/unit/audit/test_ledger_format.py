@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paddock.audit import line_format
 from paddock.audit import read as ledger_read
-from paddock.audit.line_format import LINE_BYTES, Line, lines, lines_backwards
+from paddock.audit.line_format import MAX_LINE_BYTES, Line, lines, lines_backwards
 from paddock.audit.read import read
 
 
@@ -33,16 +33,18 @@ def test_lines_are_the_same_both_ways(pieces: list[bytes], rest: bytes, chunk: i
     ends = [sum(len(piece) + 1 for piece in pieces[: number + 1]) for number in range(len(pieces))]
     whole = [Line(piece, end, whole=True) for piece, end in zip(pieces, ends, strict=True)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(line_format, "_CHUNK", chunk)
+        patched.setattr(line_format, "_CHUNK_BYTES", chunk)
         forwards, backwards = both_ways(content + rest)
     assert forwards == [*whole, *([Line(rest, len(content) + 4, whole=False)] if rest else [])]
     assert backwards == whole[::-1]
 
 
-@pytest.mark.parametrize("size", [LINE_BYTES - 1, LINE_BYTES, LINE_BYTES + 1, LINE_BYTES + 2, 1_000_000])
+@pytest.mark.parametrize(
+    "size", [MAX_LINE_BYTES - 1, MAX_LINE_BYTES, MAX_LINE_BYTES + 1, MAX_LINE_BYTES + 2, 1_000_000]
+)
 def test_long_lines_are_cut(size: int) -> None:
     forwards, backwards = both_ways(b"a\n" + b"x" * size + b"\nb\n")
-    kept = b"x" * min(size, LINE_BYTES + 1)
+    kept = b"x" * min(size, MAX_LINE_BYTES + 1)
     assert forwards == [
         Line(b"a", 2, whole=True),
         Line(kept, size + 3, whole=True),

@@ -35,7 +35,15 @@ from paddock.output.digest.digest import Digest
 from paddock.rendering.computation import Envelope, InvalidInput, build_envelope, build_refused_envelope
 from paddock.rendering.program_response import program_response
 
-NAMES = ("OUTCOME", "PROGRAM", "STORED", "FOUND_TOOLS", "DESCRIBED_TOOLS", "SERVERS", "COMPUTED")
+NAMES = (
+    "OUTCOME_SCHEMA",
+    "PROGRAM_SCHEMA",
+    "STORED_OUTPUT_SCHEMA",
+    "FOUND_TOOLS",
+    "DESCRIBED_TOOLS",
+    "SERVERS_SCHEMA",
+    "COMPUTATION_SCHEMA",
+)
 SCHEMAS = MappingProxyType({name: getattr(output_schemas, name) for name in NAMES})
 
 words = st.text(max_size=30)
@@ -109,7 +117,7 @@ def test_every_object_is_closed(name: str) -> None:
     open_ones = [each for each in objects(SCHEMAS[name]) if each.get("additionalProperties") is not False]
     bare = [{key: each[key] for key in each if key != "description"} for each in open_ones]
     assert [each for each in bare if each not in of_strangers] == []
-    assert not open_ones or name in {"OUTCOME", "STORED"}
+    assert not open_ones or name in {"OUTCOME_SCHEMA", "STORED_OUTPUT_SCHEMA"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,9 +129,9 @@ def test_a_refusal_fits_every_tool(name: str, status: Status) -> None:
 @given(outcome=outcomes, cap=st.integers(0, 300), single=st.booleans())
 def test_whatever_became_of_a_program_fits(outcome: Outcome, cap: int, *, single: bool) -> None:
     shown = build_answer(outcome, cap, single=single).structured
-    assert problems(output_schemas.OUTCOME, shown) == []
+    assert problems(output_schemas.OUTCOME_SCHEMA, shown) == []
     kept = {**shown, "artifactHandle": "runtime-w-1-0123456789abcdef"}
-    assert problems(output_schemas.OUTCOME, kept) == []
+    assert problems(output_schemas.OUTCOME_SCHEMA, kept) == []
 
 
 def captured(text: str) -> Any:
@@ -171,11 +179,14 @@ def test_whatever_became_of_a_program_in_a_language_fits(
     outcome: Outcome, mode: OutputMode, facts: dict[str, Any]
 ) -> None:
     work = RuntimeRun(runtime="python", code="1", output=OutputOptions(mode=mode, query_terms=("boom",)))
-    assert problems(output_schemas.PROGRAM, program_response(outcome.model_copy(update=facts), work)) == []
+    assert (
+        problems(output_schemas.PROGRAM_SCHEMA, program_response(outcome.model_copy(update=facts), work))
+        == []
+    )
 
 
 def test_the_schema_of_a_program_names_all_members_of_the_models() -> None:
-    properties = output_schemas.PROGRAM["properties"]
+    properties = output_schemas.PROGRAM_SCHEMA["properties"]
     wire = {field.alias for field in Digest.model_fields.values()}
     assert set(properties["digest"]["properties"]) == wire
     assert set(properties["usage"]["properties"]) == set(Usage.model_fields)
@@ -210,8 +221,8 @@ found = examples(
 @given(found, st.integers(400, 2000))
 def test_whatever_was_found_fits(query: OutputFound, cap: int) -> None:
     shown = fit_found_output(query, cap) if query.excerpts else query
-    assert problems(output_schemas.STORED, {**shown.to_wire(), "truncated": True}) == []
-    assert set(output_schemas.STORED["properties"]) >= {
+    assert problems(output_schemas.STORED_OUTPUT_SCHEMA, {**shown.to_wire(), "truncated": True}) == []
+    assert set(output_schemas.STORED_OUTPUT_SCHEMA["properties"]) >= {
         str(field.alias) for field in OutputFound.model_fields.values()
     }
 
@@ -224,4 +235,7 @@ def test_whatever_was_computed_fits(outcome: Outcome, cap: int) -> None:
         Envelope(code="X", partial="y", hint="z"),
     ):
         shown = compute.render_envelope(done, cap).structured
-        assert problems(output_schemas.COMPUTED, {**shown, "truncated": True, "artifactHandle": "x"}) == []
+        assert (
+            problems(output_schemas.COMPUTATION_SCHEMA, {**shown, "truncated": True, "artifactHandle": "x"})
+            == []
+        )

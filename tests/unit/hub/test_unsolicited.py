@@ -71,9 +71,9 @@ def between(ends: Callable[[], Ends], use: Use) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsolicited, "MESSAGES", 10)
-    monkeypatch.setattr(unsolicited, "PER_SECOND", 2)
-    monkeypatch.setattr(unsolicited, "OPEN_REQUESTS", 3)
+    monkeypatch.setattr(unsolicited, "MAX_MESSAGES", 10)
+    monkeypatch.setattr(unsolicited, "MESSAGES_PER_SECOND", 2)
+    monkeypatch.setattr(unsolicited, "MAX_OPEN_REQUESTS", 3)
     monkeypatch.setattr(unsolicited, "ANSWER_TIMEOUT_S", 0.0)
 
 

@@ -359,7 +359,7 @@ def test_in_which_pieces_output_is_read_makes_no_difference(
     asked = question | sizes
     whole = ask(artifacts, handle, **asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queries, "_PIECE", piece)
+        patch.setattr(queries, "_PIECE_BYTES", piece)
         assert ask(artifacts, handle, **asked) == whole
 
 

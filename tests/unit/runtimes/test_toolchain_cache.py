@@ -159,7 +159,7 @@ def test_a_warm_start_that_is_made_meanwhile_is_used(shop, monkeypatch):
 
 
 def test_only_so_many_are_remembered(shop, searches, monkeypatch):
-    monkeypatch.setattr(room, "_MAX_KEPT", 1)
+    monkeypatch.setattr(room, "_MAX_TOOLCHAINS", 1)
     program(shop / "bash")
     program(shop / "sh")
     place = Shop(shop)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paddock.model.outcome import CallRecord, ConsoleLine, Decision, ErrorInfo, Outcome, Status
 from paddock.rendering.render import as_json, error_text, output_text, value_text
-from paddock.rendering.terminal import escape_but_colour, make_encodable
+from paddock.rendering.terminal import escape_except_colour, make_encodable
 
 
 def failed(status: Status = Status.FAILED, **error: object) -> Outcome:
@@ -146,9 +146,9 @@ def test_json_is_one_line_with_everything() -> None:
 
 
 def test_a_terminal_is_not_controlled_by_a_program() -> None:
-    assert escape_but_colour("line\r\nend") == "line\r\nend"
-    assert escape_but_colour("\x1b[8mhidden") == "\x1b[8mhidden\x1b[0m"
-    assert escape_but_colour("a\tb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07\r\x9b2J") == (
+    assert escape_except_colour("line\r\nend") == "line\r\nend"
+    assert escape_except_colour("\x1b[8mhidden") == "\x1b[8mhidden\x1b[0m"
+    assert escape_except_colour("a\tb\n\x1b[31mred\x1b[0m\x1b]52;c;eA==\x07\r\x9b2J") == (
         "a\tb\n\x1b[31mred\x1b[0m\\x1b]52;c;eA==\\x07\\x0d\\x9b2J"
     )
 

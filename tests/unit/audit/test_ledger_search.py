@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.audit import index as ledger_index
-from paddock.audit.index import NAME
+from paddock.audit.index import INDEX_FILE_NAME
 from paddock.audit.ledger import Ledger
 from paddock.audit.read import read
 from paddock.audit.search import RecordFilter, find
@@ -32,7 +32,7 @@ def by_reading(directory: Path, wanted: RecordFilter, *, newest_first: bool = Tr
 
 
 def no_index(directory: Path) -> bool:
-    return not any(path.name.startswith(NAME) for path in directory.iterdir())
+    return not any(path.name.startswith(INDEX_FILE_NAME) for path in directory.iterdir())
 
 
 @pytest.fixture
@@ -112,9 +112,9 @@ def test_writers_do_not_touch_the_index(directory: Path, write: Callable[..., No
     write(3)
     assert no_index(directory)
     assert len(list(find(directory, RecordFilter(event="decided")))) == 3
-    before = (directory / NAME).stat().st_mtime_ns
+    before = (directory / INDEX_FILE_NAME).stat().st_mtime_ns
     write(2)
-    assert (directory / NAME).stat().st_mtime_ns == before
+    assert (directory / INDEX_FILE_NAME).stat().st_mtime_ns == before
     assert len(list(find(directory, RecordFilter(event="decided")))) == 5
 
 
@@ -138,7 +138,7 @@ def test_progress_is_told_between_batches(
     directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(50)
-    monkeypatch.setattr(ledger_index, "_BATCH", 1000)
+    monkeypatch.setattr(ledger_index, "_BATCH_BYTES", 1000)
     told: list[tuple[int, int]] = []
     size = (directory / "2026-03-01.ndjson").stat().st_size
     assert (
@@ -157,7 +157,7 @@ def test_a_line_longer_than_a_batch_hides_no_record_behind_it(
     with (directory / "2026-03-01.ndjson").open("ab") as file:
         file.write(b"x" * 200_000 + b"\n")
     write(1)
-    monkeypatch.setattr(ledger_index, "_BATCH", 1000)
+    monkeypatch.setattr(ledger_index, "_BATCH_BYTES", 1000)
     assert len(list(find(directory, RecordFilter(event="decided")))) == 2
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_build_goes_on_where_it_was(
     directory: Path, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(50)
-    monkeypatch.setattr(ledger_index, "_BATCH", 1000)
+    monkeypatch.setattr(ledger_index, "_BATCH_BYTES", 1000)
 
     def interrupt(done: int, total: int) -> None:
         if done > total / 2:
@@ -268,7 +268,7 @@ _DAMAGE = [
 @pytest.mark.parametrize("damage", _DAMAGE)
 def test_a_damaged_index_is_made_anew(ledger: Path, damage: Callable[[Path], None]) -> None:
     list(find(ledger, RecordFilter(server="git")))
-    damage(ledger / NAME)
+    damage(ledger / INDEX_FILE_NAME)
     for wanted, _ in WANTED:
         assert list(find(ledger, wanted)) == by_reading(ledger, wanted)
     with Ledger(ledger, clock=lambda: NOON + 2 * DAY) as writer:
@@ -276,7 +276,10 @@ def test_a_damaged_index_is_made_anew(ledger: Path, damage: Callable[[Path], Non
     assert len(list(find(ledger, RecordFilter(server="git")))) == 5
 
 
-@pytest.mark.parametrize("name", [NAME, f"{NAME}-wal", f"{NAME}-shm", f"{NAME}-journal"])
+@pytest.mark.parametrize(
+    "name",
+    [INDEX_FILE_NAME, f"{INDEX_FILE_NAME}-wal", f"{INDEX_FILE_NAME}-shm", f"{INDEX_FILE_NAME}-journal"],
+)
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "other name", "open to others"])
 def test_what_is_planted_in_place_of_the_index_is_removed_and_not_opened(
     ledger: Path, tmp_path: Path, name: str, kind: str
@@ -298,28 +301,28 @@ def test_what_is_planted_in_place_of_the_index_is_removed_and_not_opened(
     assert len(list(find(ledger, RecordFilter(server="git")))) == 4
     assert aside.read_bytes() == b"kept" * 2000
     assert not (tmp_path / "nowhere").exists()
-    assert (ledger / NAME).is_file()
-    assert (ledger / NAME).stat().st_mode & 0o777 == 0o600
+    assert (ledger / INDEX_FILE_NAME).is_file()
+    assert (ledger / INDEX_FILE_NAME).stat().st_mode & 0o777 == 0o600
 
 
 def test_an_index_of_another_user_is_removed(ledger: Path, as_root: None) -> None:
     list(find(ledger, RecordFilter(server="git")))
-    os.chown(ledger / NAME, 65534, 65534)
+    os.chown(ledger / INDEX_FILE_NAME, 65534, 65534)
     assert len(list(find(ledger, RecordFilter(server="git")))) == 4
-    assert (ledger / NAME).stat().st_uid == os.geteuid()
+    assert (ledger / INDEX_FILE_NAME).stat().st_uid == os.geteuid()
 
 
 def test_where_there_can_be_no_index_the_ledger_is_read(ledger: Path) -> None:
-    (ledger / NAME).mkdir()
+    (ledger / INDEX_FILE_NAME).mkdir()
     for wanted, count in WANTED:
         assert len(list(find(ledger, wanted))) == count
-    assert list((ledger / NAME).iterdir()) == []
+    assert list((ledger / INDEX_FILE_NAME).iterdir()) == []
 
 
 def test_a_link_to_the_directory_of_the_ledger_has_its_index(ledger: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(ledger)
     assert len(list(find(tmp_path / "link", RecordFilter(server="git")))) == 4
-    assert (ledger / NAME).is_file()
+    assert (ledger / INDEX_FILE_NAME).is_file()
 
 
 def test_there_is_no_index_in_a_directory_that_others_may_write(ledger: Path) -> None:
@@ -347,10 +350,10 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
     write(60)
     found = find(directory, RecordFilter(event="decided"), limit=50)
     seqs = [next(found).seq for _ in range(3)]
-    monkeypatch.setattr("paddock.audit.search._MAX_PLACES", 1)
+    monkeypatch.setattr("paddock.audit.search._MAX_OFFSETS", 1)
     some = find(directory, RecordFilter(event="decided"))
-    (directory / NAME).unlink()
-    (directory / NAME).mkdir()
+    (directory / INDEX_FILE_NAME).unlink()
+    (directory / INDEX_FILE_NAME).mkdir()
     assert [*seqs, *(record.seq for record in found)] == list(range(60, 10, -1))
     assert [record.seq for record in some] == list(range(60, 0, -1))
 
@@ -358,7 +361,7 @@ def test_a_search_goes_on_without_the_index_when_that_is_lost(
 def test_a_false_index_shows_nothing_that_is_not_asked_for(ledger: Path) -> None:
     """Places of other records, of the middle of lines, and of nothing at all; each is what the index says of it."""
     list(find(ledger, RecordFilter(server="git")))
-    with sqlite3.connect(ledger / NAME) as database:
+    with sqlite3.connect(ledger / INDEX_FILE_NAME) as database:
         base = database.execute("SELECT min(place) FROM record").fetchone()[0]
         size = (ledger / "2026-03-01.ndjson").stat().st_size
         query = "SELECT id FROM facts WHERE server = 'git' AND status = 'ok'"
@@ -379,7 +382,7 @@ def test_a_line_that_ends_in_a_record_is_none(ledger: Path) -> None:
     with file.open("ab") as more:
         more.write(b"torn" + record)
     list(find(ledger, RecordFilter(server="git")))
-    with sqlite3.connect(ledger / NAME) as database:
+    with sqlite3.connect(ledger / INDEX_FILE_NAME) as database:
         base = database.execute(
             "SELECT min(place) FROM record WHERE place >= ?", (739_677 << 40,)
         ).fetchone()[0]
@@ -423,7 +426,7 @@ def test_the_index_answers_as_reading_everything_does(
         with Ledger(directory, sync="always", clock=lambda: now[0]) as ledger:
             ledger.append("decided", "first", {})
             for step, value in steps:
-                index = directory / NAME
+                index = directory / INDEX_FILE_NAME
                 if step == "write":
                     ledger.append("finished", new_id(now[0]), value)
                 elif step == "clock":
@@ -460,10 +463,10 @@ def test_any_bytes_in_the_index_show_nothing_false(flips: list[tuple[int, int]])
                 facts = {"kind": "server", "name": f"s{number % 3}/t", "status": "ok"}
                 ledger.append("finished", new_id(NOON), facts)
         list(find(directory, RecordFilter(server="s1")))
-        index = bytearray((directory / NAME).read_bytes())
+        index = bytearray((directory / INDEX_FILE_NAME).read_bytes())
         for place, mask in flips:
             index[place % len(index)] ^= mask
-        (directory / NAME).write_bytes(index)
+        (directory / INDEX_FILE_NAME).write_bytes(index)
         known = {json.dumps(record.model_dump()) for record in read(directory)}
         for wanted in (
             RecordFilter(server="s1"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from paddock.mcp_server.query_reply import fit_found_output, render_found_output
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
-from paddock.output.text import CUT, excerpt
+from paddock.output.text import CUT_MARK, excerpt
 
 
 def found(*excerpts: Excerpt, **more: object) -> OutputFound:
@@ -39,7 +39,7 @@ def test_a_line_that_is_too_long_by_itself_is_read_in_parts() -> None:
     [part] = shown.excerpts
     assert line.startswith(part.content)
     assert shown.next_cursor == Cursor(stream="stdout", after_line=2, after_char=70 + len(part.content))
-    around = fit_found_output(found(excerpt("stdout", 3, [CUT + line])), 3000)
+    around = fit_found_output(found(excerpt("stdout", 3, [CUT_MARK + line])), 3000)
     assert around.next_cursor == Cursor(stream="stdout", after_line=2, after_char=0)
 
 

@@ -56,7 +56,7 @@ def entry_of(file: Path, key: str = "mcpServers") -> Any:
     return json.loads(file.read_text())[key]["paddock"]
 
 
-NARROW = ["--set", "grants.servers=[]", "--names", "seed", "--http", "8700", "--log-level=debug"]
+NARROW = ["--set", "grants.servers=[]", "--tool-names", "compat", "--http", "8700", "--log-level=debug"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.audit import verify as ledger_verify
 from paddock.audit.ledger import Ledger
-from paddock.audit.line_format import GENESIS, LINE_BYTES, Head, encode_record, new_entry
+from paddock.audit.line_format import GENESIS_HASH, MAX_LINE_BYTES, Head, encode_record, new_entry
 from paddock.audit.read import read
 from paddock.audit.verify import Finding, Report, verify
 from paddock.model.errors import LedgerError
@@ -51,7 +51,7 @@ def test_a_whole_ledger_is_ok(three_days: Path) -> None:
 def test_a_ledger_without_records_is_ok(directory: Path) -> None:
     Ledger(directory).close()
     assert verify(directory) == Report(
-        files=1, records=0, last_seq=0, last_hash=GENESIS, problems=(), notes=()
+        files=1, records=0, last_seq=0, last_hash=GENESIS_HASH, problems=(), notes=()
     )
 
 
@@ -304,11 +304,11 @@ def resigned(body: bytes) -> bytes:
         (resigned(b'{"a":' + b"[" * 20_000 + b"}"), "is not a ledger record"),
         (resigned(b'{"v":1,"seq":' + b"9" * 5000 + b"}"), "is not a ledger record"),
         (
-            forged(1, GENESIS).replace(b'"v":1', b'"v":2'),
+            forged(1, GENESIS_HASH).replace(b'"v":1', b'"v":2'),
             "has been changed: its hash does not match its content",
         ),
-        (b"x" * LINE_BYTES + b"\n", "is not a ledger record"),
-        (b"x" * (LINE_BYTES + 1) + b"\n", "is longer than 65536 bytes, so it is not a ledger record"),
+        (b"x" * MAX_LINE_BYTES + b"\n", "is not a ledger record"),
+        (b"x" * (MAX_LINE_BYTES + 1) + b"\n", "is longer than 65536 bytes, so it is not a ledger record"),
         (b"x" * 3_000_000 + b"\n", "is longer than 65536 bytes, so it is not a ledger record"),
     ],
     ids=range(12),
@@ -345,7 +345,7 @@ def test_another_format_is_a_finding(three_days: Path) -> None:
 
 
 def test_findings_are_bounded(three_days: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_verify, "FINDINGS", 3)
+    monkeypatch.setattr(ledger_verify, "MAX_FINDINGS", 3)
     edit(three_days / SECOND, lambda lines: [lines[0], *[b"hello\n"] * 9, *lines[1:]])
     assert problems(three_days) == [
         (SECOND, 2, None, "is not a ledger record"),
