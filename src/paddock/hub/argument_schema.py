@@ -226,5 +226,5 @@ def _render_value(value: Json) -> str:
     return _shorten_text(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
 
 
-def _shorten_text(text: str, longest: int) -> str:
-    return ellipsis(" ".join(spell_invisible(text[: 4 * longest]).split()), longest)
+def _shorten_text(text: str, max_chars: int) -> str:
+    return ellipsis(" ".join(spell_invisible(text[: 4 * max_chars]).split()), max_chars)

@@ -388,5 +388,5 @@ def _read_fraction(digits: str) -> float | Decimal:
     return number
 
 
-def _cut_text(text: str, longest: int = _MAX_VALUE_CHARS) -> str:
-    return ellipsis(text, longest)
+def _cut_text(text: str, max_chars: int = _MAX_VALUE_CHARS) -> str:
+    return ellipsis(text, max_chars)
