@@ -76,8 +76,7 @@ function rank(changes: readonly Set<string>[]): Area[] {
 
 async function projectName(): Promise<string> {
   const { content } = await servers.files.read_text_file({ path: `${repo_path}/pyproject.toml` });
-  const [name, version] = ["name", "version"].map((key) => new RegExp(`^${key} = "(.+)"$`, "m").exec(content)?.[1]);
-  return `${name} ${version}`;
+  return /^name = "(.+)"$/m.exec(content)?.[1] ?? "this project";
 }
 
 async function remember(project: string, areas: readonly Area[]): Promise<Graph> {

@@ -1,20 +1,29 @@
-"""Colours of terminals within a text: a secret is the same with them and without."""
+"""Colours of terminals and escaped slashes within a text: a secret is the same with them and without."""
 
 import re
 from bisect import bisect_right
 
-_COLOUR_PATTERN = re.compile(rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]")
-"""Control sequences (ECMA-48, CSI), also as JSON and source write them."""
-
-
+_COLOUR_PATTERN = re.compile(
+    # Control sequences (ECMA-48, CSI), also as JSON and source write them.
+    rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]"
+    rb"|\x1b[()*+][!-~]"  # the choice of a character set, which `tput sgr0` writes
+    rb"|\x1b\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"  # titles and links (OSC)
+    rb"|\\{1,15}(?=/)"  # `\/`, as PHP writes JSON
+)
 ESCAPE = b"\x1b"
 WRITTEN_SIGN = b"1b["
 """What is in every colour that is written with letters."""
+ESCAPED_SLASH = b"\\/"
+
+
+def may_hold_colours(data: bytes) -> bool:
+    """Tell whether a text may hold what `drop_colours` drops; False is sure."""
+    return ESCAPE in data or ESCAPED_SLASH in data or WRITTEN_SIGN in data
 
 
 def drop_colours(data: bytes) -> bytes:
-    """Return a text without colours."""
-    return _COLOUR_PATTERN.sub(b"", data) if ESCAPE in data or WRITTEN_SIGN in data else data
+    """Return a text without colours, and without the backslashes of escaped slashes."""
+    return _COLOUR_PATTERN.sub(b"", data) if may_hold_colours(data) else data
 
 
 class ColourlessText:

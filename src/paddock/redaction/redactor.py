@@ -2,14 +2,14 @@
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
-from paddock.redaction.colours import ESCAPE
+from paddock.redaction.colours import ESCAPE, ESCAPED_SLASH
 from paddock.redaction.keys import KEY_SIGN
 from paddock.redaction.rules import may_match
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.redaction.stream import StreamRedactor
 from paddock.redaction.structured import walk_members
 
-_ESCAPE = ESCAPE.decode()
+_ESCAPE, _ESCAPED_SLASH = ESCAPE.decode(), ESCAPED_SLASH.decode()
 _MAX_NAME_BYTES = 256
 """Maximum length of a member's name that decides about its value."""
 
@@ -38,7 +38,7 @@ class Removal:
 
     def text_in_slices(self, text: str) -> Slices[str]:
         """Return a text without its secrets."""
-        if self._keywords is not None and _ESCAPE not in text:
+        if self._keywords is not None and _ESCAPE not in text and _ESCAPED_SLASH not in text:
             lowered = text.lower()
             if not any(word in lowered for word in self._keywords):
                 return text

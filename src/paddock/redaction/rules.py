@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from paddock.redaction import lists
-from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, drop_colours
+from paddock.redaction.colours import ESCAPE, ESCAPED_SLASH, WRITTEN_SIGN, drop_colours
 
 Profile = Literal["default", "output", "answer"]
 """`output` and `answer` begin with the rules of the compatible profile for that outlet."""
@@ -236,7 +236,10 @@ class Rules:
 
     def has_keyword(self, data: bytes) -> bool:
         """Tell whether a text may hold a keyword; False is sure."""
-        return self._keywords.Match(data if ESCAPE not in data else drop_colours(data)) is not None
+        return (
+            self._keywords.Match(drop_colours(data) if ESCAPE in data or ESCAPED_SLASH in data else data)
+            is not None
+        )
 
     def find_keywords(self, data: bytes) -> tuple[str, ...]:
         """Return the keywords in a text, colours in them or not."""
@@ -244,7 +247,7 @@ class Rules:
 
     def _find_numbers(self, data: bytes) -> list[int]:
         found: list[int] = self._keywords.Match(data) or []
-        if ESCAPE in data or len(self._words) in found:
+        if ESCAPE in data or ESCAPED_SLASH in data or len(self._words) in found:
             plain: list[int] = self._keywords.Match(drop_colours(data)) or []
             found = sorted({*found, *plain} - {len(self._words)})
         return found

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from paddock.redaction.colours import ESCAPE, WRITTEN_SIGN, ColourlessText
+from paddock.redaction.colours import ColourlessText, may_hold_colours
 from paddock.redaction.keys import KEY_SIGN, find_written_keys
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.rules import (
@@ -241,7 +241,7 @@ class Scanner:
             found += [
                 _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
             ]
-        if ESCAPE in seen or WRITTEN_SIGN in seen:
+        if may_hold_colours(seen):
             plain = ColourlessText(seen)
             if plain.has_colours:
                 hidden = yield from _find_in(plain.data, rules, refused)

@@ -173,6 +173,32 @@ def test_colours_hide_no_secret(text: str, redacted: str) -> None:
     assert Removal(DEFAULT).json({"a": [text]}) == {"a": [redacted]}
 
 
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("PASSWORD=\x1b(B\x1b[mhunter2secret z", "PASSWORD=\x1b(B\x1b[m[REDACTED:secret] z"),
+        (f"{GITHUB[:4]}\x1b(B\x1b[m{GITHUB[4:]} z", "[REDACTED:github-token] z"),
+        (
+            "password: \x1b]8;;http://a\x07hunter2secretX9\x1b]8;;\x07 z",
+            "password: \x1b]8;;http://a\x07[REDACTED:secret]\x1b]8;;\x07 z",
+        ),
+        (
+            r'{"dsn":"postgres:\/\/ada:hunter2secret9@db\/x"}',
+            r'{"dsn":"postgres:\/\/ada:[REDACTED:url-password]@db\/x"}',
+        ),
+        (
+            r'{"aws_secret_access_key":"wJalrXUtnFEMI\/K7MDENG\/bPxRfiCYzzzzzzKEY1"}',
+            '{"aws_secret_access_key":"[REDACTED:secret]"}',
+        ),
+        (r"a path C:\/x and https:\/\/example.org\/a", r"a path C:\/x and https:\/\/example.org\/a"),
+    ],
+)
+def test_neither_character_sets_nor_links_nor_escaped_slashes_hide_a_secret(text: str, redacted: str) -> None:
+    assert redact(DEFAULT, text) == redacted
+    assert Removal(DEFAULT).json({"a": [text]}) == {"a": [redacted]}
+    assert Removal(DEFAULT).text(text) == redacted
+
+
 def test_a_key_counts_once() -> None:
     stream = StreamRedactor(DEFAULT)
     stream.feed(f"{KEY}\n{KEY}\n{GITHUB} {AWS}\n".encode())
