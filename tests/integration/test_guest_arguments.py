@@ -337,3 +337,15 @@ def test_json_parse_is_that_of_javascript_in_all_else(guest: Any) -> None:
     compat = "return [typeof JSON.parse(input).id, JSON.stringify(JSON.parse(input))]"
     outcome = guest.run(compat, given='{"id": 1234567890123456789}', raw_results=True)
     assert outcome.value == ["number", '{"id":1234567890123456800}']
+
+
+def test_a_second_object_is_not_lost(guest):
+    message = "servers.odd.echo was not called: it takes one object, and a second one would be lost: put all of it into one"
+    assert guest.failure("return await servers.odd.echo({text: 'x'}, {limit: 1})") == (
+        "failed",
+        "TypeError",
+        message,
+    )
+    # `map` hands over the place and the list, too.
+    source = "return await Promise.all([{text: 'a'}, {text: 'b'}].map(servers.odd.echo))"
+    assert guest.value(source) == ["a", "b"]

@@ -46,12 +46,21 @@ function catalogue(fixed, get, method, values) {
   });
 }
 
+// A second object, such as options, would be lost; what `map` hands over besides is none.
+function refuseSecond(server, tool, second) {
+  if (rawResults || typeof second !== "object" || second === null || isArray(second)) return;
+  throw new NativeTypeError("servers." + server + "." + tool + " was not called: it takes one object, and a second one would be lost: put all of it into one");
+}
+
 function serverProxy(name) {
   const call = freeze((tool, values) => serverCall(name, tool, values, rawResults));
   const callRaw = freeze((tool, values) => serverCall(name, tool, values, true));
   const own = (value) => ({ value, writable: false, enumerable: false, configurable: true });
   const fixed = create(null, { call: own(call), callRaw: own(callRaw) });
-  const tool = (property) => (property === "toString" || property === "valueOf" ? undefined : freeze((values) => call(property, values)));
+  const tool = (property) => (property === "toString" || property === "valueOf" ? undefined : freeze((values, second) => {
+    refuseSecond(name, property, second);
+    return call(property, values);
+  }));
   return catalogue(fixed, tool, "servers.tools", [name]);
 }
 const known = new Table();
