@@ -89,6 +89,7 @@ _NO_LOG = re.compile(r"console\.\w+ is not a function")
 _NOT_READ = re.compile(r"Cannot read properties of (?:undefined|null) \(reading '([^']{1,64})'\)")
 _NOT_OF_THIS = re.compile(r"Cannot (read|set) properties of undefined \((?:reading|setting) '([^']{1,64})'\)")
 _NO_FUNCTION = re.compile(r"(.{1,200})\.([A-Za-z_$][\w$]{0,40}) is not a function", re.DOTALL)
+_SERVER = re.compile(r"servers(?:\.[\w$]{1,64}|\[.{1,64}\])")
 _NOT_ITERABLE = re.compile(
     r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))",
     re.DOTALL,
@@ -291,6 +292,8 @@ def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
 def _of_a_method(error: ErrorInfo) -> str:
     """Return the method that was meant by one that is not there; the engine has told which that is."""
     found = _NO_FUNCTION.fullmatch(error.message)
+    if found is not None and found[2] == "then" and _SERVER.fullmatch(found[1]):
+        return f'JavaScript itself asks for `then`; call the tool as {found[1]}.call("then", args)'
     if found is None or found[1] == "servers":
         return _TOOLS if found else ""
     if found[1].startswith(("servers", "paddock", "mentu")):
