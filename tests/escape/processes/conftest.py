@@ -38,7 +38,7 @@ def drive_with_late_look(as_root):
     with copied() as folder:
         warden = folder / "paddock/sandbox/child/supervisor.py"
         text, late = re.subn(
-            r"^(_FIRST_LOOK_S, .* = )[\d.]+,", r"\g<1>1.0,", warden.read_text(), flags=re.MULTILINE
+            r"^(_FIRST_POLL_S, .* = )[\d.]+,", r"\g<1>1.0,", warden.read_text(), flags=re.MULTILINE
         )
         assert late == 1
         warden.write_text(text)

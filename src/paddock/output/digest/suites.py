@@ -182,7 +182,7 @@ def _traceback(lines: Sequence[str], start: int) -> _Section:
         if match := _FRAME_PATTERN.fullmatch(line):
             found = _Section("", match[1], match[2])
         elif found.file and not found.message and line and not line[0].isspace():
-            found = found._replace(said=line)
+            found = found._replace(message=line)
     return found
 
 
