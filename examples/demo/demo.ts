@@ -76,7 +76,8 @@ function rank(changes: readonly Set<string>[]): Area[] {
 
 async function projectName(): Promise<string> {
   const { content } = await servers.files.read_text_file({ path: `${repo_path}/pyproject.toml` });
-  return /^name = "(.+)"$/m.exec(content)?.[1] ?? "this project";
+  const value = (key: string) => new RegExp(`^${key} = "(.+)"$`, "m").exec(content)?.[1];
+  return [value("name"), value("version")].filter(Boolean).join(" "); // a version may stand elsewhere
 }
 
 async function remember(project: string, areas: readonly Area[]): Promise<Graph> {
