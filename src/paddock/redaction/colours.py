@@ -26,6 +26,15 @@ def drop_colours(data: bytes) -> bytes:
     return _COLOUR_PATTERN.sub(b"", data) if may_hold_colours(data) else data
 
 
+def repeat_without_colours(data: bytes) -> bytes:
+    """Return a text and, if it has colours, the same without them: a word may be in either alone.
+
+    A link holds an address, which is not there without colours; a colour may stand within a word.
+    """
+    plain = drop_colours(data)
+    return data if plain is data or plain == data else b"%b\n%b" % (data, plain)
+
+
 class ColourlessText:
     """A text without its colours, and where its bytes stood."""
 

@@ -13,7 +13,13 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from paddock.redaction import lists
-from paddock.redaction.colours import ESCAPE, ESCAPED_SLASH, WRITTEN_SIGN, drop_colours
+from paddock.redaction.colours import (
+    ESCAPE,
+    ESCAPED_SLASH,
+    WRITTEN_SIGN,
+    drop_colours,
+    repeat_without_colours,
+)
 
 Profile = Literal["default", "output", "answer"]
 """`output` and `answer` begin with the rules of the compatible profile for that outlet."""
@@ -76,7 +82,7 @@ def may_match(data: bytes) -> bool:
     _CheckedName.size += len(data)
     if _CheckedName.size > _LOAD_AFTER_BYTES:
         return load_rules().has_keyword(data)
-    lowered, keywords = drop_colours(data).lower(), _keywords()
+    lowered, keywords = repeat_without_colours(data).lower(), _keywords()
     beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
     words = [each for beginning in beginnings for each in keywords.by_beginning[beginning]]
     # `find` because `in` makes and drops an exception for each look into bytes.
@@ -236,10 +242,7 @@ class Rules:
 
     def has_keyword(self, data: bytes) -> bool:
         """Tell whether a text may hold a keyword; False is sure."""
-        return (
-            self._keywords.Match(drop_colours(data) if ESCAPE in data or ESCAPED_SLASH in data else data)
-            is not None
-        )
+        return self._keywords.Match(repeat_without_colours(data)) is not None
 
     def find_keywords(self, data: bytes) -> tuple[str, ...]:
         """Return the keywords in a text, colours in them or not."""

@@ -190,6 +190,10 @@ def test_colours_hide_no_secret(text: str, redacted: str) -> None:
             r'{"aws_secret_access_key":"wJalrXUtnFEMI\/K7MDENG\/bPxRfiCYzzzzzzKEY1"}',
             '{"aws_secret_access_key":"[REDACTED:secret]"}',
         ),
+        (
+            f"\x1b]8;;https://example.org/{GITHUB}\x07click\x1b]8;;\x07",
+            "\x1b]8;;https://example.org/[REDACTED:github-token]\x07click\x1b]8;;\x07",
+        ),
         (r"a path C:\/x and https:\/\/example.org\/a", r"a path C:\/x and https:\/\/example.org\/a"),
     ],
 )

@@ -5,9 +5,9 @@ there, and a request of its own in `paddock.model.request`.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from paddock.app import visible_tools
 from paddock.audit.sink import Field
@@ -15,10 +15,8 @@ from paddock.model.base import Json, Value
 from paddock.model.outcome import Decision, PlannedCall, RawResult
 from paddock.model.request import ExecutionRequest, Places, SdkCall
 from paddock.policy.decision import Policy
-from paddock.policy.kinds import Catalogue, Judgement
+from paddock.policy.kinds import WorkPolicy
 from paddock.policy.questions import Subject
-from paddock.settings.rules import Rule
-from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -113,47 +111,11 @@ class Context(NamedTuple):
     """The gate's one path, for calls of programs."""
 
 
-class Kind(ABC, Generic[W]):
+class Kind(WorkPolicy[W]):
     """One kind of work: how it is decided on, named, shown to a person, recorded and run.
 
-    Only `admit`, `resolve`, `refine` and `run` do anything; the rest is pure. Its methods up to `suggest_remedy` are
-    those of `paddock.policy.kinds.WorkPolicy`.
+    `admit`, `refine` and `run` act, and `resolve` reads what a server has told; the rest is pure.
     """
-
-    @abstractmethod
-    def label(self, work: W) -> str:
-        """Return what a reason calls the work."""
-
-    @abstractmethod
-    def identify(self, work: W) -> dict[str, Json]:
-        """Return the ids and hashes that the audit hash of a decision covers, never a payload."""
-
-    @abstractmethod
-    def matches(self, rule: Rule, request: ExecutionRequest, work: W) -> bool:
-        """Tell whether a rule about this kind, or about any, matches."""
-
-    @abstractmethod
-    def judge(
-        self, request: ExecutionRequest, work: W, settings: Settings, catalogue: Catalogue
-    ) -> Judgement:
-        """Return the terms on which the work would run, what was clamped, and what is refused."""
-
-    def list_circumstances(
-        self, request: ExecutionRequest, work: W, settings: Settings
-    ) -> tuple[object, ...] | None:
-        """Return what `judge` and the rules look at in the work; None when decisions are not remembered."""
-        del request, work, settings
-        return None
-
-    def add_defaults(self, work: W, settings: Settings) -> W:
-        """Return the work with what it leaves to the settings."""
-        del settings
-        return work
-
-    def suggest_remedy(self, work: W, rule: str, settings: Settings, catalogue: Catalogue) -> str:
-        """Return what to do about a refusal by `rule`; empty where its reason says it."""
-        del work, rule, settings, catalogue
-        return ""
 
     @abstractmethod
     def describe(self, request: ExecutionRequest, work: W) -> tuple[str, dict[str, Json]]:

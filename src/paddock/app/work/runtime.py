@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
@@ -15,9 +14,6 @@ from paddock.policy.programs import add_defaults, check_read_only, judge_program
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
 
 
 class RuntimePrograms(Kind[RuntimeRun]):
@@ -114,15 +110,23 @@ class RuntimePrograms(Kind[RuntimeRun]):
         }
         return facts | {"file": shorten_name(work.file)} if work.file else facts
 
-    def admit(
+    @asynccontextmanager
+    async def admit(
         self,
         context: Context,
         request: ExecutionRequest,
         work: RuntimeRun,
         decision: Decision,
         watchers: Watchers,
-    ) -> "AbstractAsyncContextManager[Decision | RawResult]":
-        return _admit(context, request, work, decision, watchers)
+    ) -> AsyncGenerator[Decision | RawResult]:
+        """Wait for the turn of a program whose working directory is there and inside of the workspace."""
+        try:
+            resolve_cwd(request.workspace, work.cwd)
+        except JailError as error:
+            yield context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
+            return
+        async with context.engines.programs.admit(request.actor, work, watchers.stop) as refused:
+            yield refused or decision
 
     async def run(
         self,
@@ -133,17 +137,3 @@ class RuntimePrograms(Kind[RuntimeRun]):
         watchers: Watchers,
     ) -> RawResult:
         return await context.engines.programs.run(request, work, decision, watchers.on_output, watchers.stop)
-
-
-@asynccontextmanager
-async def _admit(
-    context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision, watchers: Watchers
-) -> AsyncGenerator[Decision | RawResult]:
-    """Wait for the turn of a program whose working directory is there and inside of the workspace."""
-    try:
-        resolve_cwd(request.workspace, work.cwd)
-    except JailError as error:
-        yield context.policy.refuse_allowed(request, decision, "runtimes.cwd", str(error))
-        return
-    async with context.engines.programs.admit(request.actor, work, watchers.stop) as refused:
-        yield refused or decision
