@@ -19,6 +19,7 @@ from paddock.javascript.outcome_mapping import (
     End,
     HostEnd,
     OutcomeMapping,
+    describe_inexact,
     describe_uncalled,
     rejection_text,
 )
@@ -114,6 +115,8 @@ class Execution(WorkerListener):
         if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
             self._end = refused
             return
+        if not work.raw_results:
+            self._warn(describe_inexact(self._program))
         self._worker.serve(self, limits)
         self._worker.send(frame)
         if not self._worker.is_alive():

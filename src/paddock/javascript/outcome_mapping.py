@@ -12,6 +12,7 @@ from paddock.javascript.parse import Program
 from paddock.javascript.worker_client import Worker
 from paddock.model.limits import KIB
 from paddock.model.outcome import ErrorInfo, Frame, Status
+from paddock.texts import ellipsis
 
 
 class HostEnd(NamedTuple):
@@ -58,6 +59,7 @@ _ALLOCATION_FAILED = "Array buffer allocation failed"
 _MAX_NAME_CHARS = 256 + len("...")
 _MAX_TEXT_CHARS = 65_536 + len("...")
 _MAX_CAUSE_CHARS = 1000 + len("...")
+_MAX_NUMBER_CHARS = 40
 _MAX_CALLS = _MAX_CAUSES = _MAX_FRAMES = 5
 
 
@@ -96,6 +98,21 @@ def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
         named = "".join(rejected.reason.causes[:1]) or named
     place = f" (line {error.line}, column {error.column})" if error.line else ""
     return f"Unhandled rejection: {(named or error.name)[:_MAX_CAUSE_CHARS]}{place}"
+
+
+def describe_inexact(program: Program) -> str:
+    """Return what to say of whole numbers in a program that JavaScript cannot hold; empty where there is none."""
+    if not program.inexact:
+        return ""
+    names = ", ".join(
+        f"{ellipsis(written, _MAX_NUMBER_CHARS)} ({double})" for written, double in program.inexact
+    )
+    written = ellipsis(program.inexact[0][0], _MAX_NUMBER_CHARS)
+    return (
+        "Numbers in the program that JavaScript cannot hold; in parentheses, what calculations and texts get: "
+        f"{names}. Only passed on, they keep their digits, and so does a result that equals one. "
+        f"Write {written}n, a BigInt, to calculate exactly"
+    )
 
 
 def describe_uncalled(program: Program) -> str:

@@ -49,6 +49,8 @@ class Program(Value):
     positions: SourceMap
     numbers: tuple[str, ...] = ()
     """Numbers in it that a double may not hold, as JSON writes them."""
+    inexact: tuple[tuple[str, str], ...] = ()
+    """Whole numbers in it that no double is, as they are written, each with the double that JavaScript reads."""
     uncalled: tuple[UncalledFunction, ...] = ()
     """What a program of nothing but declarations declares, where nothing of it is called."""
 
@@ -89,6 +91,7 @@ class _Answer(Value):
     language: Literal["javascript", "typescript"] = "javascript"
     positions: SourceMap = SourceMap(prefix=0)
     numbers: tuple[str, ...] = ()
+    inexact: tuple[tuple[str, str], ...] = ()
     uncalled: tuple[UncalledFunction, ...] = ()
     error: ErrorInfo | None = None
 
@@ -114,6 +117,7 @@ def read_response(response: bytes, source: str) -> Program:
             language=read.language,
             positions=read.positions,
             numbers=read.numbers,
+            inexact=read.inexact,
             uncalled=read.uncalled,
         )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:

@@ -63,9 +63,13 @@ class OutgoingRedaction:
             return facts
         return facts | {key: self.text(text) for key, text in names.items()}
 
-    def console(self, on_console: OnConsole | None) -> OnConsole | None:
-        """Return what hears each console line as it may leave."""
-        return on_console and (lambda line: on_console(finish(_redact_line(line, Removal(self._scanner)))))
+    def line(self, line: ConsoleLine) -> ConsoleLine:
+        """Return a console line as it may leave."""
+        return finish(self.line_in_slices(line))
+
+    def line_in_slices(self, line: ConsoleLine) -> Slices[ConsoleLine]:
+        """Return a console line as it may leave."""
+        return _redact_line(line, Removal(self._scanner))
 
     def calls(self, on_call: OnCall | None) -> OnCall | None:
         """Return what hears each ended call as it may leave."""

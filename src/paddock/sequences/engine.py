@@ -93,10 +93,9 @@ class SequenceEngine:
     async def execute(self, request: ExecutionRequest) -> Outcome:
         """Return what became of a step."""
         outcome = await self._execute(request, on_console=self.on_console)
-        listener = self._outgoing.console(self.on_console)
-        if listener is not None and isinstance(request.work, ServerCall):
+        if self.on_console is not None and isinstance(request.work, ServerCall):
             for line in outcome.console:  # warnings of Paddock, which come with the end of the call
-                listener(line)
+                self.on_console(self._outgoing.line(line))
         return outcome
 
     def work(

@@ -78,12 +78,37 @@ def test_a_call_from_the_command_line_keeps_its_digits(digits: Place) -> None:
 
 
 def test_numbers_written_in_a_program_keep_their_digits(digits: Place) -> None:
-    for each in ("1234567890123456789", "-9007199254740993", "123456789012345678901234567890"):
-        out = ran(digits, f"return await servers.digits.text({{n: {each}}})")
-        assert json.loads(out, parse_int=str) == {"n": each}
+    inexact = {
+        "1234567890123456789": "1234567890123456800",
+        "-9007199254740993": "-9007199254740992",
+        "123456789012345678901234567890": "1.2345678901234568e+29",
+    }
+    for each, double in inexact.items():
+        source = f"const n = {each}; return [await servers.digits.text({{n}}), `${{n}}`]"
+        status, out, told = paddock(digits, "run", "-", stdin=source)
+        warned, _, value = out.partition("\n")
+        assert (status, told, json.loads(value, parse_int=str)) == (0, "", [{"n": each}, double])
+        assert warned == "[warn] " + tell_inexact(each.strip("-"), double.strip("-"))
     for each in ("3.14159265358979323846264338327950288", "0.123456789012345678901234567890"):
         assert f'"n": {each}' in ran(digits, f"return {{n: {each}}}")
-    assert f'"n": {0xFFFF_FFFF_FFFF_FFFF}' in ran(digits, "return {n: 0xffff_ffff_ffff_ffff}")
+    assert f'"n": {2**64}' in ran(digits, "return {n: 0x1_0000_0000_0000_0000}")
+
+
+def tell_inexact(written: str, double: str) -> str:
+    return (
+        "Numbers in the program that JavaScript cannot hold; in parentheses, what calculations and texts get: "
+        f"{written} ({double}). Only passed on, they keep their digits, and so does a result that equals one. "
+        f"Write {written}n, a BigInt, to calculate exactly"
+    )
+
+
+def test_a_result_may_equal_a_number_that_is_written(digits: Place) -> None:
+    source = "const most = 0xffff_ffff_ffff_ffff; return 2 ** 64"
+    status, out, told = paddock(digits, "run", "-", stdin=source)
+    warned = tell_inexact("0xffff_ffff_ffff_ffff", "18446744073709552000")
+    assert (status, out, told) == (0, f"[warn] {warned}\n{2**64 - 1}\n", "")
+    many = "return [" + ", ".join(f"{2**53 + each}" for each in range(1, 40)) + "].length"
+    assert paddock(digits, "run", "-", stdin=many)[1].count(" (900719925474") == 8
 
 
 Call = Callable[[str, str], Awaitable[str]]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from paddock.app.host_calls import HostCalls
 from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
+from paddock.app.work.live_console import relay_console
 from paddock.audit.sink import Field
 from paddock.javascript.job import GuestJob
 from paddock.model import computation
@@ -121,9 +122,9 @@ class Guest(Kind[GuestRun]):
             offered=context.visible_tools,
             resolve_alias=context.engines.servers.resolve_alias,
         )
-        console = context.outgoing.console(watchers.on_console)
         try:
-            result = await context.engines.guest.run(job, calls, console, watchers.stop)
+            async with relay_console(context.outgoing, watchers.on_console) as console:
+                result = await context.engines.guest.run(job, calls, console, watchers.stop)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:

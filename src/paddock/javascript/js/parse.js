@@ -3,14 +3,14 @@
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
-//               "numbers"?}
+//               "numbers"?, "inexact"?: [[written, double]]}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
 //           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
 //
 // `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (glue/program.js). The text is never
 // moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
 // head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
-// `numbers` are those that a double may not hold, as JSON writes them. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
+// `numbers` are those that a double may not hold, as JSON writes them; `inexact` the whole ones of them that no double is. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
 
 (() => {
@@ -59,11 +59,17 @@
   const [LONGEST, NUMBERS] = [4000, 1000]; // glue/numbers.js takes no longer ones
   const DECIMAL = /^(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i;
   const longNumbers = new Set();
+  const INEXACT = 8; // are named
+  const inexactNumbers = new Map(); // whole ones that no double holds: as they are written, and their doubles
 
   function noteNumber(raw, value) {
     const plain = raw.replaceAll("_", "");
     if (value === 0 || value === Infinity || plain.length > LONGEST || longNumbers.size >= NUMBERS) return;
-    if (/^0[box]/i.test(plain)) return void longNumbers.add(String(BigInt(plain)));
+    if (/^(?:0[box])?[\da-f]+$/i.test(plain)) {
+      const whole = BigInt(plain);
+      if (whole !== BigInt(value) && inexactNumbers.size < INEXACT) inexactNumbers.set(raw, String(value));
+      return void longNumbers.add(String(whole));
+    }
     const [, whole, fraction, exponent] = DECIMAL.exec(plain);
     longNumbers.add(`${whole || "0"}${fraction ? `.${fraction}` : ""}${exponent ? `e${exponent}` : ""}`);
   }
@@ -402,7 +408,7 @@
       const { line, column } = placeOf(text, offset, starts);
       return [line, column, added.length];
     });
-    const numbers = longNumbers.size > 0 ? { numbers: [...longNumbers] } : {};
+    const numbers = longNumbers.size > 0 ? { numbers: [...longNumbers], inexact: [...inexactNumbers] } : {};
     const positions = { prefix: prefix.length, insertions: listed, map };
     const named = uncalled.slice(0, UNCALLED);
     return { ok: true, code: pieces.join(""), language, positions, uncalled: named, ...numbers };
@@ -426,6 +432,7 @@
   function answer(text, language) {
     let reading = { text };
     longNumbers.clear();
+    inexactNumbers.clear();
     try {
       const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
       if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);

@@ -91,10 +91,8 @@ function tagOf(value) {
 
 function watchedNumber(holder, key, member, here) {
   const sent = exact(holder, key, member, here);
-  const unknown = sent === member && typeof member === "number" && !isSafeInteger(member) && isInteger(member);
-  if (unknown && apply(mapGet, literals, [member]) === undefined && apply(indexOf, normal(StringOf(member)), ["e"]) >= OWN_DIGITS) {
-    tellInexact(here, member, "a number holds whole ones up to 2**53; use a BigInt, or a text");
-  }
+  const own = sent === member && typeof member === "number";
+  if (own && isTooLarge(member) && apply(mapGet, literals, [member]) === undefined) tellInexact(here, member, TOO_LARGE);
   return sent;
 }
 

@@ -29,7 +29,9 @@ function fitting(text, room) {
 // A number with the digits that it came in with.
 function spelled(double) {
   const literal = apply(mapGet, literals, [double]);
-  if (literal === null) tellInexact({ path: () => "A number that was emitted" }, double, TWIN);
+  const at = { path: () => "A number that was emitted" };
+  if (literal === null) tellInexact(at, double, TWIN);
+  if (literal === undefined && isTooLarge(double)) tellInexact(at, double, TOO_LARGE);
   return literal ?? StringOf(double);
 }
 
@@ -57,7 +59,7 @@ const { read_input, emit } = {
   read_input() { return given; },
   emit(value) {
     if (arguments.length === 0) return;
-    const text = typeof value === "number" && remembers ? spelled(value) : `${value}`;
+    const text = typeof value === "number" && (remembers || isTooLarge(value)) ? spelled(value) : `${value}`;
     const { head, bytes } = fitting(text, emitLeft);
     emitLeft -= bytes;
     unsent += head;
@@ -86,7 +88,7 @@ function stoppedDate(instant) {
 }
 
 // Makes the world of a computation; `instant` is null where there is a clock. The rehearsal has a world and dates of its own.
-function compute({ input, output, partial, seed, instant, frame }, world, dates) {
+function compute({ input, output, partial, seed, instant, frame, exact: warns }, world, dates) {
   computing = true;
   given = input;
   emitLeft = output;
@@ -94,6 +96,7 @@ function compute({ input, output, partial, seed, instant, frame }, world, dates)
   frameLimit = frame;
   outputLeft = TEXT; // of warnings, for there is no console
   linesLeft = INEXACT_SHOWN;
+  if (!warns) inexact = INEXACT_SHOWN;
   seedRandom(seed);
   for (const name of HOST_NAMES) delete world[name];
   reduce(world);

@@ -110,6 +110,13 @@ function literalOf(holder, key, double) {
   return known === null && keyed !== undefined ? undefined : known; // it came in as short as it is
 }
 
+// Whether a double may be what is left of a larger whole number.
+function isTooLarge(double) {
+  if (isSafeInteger(double) || !isInteger(double)) return false;
+  return apply(indexOf, normal(StringOf(double)), ["e"]) >= OWN_DIGITS;
+}
+const TOO_LARGE = "a number holds whole ones up to 2**53; use a BigInt, or a text";
+
 // How JSON writes a BigInt. One of more digits than anybody reads stays what it is, which JSON refuses.
 const { toJSON: bigJson } = {
   toJSON() {

@@ -174,7 +174,7 @@ function forget() {
   delete BigIntOf.prototype.toJSON;
   apply(mapDelete, known, ["rehearsal"]);
   header[SETTLED] = 0;
-  callCount = raced = 0;
+  callCount = raced = inexact = 0;
   positions = null;
   timerCount = 0;
 }

@@ -1,0 +1,69 @@
+"""What a program prints, handed on while it runs."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from paddock.large_json import run_in_slices
+from paddock.model.errors import PaddockError
+from paddock.model.outcome import ConsoleLine
+from paddock.redaction.outgoing import OnConsole, OutgoingRedaction
+
+_LONG_CHARS = 65_536
+"""Lines above this are searched for secrets in slices, so that nobody else waits for it."""
+
+
+@asynccontextmanager
+async def relay_console(
+    outgoing: OutgoingRedaction, on_console: OnConsole | None
+) -> AsyncGenerator[OnConsole | None]:
+    """Yield what takes console lines and hands them on in their order, without secrets, to the end at the latest.
+
+    Raises PaddockError where the listener failed at a long line or one behind it; at others its own error is raised.
+    """
+    if on_console is None:
+        yield None
+        return
+    relay = _Relay(outgoing, on_console)
+    try:
+        yield relay.take
+        await relay.wait()
+    finally:
+        relay.stop()
+
+
+class _Relay:
+    def __init__(self, outgoing: OutgoingRedaction, on_console: OnConsole) -> None:
+        self._outgoing = outgoing
+        self._hear = on_console
+        self._waiting: deque[ConsoleLine] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, line: ConsoleLine) -> None:
+        if self._task is not None:
+            self._waiting.append(line)
+        elif len(line.text) > _LONG_CHARS:
+            self._waiting.append(line)
+            self._task = asyncio.create_task(self._work_off())
+        else:
+            self._hear(self._outgoing.line(line))
+
+    async def _work_off(self) -> None:
+        while self._waiting:
+            line = self._waiting.popleft()
+            self._hear(await run_in_slices(self._outgoing.line_in_slices(line)))
+        self._task = None
+
+    async def wait(self) -> None:
+        if self._task is None:
+            return
+        try:
+            await self._task
+        except Exception as error:
+            what = type(error).__name__
+            raise PaddockError(f"what listens to the program failed outside of it ({what})") from error
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
