@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from paddock.model.artifact import RunFacts
     from paddock.output.artifacts import Artifacts
     from paddock.output.recorder import OnOutput
+    from paddock.output.work_files import FileCollector
 
 
 BUSY_ERROR_NAME = "Busy"
@@ -121,18 +122,34 @@ class Programs:
             kept_stderr_bytes=terms.limits.stderr_bytes,
             on_output=on_output,
         )
+        collector = self._collect_files(work)
         # Its turn comes when this task waits for the program.
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
-            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
+            files = collector.read if collector else None
+            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr, files), stop)
             if (program := result.program) is None:
                 return result
-            handle = await recording.finish(self._make_run_facts(request, work, decision, result, program))
+            facts = self._make_run_facts(request, work, decision, result, program)
+            handle = await recording.finish(facts)
+            if collector is not None:
+                program = program.replace(files=await collector.keep(facts))
         finally:
             await recording.discard()
+            if collector is not None:
+                await collector.discard()
         streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
+
+    def _collect_files(self, work: RuntimeRun) -> "FileCollector | None":
+        """Return what takes the files that a program leaves, where it has a working directory of its own."""
+        if not work.has_workdir:
+            return None
+        from paddock.output.work_files import FileCollector  # most programs leave no files
+
+        inputs = {file.path: file.data for file in work.files}
+        return FileCollector(self._artifacts, inputs, work.outputs, persist=work.output.persist)
 
     def _make_run_facts(
         self,
@@ -167,4 +184,4 @@ class Programs:
 def _count_waiting_bytes(work: RuntimeRun) -> int:
     """Return the bytes that a program holds in memory while it waits, at most."""
     texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
-    return texts + len(work.stdin or b"")
+    return texts + len(work.stdin or b"") + sum(len(file.data) for file in work.files)
