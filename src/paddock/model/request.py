@@ -13,7 +13,6 @@ from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 from paddock.model.program import (
     ARGUMENT_BYTES,
     ARGUMENTS_BYTES,
@@ -27,6 +26,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
+from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 
 Profile = Literal["script", "execute", "compute"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -164,7 +164,7 @@ class RuntimeRun(Value):
             self.access,
             self.network,
             *([self.file] if self.file else []),
-            *([[(file.path, hashlib.sha256(file.data).hexdigest()) for file in self.files]] if self.files else []),
+            *([[file.identify() for file in self.files]] if self.files else []),
             *([self.outputs] if self.outputs is not None else []),
             *([self.env] if self.env else []),
         )

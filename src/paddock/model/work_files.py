@@ -1,10 +1,11 @@
 """Files that a program is given in its working directory, and files that it leaves there."""
 
+import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from paddock.model.base import Value
 from paddock.model.errors import UnknownArtifact
@@ -29,13 +30,40 @@ class InputFile(Value):
 
     path: Annotated[str, Field(max_length=PATH_CHARS)]
     """Where, relative to the working directory."""
-    data: Annotated[bytes, Field(max_length=INPUT_BYTES)]
-    """What it holds."""
+    data: Annotated[bytes, Field(max_length=INPUT_BYTES)] | None = None
+    """What it holds, where it does not come from elsewhere."""
+    workspace: Annotated[str, Field(max_length=PATH_CHARS)] | None = None
+    """Path of a file of the workspace to copy, relative to it. It leads through no link, and policy grants reading."""
+    artifact: Annotated[str, Field(max_length=PATH_CHARS)] | None = None
+    """Handle of a stored file or output of this workspace to copy."""
 
     @field_validator("path")
     @classmethod
     def _normalize_path(cls, path: str) -> str:
         return normalize_path(path)
+
+    @field_validator("workspace")
+    @classmethod
+    def _normalize_source(cls, path: str | None) -> str | None:
+        return None if path is None else normalize_path(path)
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.data, self.workspace, self.artifact)) != 1:
+            raise ValueError(
+                f"{self.path!r} needs one source: its content, or a file of the workspace or an artifact"
+            )
+        return self
+
+    @property
+    def size(self) -> int:
+        """Bytes of its content; 0 for a file that comes from elsewhere."""
+        return len(self.data or b"")
+
+    def identify(self) -> tuple[str, ...]:
+        """Return what stands for the file in the hash of a request."""
+        source = hashlib.sha256(self.data).hexdigest() if self.data is not None else ""
+        return self.path, source, self.workspace or "", self.artifact or ""
 
 
 class OutputFile(Value):
@@ -97,7 +125,7 @@ def check_input_files(files: Iterable[InputFile]) -> None:
     spelled: dict[str, str] = {}
     size = 0
     for file in files:
-        size += len(file.data)
+        size += file.size
         if (other := spelled.setdefault(file.path.casefold(), file.path)) != file.path:
             raise ValueError(f"{other!r} and {file.path!r} differ in case alone; rename one")
     paths = [file.path for file in files]

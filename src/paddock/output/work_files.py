@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from paddock.model.artifact import RunFacts
 from paddock.model.limits import KIB, MIB
 from paddock.model.work_files import OutputFile
 from paddock.output.artifacts import Artifacts
-from paddock.output.recorder import Recording
+
+if TYPE_CHECKING:
+    from paddock.output.recorder import Recording
 
 MAX_LISTED_FILES = 1000
 """Maximum number of files that are listed."""
@@ -40,6 +42,7 @@ _SIGNATURES = (
     (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
+_BYTES = "application/octet-stream"
 _TEXT_APPLICATIONS = frozenset({"application/json", "application/xml", "image/svg+xml"})
 
 
@@ -117,7 +120,7 @@ class FileCollector:
         file = OutputFile(
             path=left.path,
             size=left.facts.st_size,
-            media_type="application/octet-stream",
+            media_type=_BYTES,
             sha256="",
             not_kept=why,
         )
@@ -167,7 +170,7 @@ def judge_media_type(path: str, sample: bytes) -> str:
         return "image/webp"
     named = mimetypes.guess_type(path)[0] or ""
     if b"\0" in sample:
-        return "application/octet-stream" if named.startswith(("image/", "text/")) else named or "application/octet-stream"
+        return _BYTES if not named or named.startswith(("image/", "text/")) else named
     return named if named.startswith("text/") or named in _TEXT_APPLICATIONS else "text/plain"
 
 

@@ -12,14 +12,13 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Executables, Phase, Runtime
-from paddock.model.work_files import InputFile
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
@@ -32,6 +31,7 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
+from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, write_files
 from paddock.sandbox import spec as plan
 from paddock.sandbox.sandbox import Sandbox, Streams
 from paddock.settings.schema import RuntimeSettings
@@ -49,8 +49,6 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
-WORKDIR = "work"
-"""Directory in scratch that a program works in which is given files, or asked for some."""
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 _OUTPUT_END_BYTES = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
@@ -215,7 +213,18 @@ class RuntimeEngine:
         try:
             work = task.job.work
             if work.has_workdir:
-                await asyncio.to_thread(_make_workdir, place.scratch, work.files)
+                mine = task.plan.written if task.source_folder else {}
+                try:
+                    await asyncio.to_thread(make_workdir, task.job, task.sandbox, place.scratch, mine)
+                except (InputFileError, OSError) as problem:
+                    text = (
+                        str(problem)
+                        if isinstance(problem, InputFileError)
+                        else f"the files: {problem.strerror}"
+                    )
+                    return RawResult(
+                        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=text, phase="decide")
+                    )
                 grants = grants.replace(folder=WORKDIR)
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
@@ -228,7 +237,7 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
-            own = {**work.env, **({"PADDOCK_WORKDIR": f"{job.scratch}/{WORKDIR}"} if work.has_workdir else {})}
+            own = {**work.env, **({VARIABLE: f"{job.scratch}/{WORKDIR}"} if work.has_workdir else {})}
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment | own)
             streams = task.streams(place.scratch / task.source_folder, os.path.basename(job.source))
             result = await task.sandbox.run(
@@ -362,30 +371,6 @@ async def _put_files(texts: Mapping[str, str], folder: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     if sum(map(len, files.values())) <= _MAX_SMALL_SOURCE_BYTES:
-        _write_files(files, folder)
+        write_files(files, folder)
     else:
-        await asyncio.to_thread(_write_files, files, folder)
-
-
-def _write_files(files: Mapping[str, bytes], folder: Path) -> None:
-    """Put files into a directory that no job has seen yet, readable by its owner alone."""
-    owner = folder.stat().st_uid
-    for name, data in files.items():
-        path = folder / name
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as stream:  # a descriptor
-            stream.write(data)
-        os.chown(path, owner, -1)
-
-
-def _make_workdir(scratch: Path, files: Iterable[InputFile]) -> None:
-    """Make the working directory of a program in its scratch, with the files that it is given."""
-    owner = scratch.stat().st_uid
-    folders = {PurePath(WORKDIR)}
-    for file in files:
-        folders.update(PurePath(WORKDIR, file.path).parents)
-    for folder in sorted(folders - {PurePath()}):
-        path = scratch / folder
-        path.mkdir(mode=0o700)
-        os.chown(path, owner, -1)
-    _write_files({file.path: file.data for file in files}, scratch / WORKDIR)
+        await asyncio.to_thread(write_files, files, folder)
