@@ -17,6 +17,7 @@ from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_
 from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
+from paddock.cli.output import write_new_file
 from paddock.cli.output_reply import print_response
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
@@ -350,14 +351,10 @@ def _save_files(outcome: Outcome, settings: Settings, workspace: Path, target: P
             path = target / file.path
             data = open_artifacts(settings).read(file.handle, workspace)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as stream:
-                    stream.write(data)
-            except OSError as error:
-                why = "it is there already" if isinstance(error, FileExistsError) else error.strerror
-                raise Failure(
-                    f"{path}: cannot write this file: {why}; it is kept: {where}", exit_code=EXIT_OWN_FAILURE
-                ) from None
+                write_new_file(path, data)
+            except Failure as failure:
+                told = f"{failure.message}; it is kept: {where}"
+                raise Failure(told, exit_code=EXIT_OWN_FAILURE) from None
             where = str(path)
         lines.append(f"{file.path} ({count(file.size, 'byte')}): {where}")
     return "\n".join(lines)

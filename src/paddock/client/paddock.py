@@ -245,12 +245,11 @@ class Paddock:
         outcome = await self._execute_work(
             work, timeout_ms, memory_bytes=memory_bytes, on_output=on_output, stop=stop
         )
-        for left in outcome.files:
-            left.attach_reader(self._read_stored)
+        if outcome.files:
+            artifacts, workspace = self._require_session().output.artifacts(), self._workspace
+            for left in outcome.files:
+                left.attach_reader(lambda handle: artifacts.read(handle, workspace))
         return outcome
-
-    def _read_stored(self, handle: str) -> bytes:
-        return self._require_session().output.artifacts().read(handle, self._workspace)
 
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None

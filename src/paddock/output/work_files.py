@@ -74,10 +74,7 @@ class FileCollector:
         self._read_bytes = self._kept_bytes = self._kept = 0
 
     def read(self, folder: Path, written: Mapping[str, str]) -> None:
-        """Read what is new or changed in a directory, in which Paddock had `written` files of its own.
-
-        Raises OSError where the directory itself cannot be read.
-        """
+        """Read what is new or changed in a directory, in which Paddock had `written` files of its own."""
         for path, text in written.items():
             self._before[path] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         for left in _walk_directory(folder):
@@ -186,7 +183,10 @@ def _read_pieces(stream: IO[bytes], first: bytes) -> Iterator[bytes]:
 
 def _walk_directory(folder: Path) -> Iterator[_Left]:
     """Yield the regular files below a directory in the order of their paths, each through no link."""
-    pending = [("", os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))]
+    try:
+        pending = [("", os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))]
+    except OSError:  # the program removed it, or put something else in its place
+        return
     entries = 0
     try:
         while pending:
