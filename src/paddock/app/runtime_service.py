@@ -162,8 +162,7 @@ class Programs:
             return None
         from paddock.output.work_files import FileCollector  # most programs leave no files
 
-        inputs = {file.path: file.data or b"" for file in work.files}
-        return FileCollector(self._artifacts, inputs, work.outputs, persist=work.output.persist)
+        return FileCollector(self._artifacts, work.outputs, persist=work.output.persist)
 
     def _make_run_facts(
         self,

@@ -5,6 +5,7 @@ import json
 import shlex
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -149,6 +150,8 @@ def command(
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
+    memory_bytes: int | None,
+    output_dir: Path | None,
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -161,27 +164,18 @@ def command(
         from paddock.runtimes.recipe import no_runtime
 
         raise Failure(no_runtime(runtime), exit_code=EXIT_NO_RUNTIME)
+    timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
-        memory_bytes, output_dir = given.pop("memory_bytes"), given.pop("output_dir")
-        if output_dir is not None and not given["outputs"]:
-            given["outputs"] = ("*",)
-        settings = own_settings(
-            workspace,
-            flags,
-            access=given["access"],
-            network=given["network"],
-            environment=tuple(given["env"]),
-        )
+        given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
+        settings = own_settings(workspace, flags, given)
         request = ExecutionRequest(
             actor=find_actor(),
             surface="cli",
             workspace=workspace,
             work=_build_work(runtime, context.meta[_REST_KEY], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(
-                timeout_ms=options.choose_timeout_ms(timeout, timeout_ms), memory_bytes=memory_bytes
-            ),
+            limits=LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes),
         )
         context.exit(
             _execute_request(request, settings, answered=answered, as_json=as_json, output_dir=output_dir)
@@ -374,20 +368,13 @@ def _read_input(given: str) -> InputFile:
         raise click.BadParameter(explain_request(problem), param_hint="--file-in") from None
 
 
-def own_settings(
-    workspace: Path,
-    flags: dict[str, str],
-    *,
-    access: Access | None,
-    network: Network | None,
-    environment: tuple[str, ...] = (),
-) -> Settings:
+def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, Any]) -> Settings:
     """Return the settings with the grants that the person at the command line gives, where no file decides on them."""
     merged = load(workspace, flags=flags)
     asked = {
-        "runtimes.access": access,
-        "runtimes.network": network,
-        "runtimes.environment": json.dumps(environment) if environment else None,
+        "runtimes.access": options["access"],
+        "runtimes.network": options["network"],
+        "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
     }
     given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
     return load(workspace, flags={**given, **flags}).settings if given else merged.settings

@@ -207,18 +207,16 @@ class Paddock:
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        """Run a program in a language, or the executable of its runtime with `args` alone.
+        """Run a program in a language (or `runtime`), or the executable of its runtime with `args` alone.
 
-        `runtime` is another name of `language`.
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Without `access` it may read the workspace, where that is granted.
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
         `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
-        `files` are written before it starts, by their relative paths: bytes, text, or a Path to copy from. With them,
-        or with `outputs`, the program works in a directory of its own (`PADDOCK_WORKDIR`). What it leaves there is in
-        `outcome.files`; stored are files that a pattern of `outputs` matches, by default images. `env` sets variables,
-        whose names policy grants. With `keep` False nothing is stored.
+        With `files` (bytes, text or a Path to copy from, by relative path) or `outputs` (patterns of files to store, by
+        default images) it works in a directory of its own; `outcome.files` has what it left there. Policy grants the
+        names of `env`. With `keep` False nothing is stored.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound, ScriptNotFound for a file that cannot be read.
         """
@@ -230,7 +228,7 @@ class Paddock:
         wishes = {
             "runtime": language or runtime,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
-            "file": "" if path is None else below(self._workspace, path),
+            "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
@@ -238,17 +236,20 @@ class Paddock:
             "network": network,
             "output": {"combined": combined, "persist": keep},
             "files": await asyncio.to_thread(read_input_files, files),
-            "outputs": None if outputs is None else tuple(outputs),
-            "env": dict(env or {}),
+            "outputs": outputs,
+            "env": env or {},
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         outcome = await self._execute_work(
             work, timeout_ms, memory_bytes=memory_bytes, on_output=on_output, stop=stop
         )
+        return self._attach_readers(outcome)
+
+    def _attach_readers(self, outcome: Outcome) -> Outcome:
         if outcome.files:
             artifacts, workspace = self._require_session().output.artifacts(), self._workspace
-            for left in outcome.files:
-                left.attach_reader(lambda handle: artifacts.read(handle, workspace))
+            for file in outcome.files:
+                file.attach_reader(lambda handle: artifacts.read(handle, workspace))
         return outcome
 
     async def tool(

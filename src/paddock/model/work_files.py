@@ -109,10 +109,10 @@ def normalize_path(path: str) -> str:
     if ".." in parts:
         raise ValueError(f"{path!r} leads out of the working directory")
     try:
-        longest = max(len(part.encode()) for part in parts)
+        name_bytes = max(len(part.encode()) for part in parts)
     except UnicodeEncodeError:
         raise ValueError(f"{path!r} is not Unicode") from None
-    if "\0" in path or longest > NAME_BYTES or len(parts) > PATH_DEPTH:
+    if "\0" in path or name_bytes > NAME_BYTES or len(parts) > PATH_DEPTH:
         raise ValueError(f"{path!r} is no path that a file can have")
     return "/".join(parts)
 

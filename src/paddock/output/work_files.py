@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 MAX_LISTED_FILES = 1000
 """Maximum number of files that are listed."""
-MAX_KEPT_FILES = 100
+MAX_STORED_FILES = 100
 """Maximum number of files that are kept."""
 _MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
 _MAX_READ_BYTES = 256 * MIB
 """Maximum size of all files that are read; further ones are listed without their hash."""
-_MAX_KEPT_BYTES = 64 * MIB
+_MAX_STORED_BYTES = 64 * MIB
 _PIECE_BYTES = 256 * KIB
 _SAMPLE_BYTES = 8 * KIB
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
@@ -60,23 +60,21 @@ class FileCollector:
     def __init__(
         self,
         artifacts: Callable[[], Artifacts],
-        inputs: Mapping[str, bytes],
         patterns: tuple[str, ...] | None,
         *,
         persist: bool,
     ) -> None:
-        """Keep what matches `patterns`, by default images. `inputs` are the files that were there before."""
+        """Keep what matches `patterns`, by default images."""
         self._artifacts = artifacts
-        self._before = {path: hashlib.sha256(data).hexdigest() for path, data in inputs.items()}
+        self._before: Mapping[str, str] = {}
         self._patterns = patterns
         self._persist = persist
         self._found: list[tuple[OutputFile, Recording | None]] = []
         self._read_bytes = self._kept_bytes = self._kept = 0
 
-    def read(self, folder: Path, written: Mapping[str, str]) -> None:
-        """Read what is new or changed in a directory, in which Paddock had `written` files of its own."""
-        for path, text in written.items():
-            self._before[path] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    def read(self, folder: Path, before: Mapping[str, str]) -> None:
+        """Read what is new or changed in a directory. `before` has the SHA-256 (hex) of each file that was there."""
+        self._before = before
         for left in _walk_directory(folder):
             with closing(left.stream):
                 if len(self._found) < MAX_LISTED_FILES:
@@ -134,8 +132,8 @@ class FileCollector:
             return "output is not kept"
         if size > most:
             return f"it is larger than artifacts.max_bytes = {most}"
-        if self._kept >= MAX_KEPT_FILES or self._kept_bytes + size > _MAX_KEPT_BYTES:
-            return f"at most {MAX_KEPT_FILES} files and {_MAX_KEPT_BYTES} bytes are kept"
+        if self._kept >= MAX_STORED_FILES or self._kept_bytes + size > _MAX_STORED_BYTES:
+            return f"at most {MAX_STORED_FILES} files and {_MAX_STORED_BYTES} bytes are kept"
         return ""
 
     async def keep(self, facts: RunFacts) -> tuple[OutputFile, ...]:

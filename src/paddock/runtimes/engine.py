@@ -204,27 +204,21 @@ class RuntimeEngine:
             own = find_in_place(job, planned, found, sandbox.user(job.grants()))
         if own is not None:
             planned = replace(planned, file_name="", source="")
-        return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+        try:
+            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+        except InputFileError as problem:
+            error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
         limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
-            work = task.job.work
+            work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
-                mine = task.plan.written if task.source_folder else {}
-                try:
-                    await asyncio.to_thread(make_workdir, task.job, task.sandbox, place.scratch, mine)
-                except (InputFileError, OSError) as problem:
-                    text = (
-                        str(problem)
-                        if isinstance(problem, InputFileError)
-                        else f"the files: {problem.strerror}"
-                    )
-                    return RawResult(
-                        status=Status.INVALID, error=ErrorInfo(name="Invalid", message=text, phase="decide")
-                    )
+                own = task.plan.written if task.source_folder else {}
+                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, place.scratch, own)
                 grants = grants.replace(folder=WORKDIR)
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
@@ -237,8 +231,10 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
-            own = {**work.env, **({VARIABLE: f"{job.scratch}/{WORKDIR}"} if work.has_workdir else {})}
-            grants = grants.replace(environment=self._list_inherited_variables(names) | environment | own)
+            environment |= work.env
+            if work.has_workdir:
+                environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
+            grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
             streams = task.streams(place.scratch / task.source_folder, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
@@ -249,8 +245,7 @@ class RuntimeEngine:
                 stop=task.stop,
             )
             if work.has_workdir and task.sinks.files is not None and not result.survivors:
-                mine = task.plan.written if task.source_folder else {}
-                await asyncio.to_thread(task.sinks.files, place.scratch / WORKDIR, mine)
+                await asyncio.to_thread(task.sinks.files, place.scratch / WORKDIR, before)
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):

@@ -52,4 +52,5 @@ class Sinks(NamedTuple):
     stdout: Sink
     stderr: Sink
     files: Callable[[Path, Mapping[str, str]], None] | None = None
-    """Reads the working directory of a program that has ended, in a thread; the texts are Paddock's own files there."""
+    """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
+    were there before."""

@@ -1,8 +1,9 @@
 """The working directory of its own that a program has which is given files, or asked for some."""
 
+import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -25,17 +26,28 @@ class InputFileError(ValueError):
     """A file that a program is to be given cannot be; the text says why."""
 
 
-def make_workdir(task: "ProgramTask", sandbox: "Sandbox", scratch: Path, reserved: Iterable[str]) -> None:
-    """Make the directory in a program's scratch, with its files. `reserved` names are those of Paddock's own files.
+def make_workdir(
+    task: "ProgramTask", sandbox: "Sandbox", scratch: Path, own: Mapping[str, str]
+) -> dict[str, str]:
+    """Make the directory in a program's scratch, with its files, and return the SHA-256 (hex) of each by its path.
 
-    Raises InputFileError, and OSError where the disk is full.
+    `own` are the program's own files, which are written there later. Raises InputFileError.
     """
     files = {file.path: _read_file(file, task, sandbox) for file in task.work.files}
-    for name in reserved:
+    for name in own:
         if any(name.casefold() == path.split("/")[0].casefold() for path in files):
             raise InputFileError(f"{name!r} is the program's own file; give yours another name")
     if sum(map(len, files.values())) > INPUT_BYTES:
         raise InputFileError(f"the files have over {INPUT_BYTES} bytes together")
+    try:
+        _write_all(files, scratch)
+    except OSError as error:
+        raise InputFileError(f"the files cannot be written: {error.strerror}") from None
+    files |= {name: text.encode("utf-8", "surrogatepass") for name, text in own.items()}
+    return {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+
+
+def _write_all(files: Mapping[str, bytes], scratch: Path) -> None:
     owner = scratch.stat().st_uid
     folders = {PurePath(WORKDIR)}.union(*(PurePath(WORKDIR, path).parents for path in files))
     for folder in sorted(folders - {PurePath()}):

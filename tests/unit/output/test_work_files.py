@@ -36,12 +36,11 @@ def collect(
     artifacts: Artifacts,
     folder: Path,
     *patterns: str,
-    inputs: dict[str, bytes] | None = None,
-    written: dict[str, str] | None = None,
+    before: dict[str, bytes] | None = None,
     persist: bool = True,
 ) -> dict[str, OutputFile]:
-    collector = FileCollector(lambda: artifacts, inputs or {}, patterns or None, persist=persist)
-    collector.read(folder, written or {})
+    collector = FileCollector(lambda: artifacts, patterns or None, persist=persist)
+    collector.read(folder, {path: hashlib.sha256(data).hexdigest() for path, data in (before or {}).items()})
     kept = asyncio.run(collector.keep(RunFacts(workspace="/w", runtime="python")))
     assert [file.path for file in kept] == sorted(file.path for file in kept)
     return {file.path: file for file in kept}
@@ -58,8 +57,8 @@ def test_new_and_changed_files_are_listed_and_what_matches_is_kept(
     (folder / "notes.txt").write_bytes(b"4")
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "x.pyc").write_bytes(b"5")
-    inputs = {"same.csv": b"1", "changed.csv": b"1"}
-    found = collect(artifacts, folder, "*.csv", inputs=inputs, written={"code.py": "1"})
+    before = {"same.csv": b"1", "changed.csv": b"1", "code.py": b"1"}
+    found = collect(artifacts, folder, "*.csv", before=before)
     assert [*found] == ["changed.csv", "notes.txt", "sub/new.csv"]
     new = found["sub/new.csv"]
     assert (new.size, new.media_type, new.sha256) == (1, "text/csv", hashlib.sha256(b"3").hexdigest())

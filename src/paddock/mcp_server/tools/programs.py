@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from pydantic import Base64Bytes, ValidationError, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.argument_errors import reject_arguments
@@ -47,7 +48,9 @@ _MAX_LISTED_ITEMS = 8
 _OF_A_PROGRAM = "Program"
 """The name of the errors that say by themselves that they are of the program."""
 _LINES = {"type": "integer"}
-_TEXT = {"type": "string"}
+_TEXT: dict[str, Json] = {"type": "string"}
+_TEXTS: dict[str, Json] = {"type": "array", "items": _TEXT}
+_OBJECT: dict[str, Json] = {"type": "object"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
     "description": "stderr into stdout",
@@ -173,78 +176,81 @@ def _default_to_start(arguments: Arguments) -> Arguments:
 
 def build_program_tools(programs: Programs) -> list[Tool]:
     """Return `run_program` and `query_output`."""
-    texts = {"type": "array", "items": {"type": "string"}}
-    place = {"type": "object"}
-    return [
-        Tool(
-            name="run_program",
-            title="Run a program in a language runtime",
-            description=RUN_PROGRAM,
-            input_schema=object_schema(
-                ["language"],
-                language={"enum": [*RUNTIMES]},
-                code={"type": "string"},
-                args=texts,
-                executable={"type": "string"},
-                stdin={"type": "string"},
-                relative_cwd={"type": "string"},
-                access={"enum": [*ACCESSES]},
-                network={"enum": [*NETWORKS]},
-                timeout_ms=_LINES,
-                output_mode={"enum": [*OUTPUT_MODES]},
-                query_terms=texts,
-                max_response_lines=_LINES,
-                context_lines=_LINES,
-                persist_output={"type": "boolean"},
-                combined=_COMBINED,
-                files={
-                    "type": "array",
-                    "items": {"type": "object"},
-                    "description": "{path, text | base64 | workspace | artifact}",
-                },
-                outputs={**texts, "description": "files to keep, e.g. *.csv"},
-                env={"type": "object"},
-                memory_bytes=_LINES,
-            ),
-            run=programs.run_program,
-            phrases=_PHRASES,
-            unlisted={
-                "files": {
-                    "type": "array",
-                    "items": object_schema(
-                        ["path"], path=_TEXT, text=_TEXT, base64=_TEXT, workspace=_TEXT, artifact=_TEXT
-                    ),
-                }
+    return [_build_run_program(programs), _build_query_output(programs)]
+
+
+def _build_run_program(programs: Programs) -> Tool:
+    return Tool(
+        name="run_program",
+        title="Run a program in a language runtime",
+        description=RUN_PROGRAM,
+        input_schema=object_schema(
+            ["language"],
+            language={"enum": [*RUNTIMES]},
+            code={"type": "string"},
+            args=_TEXTS,
+            executable={"type": "string"},
+            stdin={"type": "string"},
+            relative_cwd={"type": "string"},
+            access={"enum": [*ACCESSES]},
+            network={"enum": [*NETWORKS]},
+            timeout_ms=_LINES,
+            output_mode={"enum": [*OUTPUT_MODES]},
+            query_terms=_TEXTS,
+            max_response_lines=_LINES,
+            context_lines=_LINES,
+            persist_output={"type": "boolean"},
+            combined=_COMBINED,
+            files={
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "{path, text | base64 | workspace | artifact}",
             },
-            explain=_reject_arguments,
-            aliases=ALIASES,
-            output_schema=output_schemas.PROGRAM_SCHEMA,
-            annotations={"destructiveHint": True, "openWorldHint": True},
+            outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
+            env={"type": "object"},
         ),
-        Tool(
-            name="query_output",
-            title="Search stored output",
-            description=QUERY_OUTPUT,
-            input_schema=object_schema(
-                ["artifact_handle"],
-                artifact_handle={"type": "string"},
-                query_terms=texts,
-                stream={"enum": ["stdout", "stderr", "both"]},
-                max_excerpts=_LINES,
-                context_lines=_LINES,
-                cursor={**place, "description": "from an answer"},
-                line_range={**place, "description": "{stream, start_line, end_line}"},
-            ),
-            run=programs.query_output,
-            phrases=_PHRASES,
-            unlisted={
-                "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
-                "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+        run=programs.run_program,
+        phrases=_PHRASES,
+        unlisted={
+            "memory_bytes": _LINES,
+            "files": {
+                "type": "array",
+                "items": object_schema(
+                    ["path"], path=_TEXT, text=_TEXT, base64=_TEXT, workspace=_TEXT, artifact=_TEXT
+                ),
             },
-            output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
-            annotations={"readOnlyHint": True, "openWorldHint": False},
+        },
+        explain=_reject_arguments,
+        aliases=ALIASES,
+        output_schema=output_schemas.PROGRAM_SCHEMA,
+        annotations={"destructiveHint": True, "openWorldHint": True},
+    )
+
+
+def _build_query_output(programs: Programs) -> Tool:
+    return Tool(
+        name="query_output",
+        title="Search stored output",
+        description=QUERY_OUTPUT,
+        input_schema=object_schema(
+            ["artifact_handle"],
+            artifact_handle={"type": "string"},
+            query_terms=_TEXTS,
+            stream={"enum": ["stdout", "stderr", "both"]},
+            max_excerpts=_LINES,
+            context_lines=_LINES,
+            cursor={**_OBJECT, "description": "from an answer"},
+            line_range={**_OBJECT, "description": "{stream, start_line, end_line}"},
         ),
-    ]
+        run=programs.query_output,
+        phrases=_PHRASES,
+        unlisted={
+            "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
+            "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+        },
+        output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+    )
 
 
 def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
@@ -283,9 +289,19 @@ class _GivenFile(Value):
 
     path: str
     text: str | None = None
-    base64: Base64Bytes | None = None
+    base64: str | None = None
     workspace: str | None = None
     artifact: str | None = None
+
+    @field_validator("base64")
+    @classmethod
+    def _is_base64(cls, text: str | None) -> str | None:
+        if text is not None:
+            try:
+                b64decode(text, validate=True)
+            except ValueError:
+                raise ValueError("`base64` is not base64 (RFC 4648, section 4)") from None
+        return text
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -297,7 +313,9 @@ class _GivenFile(Value):
 
     def to_input_file(self) -> InputFile:
         """Return the file as a request has it. Raises ValidationError."""
-        data = self.base64 if self.text is None else self.text.encode("utf-8", "replace")
+        data = None if self.text is None else self.text.encode("utf-8", "replace")
+        if self.base64 is not None:
+            data = b64decode(self.base64)
         return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
 
 
