@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
+    from paddock.model.work_files import OutputFile
     from paddock.script_tools.prompts.service import PromptReply
     from paddock.settings.schema import Settings
 
@@ -97,6 +98,7 @@ __all__ = [
     "NotASecret",
     "Outcome",
     "OutcomeError",
+    "OutputFile",
     "OutputFound",
     "OutputQuery",
     "Paddock",
@@ -162,6 +164,7 @@ _MODULES = {
     "NotASecret": "paddock.model.errors",
     "Outcome": "paddock.model.outcome",
     "OutcomeError": "paddock.model.outcome",
+    "OutputFile": "paddock.model.work_files",
     "OutputFound": "paddock.model.artifact",
     "OutputQuery": "paddock.model.artifact",
     "Paddock": "paddock.client.paddock",

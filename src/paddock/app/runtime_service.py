@@ -10,12 +10,15 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from paddock.model.canonical import in_order
+from paddock.model.errors import ArtifactError
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.work_files import InputFile
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
 from paddock.runtimes.task import ProgramTask, Sinks
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from paddock.model.artifact import RunFacts
     from paddock.output.artifacts import Artifacts
     from paddock.output.recorder import OnOutput
+    from paddock.output.work_files import FileCollector
 
 
 BUSY_ERROR_NAME = "Busy"
@@ -111,8 +115,10 @@ class Programs:
         terms = decision.program
         assert terms is not None
         try:
+            if any(file.artifact for file in work.files):
+                work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
             job = ProgramTask(work, terms, request.workspace, resolve_cwd(request.workspace, work.cwd))
-        except JailError as error:  # it has gone since the program was admitted
+        except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)
         recording = self._artifacts().record(
@@ -121,18 +127,42 @@ class Programs:
             kept_stderr_bytes=terms.limits.stderr_bytes,
             on_output=on_output,
         )
+        collector = self._collect_files(work)
         # Its turn comes when this task waits for the program.
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
-            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr), stop)
+            files = collector.read if collector else None
+            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr, files), stop)
             if (program := result.program) is None:
                 return result
-            handle = await recording.finish(self._make_run_facts(request, work, decision, result, program))
+            facts = self._make_run_facts(request, work, decision, result, program)
+            handle = await recording.finish(facts)
+            if collector is not None:
+                program = program.replace(files=await collector.keep(facts))
         finally:
             await recording.discard()
+            if collector is not None:
+                await collector.discard()
         streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
+
+    def _fetch_artifacts(self, workspace: Path, work: RuntimeRun) -> RuntimeRun:
+        """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""
+        read = self._artifacts().read
+        files = [
+            InputFile(path=file.path, data=read(file.artifact, workspace)) if file.artifact else file
+            for file in work.files
+        ]
+        return work.replace(files=tuple(files))
+
+    def _collect_files(self, work: RuntimeRun) -> "FileCollector | None":
+        """Return what takes the files that a program leaves, where it has a working directory of its own."""
+        if not work.has_workdir:
+            return None
+        from paddock.output.work_files import FileCollector  # most programs leave no files
+
+        return FileCollector(self._artifacts, work.outputs, persist=work.output.persist)
 
     def _make_run_facts(
         self,
@@ -167,4 +197,4 @@ class Programs:
 def _count_waiting_bytes(work: RuntimeRun) -> int:
     """Return the bytes that a program holds in memory while it waits, at most."""
     texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
-    return texts + len(work.stdin or b"")
+    return texts + len(work.stdin or b"") + sum(file.size for file in work.files)

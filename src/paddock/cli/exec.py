@@ -1,19 +1,24 @@
 """`paddock exec`: one program in a language runtime, its output and its exit code passed through."""
 
 import asyncio
+import json
+import shlex
 import sys
 import traceback
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 from pydantic import ValidationError
 
+from paddock.app.stored_output import open_artifacts
 from paddock.cli import completions, options, streams
 from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_failure, build_thread_failure
 from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
+from paddock.cli.output import write_new_file
 from paddock.cli.output_reply import print_response
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
@@ -21,7 +26,7 @@ from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
 from paddock.cli.variables import decode_utf8
 from paddock.files import below
-from paddock.model.base import Json
+from paddock.model.base import Json, count
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -38,6 +43,7 @@ from paddock.model.program import (
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.work_files import INPUT_BYTES, InputFile
 from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.loader import load
 from paddock.settings.merge import BUILT_IN
@@ -74,6 +80,7 @@ class _Program(click.Command):
         "paddock exec python -c 'print(6 * 7)'",
         "paddock exec rust ./main.rs -- --size 10",
         "git log | paddock exec perl ./count.pl --stdin",
+        "paddock exec python ./plot.py --file-in sales.csv --output '*.png' --output-dir plots",
         "paddock exec node -- --version",
         "paddock exec java ./Main.java --mode summary --query error --json",
         "paddock exec java ./Main.java --json",
@@ -105,6 +112,28 @@ class _Program(click.Command):
     help="Merge both output streams in the order of writing, as on a terminal or with `2>&1`.",
 )
 @click.option("--no-keep", is_flag=True, help="Do not store the output for `paddock output`.")
+@click.option(
+    "--file-in",
+    "file_in",
+    multiple=True,
+    metavar="PATH[:NAME]",
+    help="Copy a file into a working directory of the program's own. Repeatable.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="PATTERN",
+    help="Keep files that it leaves there, e.g. '*.csv'; by default images. Repeatable.",
+)
+@click.option(
+    "--output-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write kept files to this directory.",
+)
+@options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
+@options.add_size_option("--memory", "memory_bytes", help="Maximum memory")
 @click.option("--access", type=click.Choice(ACCESSES), help="Access of the program to the workspace.")
 @click.option("--network", type=click.Choice(NETWORKS), help="Access of the program to the network.")
 @options.workspace
@@ -121,6 +150,8 @@ def command(
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
+    memory_bytes: int | None,
+    output_dir: Path | None,
     **given: Json,
 ) -> None:
     """Run a program in a language runtime: CODE, a FILE, or the runtime itself with `-- ARGS`.
@@ -133,18 +164,22 @@ def command(
         from paddock.runtimes.recipe import no_runtime
 
         raise Failure(no_runtime(runtime), exit_code=EXIT_NO_RUNTIME)
+    timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
-        settings = own_settings(workspace, flags, access=given["access"], network=given["network"])
+        given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
+        settings = own_settings(workspace, flags, given)
         request = ExecutionRequest(
             actor=find_actor(),
             surface="cli",
             workspace=workspace,
             work=_build_work(runtime, context.meta[_REST_KEY], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms)),
+            limits=LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes),
         )
-        context.exit(_execute_request(request, settings, answered=answered, as_json=as_json))
+        context.exit(
+            _execute_request(request, settings, answered=answered, as_json=as_json, output_dir=output_dir)
+        )
     except ValidationError as problem:
         raise click.UsageError(explain_request(problem)) from None
     except PaddockError as error:
@@ -192,6 +227,9 @@ def _read_options(
     max_lines: int,
     no_keep: bool,
     combined: bool,
+    file_in: tuple[str, ...],
+    outputs: tuple[str, ...],
+    env: dict[str, str],
     **plain: str | None,
 ) -> dict[str, Json]:
     """Return the fields of a program's request that options speak of."""
@@ -199,11 +237,15 @@ def _read_options(
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
+    own_place = bool(file_in or outputs)
     return {
         **plain,
         **({"access": access} if access else {}),
         "code": code if file is None else _read_source(file),
-        "file": "" if file in (None, "-") else below(workspace, Path(file)),
+        "file": "" if own_place or file in (None, "-") else below(workspace, Path(file)),
+        "files": [_read_input(given) for given in file_in],
+        "outputs": outputs or None,
+        "env": env,
         "stdin": _read_stdin() if with_stdin else None,
         "network": network or "none",
         "output": {
@@ -216,7 +258,9 @@ def _read_options(
     }
 
 
-def _execute_request(request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool) -> int:
+def _execute_request(
+    request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool, output_dir: Path | None
+) -> int:
     """Run the program, print what is to be seen of it, and return the exit code."""
     assert isinstance(request.work, RuntimeRun)
     passing = OutputStreamer(combined=request.work.output.combined)
@@ -227,9 +271,12 @@ def _execute_request(request: ExecutionRequest, settings: Settings, *, answered:
     try:
         if passing.broken is not None:
             raise passing.broken
+        listed = _save_files(outcome, settings, request.workspace, output_dir) if outcome.files else ""
         lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
         text = (
-            "" if as_json else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost)))
+            ""
+            if as_json
+            else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost, listed)))
         )
         passing.end(more=bool(text))
         if as_json or answered:
@@ -283,12 +330,52 @@ def exit_code(outcome: Outcome) -> int:
             return (program and program.exit_code) or int(not outcome.ok)
 
 
-def own_settings(
-    workspace: Path, flags: dict[str, str], *, access: Access | None, network: Network | None
-) -> Settings:
+def _save_files(outcome: Outcome, settings: Settings, workspace: Path, target: Path | None) -> str:
+    """Write kept files to a directory, and return what became of each, a line a file.
+
+    Raises Failure where a file cannot be written; nothing is replaced.
+    """
+    lines: list[str] = []
+    for file in outcome.files:
+        if file.handle is None:
+            lines.append(f"{file.path} ({count(file.size, 'byte')}) was not kept: {file.not_kept}")
+            continue
+        where = f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
+        if target is not None:
+            path = target / file.path
+            data = open_artifacts(settings).read(file.handle, workspace)
+            try:
+                write_new_file(path, data)
+            except Failure as failure:
+                told = f"{failure.message}; it is kept: {where}"
+                raise Failure(told, exit_code=EXIT_OWN_FAILURE) from None
+            where = str(path)
+        lines.append(f"{file.path} ({count(file.size, 'byte')}): {where}")
+    return "\n".join(lines)
+
+
+def _read_input(given: str) -> InputFile:
+    """Read the file that `PATH[:NAME]` names; without a name it has its own."""
+    path, _, name = given.partition(":") if not Path(given).exists() else (given, "", "")
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(INPUT_BYTES + 1)
+        return InputFile(path=name or Path(path).name, data=data)
+    except OSError as problem:
+        told = f"{path}: cannot read this file: {problem.strerror}"
+        raise click.BadParameter(told, param_hint="--file-in") from None
+    except ValidationError as problem:
+        raise click.BadParameter(explain_request(problem), param_hint="--file-in") from None
+
+
+def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, Any]) -> Settings:
     """Return the settings with the grants that the person at the command line gives, where no file decides on them."""
     merged = load(workspace, flags=flags)
-    asked = {"runtimes.access": access, "runtimes.network": network}
+    asked = {
+        "runtimes.access": options["access"],
+        "runtimes.network": options["network"],
+        "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
+    }
     given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
     return load(workspace, flags={**given, **flags}).settings if given else merged.settings
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from paddock.audit.moment import parse_moment
-from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms
+from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms, read_size_bytes
 
 LISTED_ENTRIES = 50
 """How many entries a list shows that grows with use."""
@@ -72,6 +72,18 @@ def add_timeout_option(help: str) -> Callable[[Any], Any]:
     return click.option(
         "--timeout", metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
     )
+
+
+def _parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else (int(text) if text.isdecimal() else read_size_bytes(text)) or None
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param=parameter) from None
+
+
+def add_size_option(*names: str, help: str) -> Callable[[Any], Any]:
+    """Return an option for a size with its unit. Its value is in bytes."""
+    return click.option(*names, metavar="SIZE", callback=_parse_size, help=f"{help}, e.g. 512MiB.")
 
 
 timeout_ms = click.option("--timeout-ms", type=click.IntRange(1), hidden=True)

@@ -10,6 +10,7 @@ import click
 
 from paddock.app.stored_output import open_artifacts
 from paddock.cli import completions, options
+from paddock.cli.failure import Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.output_reply import print_excerpts
 from paddock.cli.stream_output import TerminalStream
@@ -120,6 +121,45 @@ def query_(
         print_json(found.to_wire())
     else:
         _print_found(found)
+
+
+@command.command(
+    "get",
+    epilog=render_examples(
+        f"paddock output get {_EXAMPLE} -o plot.png",
+        f"paddock output get {_EXAMPLE} > table.csv",
+    ),
+)
+@click.argument("handle", shell_complete=completions.handles)
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path),
+    help="File to write, which must not exist yet.",
+)
+@options.workspace
+@options.settings
+def get(handle: str, *, target: Path | None, workspace: Path, flags: dict[str, str]) -> None:
+    """Write a stored file, or standard output of a program, to a file or to standard output."""
+    data = _open_artifacts(workspace, flags).read(handle, workspace)
+    if target is None:
+        sys.stdout.buffer.write(data)
+        return
+    write_new_file(target, data)
+
+
+def write_new_file(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet. Raises Failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as stream:
+            stream.write(data)
+    except OSError as error:
+        why = "it exists already; remove it, or choose another name"
+        raise Failure(
+            f"{path} cannot be written: {why if isinstance(error, FileExistsError) else error.strerror}"
+        ) from None
 
 
 @command.command(

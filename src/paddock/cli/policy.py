@@ -207,7 +207,9 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     work = request.work
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
-    own = own_settings(request.workspace, flags, access=work.access, network=work.network)
+    own = own_settings(
+        request.workspace, flags, {"access": work.access, "network": work.network, "env": work.env}
+    )
     granted = _make_policy(own).decide(request)
     if not (granted.allowed or granted.asks):
         return ""

@@ -4,10 +4,12 @@ import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import cast
 
 from paddock.model.base import Json
 from paddock.model.numbers import NumberTooLongError, read_finite, read_int
+from paddock.model.work_files import INPUT_BYTES, InputFile
 
 _JSON_TYPES = "None, booleans, finite numbers, texts, lists, and dicts with texts as keys"
 _REPLACEMENTS = {
@@ -109,3 +111,30 @@ def _render_member(key: object) -> str:
 def _describe_type(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+InputData = bytes | str | Path
+"""Content of a file for a program: bytes, text (UTF-8), or a file to copy from."""
+
+
+def read_input_files(files: Mapping[str, InputData] | None) -> tuple[InputFile, ...]:
+    """Return files for a program by their paths.
+
+    Raises ValueError for content of another kind, and OSError for a Path that cannot be read.
+    """
+    return tuple(
+        InputFile(path=path, data=_read_content(path, content)) for path, content in (files or {}).items()
+    )
+
+
+def _read_content(path: str, content: object) -> bytes:
+    match content:
+        case bytes():
+            return content
+        case str():
+            return content.encode()
+        case Path():
+            with content.open("rb") as stream:
+                return stream.read(INPUT_BYTES + 1)
+        case _:
+            raise ValueError(f"files[{path!r}] is {_describe_type(content)}; give bytes, text or a Path")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Session, open_session
 from paddock.cancellation import cancel_all
-from paddock.client.arguments import read_object, read_value
+from paddock.client.arguments import InputData, read_input_files, read_object, read_value
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
 from paddock.client.requests import RunningSession
@@ -197,19 +197,26 @@ class Paddock:
         cwd: str = ".",
         access: Access | None = None,
         network: Network = "none",
+        files: Mapping[str, InputData] | None = None,
+        outputs: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
         combined: bool = False,
+        keep: bool = True,
         timeout_ms: int | None = None,
+        memory_bytes: int | None = None,
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        """Run a program in a language, or the executable of its runtime with `args` alone.
+        """Run a program in a language (or `runtime`), or the executable of its runtime with `args` alone.
 
-        `runtime` is another name of `language`.
         `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
         it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
         Without `access` it may read the workspace, where that is granted.
         Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
         `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
+        With `files` (bytes, text or a Path to copy from, by relative path) or `outputs` (patterns of files to store, by
+        default images) it works in a directory of its own; `outcome.files` has what it left there. Policy grants the
+        names of `env`. With `keep` False nothing is stored.
         Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
         Raises ValueError for what is beyond a bound, ScriptNotFound for a file that cannot be read.
         """
@@ -221,16 +228,29 @@ class Paddock:
         wishes = {
             "runtime": language or runtime,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
-            "file": "" if path is None else below(self._workspace, path),
+            "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
             "cwd": cwd,
             "network": network,
-            "output": {"combined": combined},
+            "output": {"combined": combined, "persist": keep},
+            "files": await asyncio.to_thread(read_input_files, files),
+            "outputs": outputs,
+            "env": env or {},
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
-        return await self._execute_work(work, timeout_ms, on_output=on_output, stop=stop)
+        outcome = await self._execute_work(
+            work, timeout_ms, memory_bytes=memory_bytes, on_output=on_output, stop=stop
+        )
+        return self._attach_readers(outcome)
+
+    def _attach_readers(self, outcome: Outcome) -> Outcome:
+        if outcome.files:
+            artifacts, workspace = self._require_session().output.artifacts(), self._workspace
+            for file in outcome.files:
+                file.attach_reader(lambda handle: artifacts.read(handle, workspace))
+        return outcome
 
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
@@ -386,6 +406,7 @@ class Paddock:
         timeout_ms: int | None,
         *,
         output_bytes: int | None = None,
+        memory_bytes: int | None = None,
         calls: Calls = "run",
         jit: bool = False,
         on_console: "OnConsole | None" = None,
@@ -401,6 +422,7 @@ class Paddock:
             limits=LimitOverrides(
                 timeout_ms=read_whole_number("timeout_ms", timeout_ms),
                 output_bytes=read_whole_number("output_bytes", output_bytes),
+                memory_bytes=read_whole_number("memory_bytes", memory_bytes),
             ),
             jit=jit,
             calls=calls,

@@ -183,6 +183,20 @@ PROGRAM_SCHEMA = object_schema(
         layers=_build_list_schema(_TEXT),
         residual=_build_list_schema(_TEXT),
     ),
+    files=_add_description(
+        _build_list_schema(
+            object_schema(
+                ["path", "size", "mediaType", "sha256", "handle"],
+                path=_TEXT,
+                size=_INTEGER,
+                mediaType=_TEXT,
+                sha256=_TEXT,
+                handle={"type": ["string", "null"]},
+                notKept=_TEXT,
+            )
+        ),
+        "Files that the program created or changed in a directory of its own.",
+    ),
 )
 """Of `run_program`; `paddock.rendering.program_response` makes them."""
 

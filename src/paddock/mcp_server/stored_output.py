@@ -4,7 +4,7 @@ import asyncio
 import base64
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,6 +14,7 @@ from mcp.shared.uri_template import UriTemplate
 from paddock.model.artifact import STREAMS, Handle, Stream
 from paddock.model.base import Json
 from paddock.model.errors import ArtifactError
+from paddock.model.work_files import OutputFile
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -24,6 +25,9 @@ PAGE_ENTRIES = 100
 MAX_RANGE_BYTES = 1024 * 1024
 """Most bytes of one answer, and as many as come when none are asked for."""
 _STREAM_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
+SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+MAX_IMAGES, MAX_IMAGE_BYTES = 20, 5 * 1024 * 1024
+"""Images of one answer that it has itself, and how large each may be."""
 _NUMBER_PATTERN = re.compile(r"[0-9]{1,15}", re.ASCII)
 _CURSOR_PATTERN = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
 
@@ -110,6 +114,26 @@ def read_address(uri: str) -> tuple[str, str] | None:
 def build_links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
     """Return content blocks that point to streams of an artifact."""
     return [{"type": "resource_link", **_build_entry(handle, stream, title)} for stream in streams]
+
+
+def build_file_blocks(files: Iterable[OutputFile], read: Callable[[str], bytes]) -> list[dict[str, Json]]:
+    """Return content blocks of stored files: images themselves, as far as they have room, and links to the others."""
+    blocks: list[dict[str, Json]] = []
+    images = 0
+    for file in files:
+        if file.handle is None:
+            continue
+        shown = file.media_type in SHOWN_IMAGES and file.size <= MAX_IMAGE_BYTES and images < MAX_IMAGES
+        if shown:
+            try:
+                data = base64.b64encode(read(file.handle)).decode()
+            except ArtifactError:  # it has just been deleted
+                continue
+            images += 1
+            blocks.append({"type": "image", "data": data, "mimeType": file.media_type})
+        link = {**_build_entry(file.handle, "stdout", file.path), "name": file.path, "title": file.path}
+        blocks.append({"type": "resource_link", **link, "mimeType": file.media_type, "size": file.size})
+    return blocks
 
 
 def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:

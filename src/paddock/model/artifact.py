@@ -101,6 +101,10 @@ class RunFacts(CamelCaseModel):
     output_mode: str = "minimal"
     command_summary: str = ""
     """Names and counts, no contents: `executable=node argCount=0 code=yes stdin=no`."""
+    file_path: str = ""
+    """Of a stored file: its path in the working directory. It is stored as if it were standard output."""
+    media_type: str = ""
+    """Of a stored file: its media type."""
 
 
 class Manifest(RunFacts):

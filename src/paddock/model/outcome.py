@@ -14,6 +14,7 @@ from paddock.model.numbers import dumps
 from paddock.model.program import ProgramEnd, ProgramTerms
 from paddock.model.status import Status
 from paddock.model.tool import ToolEnd, ToolTerms
+from paddock.model.work_files import OutputFile
 
 _MAX_HTML_CHARS = 10_000
 """Characters that a notebook shows of each part."""
@@ -210,6 +211,11 @@ class Outcome(RawResult):
     """What policy answered."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
+
+    @property
+    def files(self) -> tuple[OutputFile, ...]:
+        """Files that a program created or changed in a working directory of its own."""
+        return self.program.files if self.program is not None else ()
 
     def check(self) -> Self:
         """Return this outcome if it is ok. Raises OutcomeError, whose `outcome` it is, for every other status."""

@@ -54,6 +54,8 @@ class ProcessGrants(Value):
     """How the workspace may be used."""
     cwd: Path | None = None
     """Working directory, inside of what is granted; without it and without a workspace it is scratch."""
+    folder: str = ""
+    """Directory below scratch to work in, instead of `cwd`; it is there when the process starts."""
     network: Network = "none"
     readable: tuple[Path, ...] = ()
     """Further files and directories to read and execute, for instance the prefix of a toolchain."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.limits import KIB, MIB
+from paddock.model.work_files import OutputFile
 
 Runtime = Literal[
     "node", "typescript", "python", "shell", "powershell", "go", "java", "kotlin", "rust",
@@ -163,6 +164,8 @@ class ProgramEnd(Value):
     """How what still lived was ended; `none` when everything had ended by itself."""
     survivors: int = 0
     """Processes that the kernel had not let die when the report was due; anything but 0 is a fault."""
+    files: tuple[OutputFile, ...] = ()
+    """Files that it created or changed in a working directory of its own."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed, and have been put back."""
 

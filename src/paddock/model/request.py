@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self, get_args
@@ -25,6 +26,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
+from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 
 Profile = Literal["script", "execute", "compute"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -107,6 +109,7 @@ def _usual_wishes() -> OutputOptions:
     return OutputOptions()
 
 
+_VARIABLE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHELL_NEEDS_CODE = (
     "Shell runtime requires the code parameter. Direct args execution is not supported for security reasons."
 )
@@ -134,6 +137,18 @@ class RuntimeRun(Value):
     """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
     network: Network = "none"
     output: OutputOptions = Field(default_factory=_usual_wishes)
+    files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
+    """Files that are written into the working directory of its own which the program then has."""
+    outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_PATTERNS)] | None = None
+    """Patterns of files in that directory to keep, such as `*.csv`; by default images. Given, the program has such a
+    directory without files, too."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables for this program. Policy grants their names; values are never recorded."""
+
+    @property
+    def has_workdir(self) -> bool:
+        """Whether the program works in a directory of its own and not in the workspace."""
+        return bool(self.files) or self.outputs is not None
 
     @property
     def sha256(self) -> str:
@@ -149,6 +164,9 @@ class RuntimeRun(Value):
             self.access,
             self.network,
             *([self.file] if self.file else []),
+            *([[file.identify() for file in self.files]] if self.files else []),
+            *([self.outputs] if self.outputs is not None else []),
+            *([self.env] if self.env else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 
@@ -160,6 +178,15 @@ class RuntimeRun(Value):
             raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
         if self.file and (self.code is None or not _is_below(self.file)):
             raise ValueError("`file` is the path below the workspace that `code` was read from")
+        check_input_files(self.files)
+        if self.has_workdir and (self.file or self.cwd != "."):
+            raise ValueError(
+                "with `files` or `outputs` the program works in a directory of its own: give its text as `code`, no "
+                "`file` and no `cwd`"
+            )
+        for name, value in self.env.items():
+            if not _VARIABLE_PATTERN.fullmatch(name) or "\0" in value:
+                raise ValueError(f"{name!r} is not the name of an environment variable with a value")
         if "\0" in "".join((*self.args, self.executable or "", self.cwd, self.file)):
             raise ValueError(
                 "an argument, the executable, the working directory or the file holds a NUL character"

@@ -7,6 +7,7 @@ has no manifest does not exist for who reads. An artifact past its time does not
 import contextlib
 import os
 import secrets
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from paddock.output.backends import ArtifactBackend, LocalBackend, ObjectStoreBa
 from paddock.output.recorder import OnOutput, RecordedStream, Recording
 from paddock.own_files import NotOursError
 from paddock.redaction.scanner import Scanner
-from paddock.settings.schema import ArtifactSettings
+from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 _MANIFEST_NAME = "manifest.json"
 _FILE_NAMES = (_MANIFEST_NAME, *(f"{stream}.gz" for stream in STREAMS))
@@ -32,6 +33,8 @@ _INLINE_BYTES = 256 * KIB
 _CHUNK_BYTES = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
 _SMALL_BYTES = 64 * KIB
+_FILE_FACTS = frozenset({"file_path", "media_type"})
+_UNREDACTED = Scanner(RedactionSettings(enabled=False))
 _ORPHAN_AGE = timedelta(days=1)
 _SWEEP_EVERY = timedelta(minutes=5)
 
@@ -92,6 +95,27 @@ class Artifacts:
             store=self if persist and self.settings.enabled else None,
             on_output=on_output,
         )
+
+    def record_file(self, *, is_text: bool) -> Recording:
+        """Return a recording for a file, taken as standard output; only texts are redacted."""
+        return Recording(
+            self._scanner if is_text else _UNREDACTED,
+            kept_bytes={"stdout": 0, "stderr": 0},
+            max_bytes=self.settings.max_bytes,
+            store=self if self.settings.enabled else None,
+        )
+
+    def read(self, handle: str, workspace: Path | None) -> bytes:
+        """Return standard output of an artifact, or the stored file. Raises ArtifactError."""
+        found = self.find(handle, workspace)
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        data = b""
+        for piece in self.read_packed(found.handle, "stdout"):
+            data += unpacker.decompress(piece, self.settings.max_read_bytes - len(data) + 1)
+            if len(data) > self.settings.max_read_bytes:
+                most = self.settings.max_read_bytes
+                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {most}")
+        return data
 
     def record_result(self) -> Recording:
         """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
@@ -246,7 +270,7 @@ class Artifacts:
         """Return what `Manifest` reads. Each program waits for it, and a model would take three times as long."""
         now, names = self._clock(), Manifest.names()
         fields: dict[str, object] = {
-            **vars(facts),
+            **{name: value for name, value in vars(facts).items() if value or name not in _FILE_FACTS},
             "artifact_id": str(handle),
             "repo_id": os.path.basename(facts.workspace),
             "stdout_bytes": tracks["stdout"].written,

@@ -64,6 +64,7 @@ def list_stages(
     yield "the working directory is inside of the workspace", list(_check_cwd(work))
     yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
     yield "workspace and network are granted", list(_check_grants(work, settings))
+    yield "the environment variables are granted", list(_check_environment(work, settings))
 
 
 def _check_enabled(settings: Settings) -> Iterator[Reason]:
@@ -153,8 +154,26 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
     if NETWORKS.index(work.network) > NETWORKS.index(mine.network):
         text = f'the network is not granted; set `network = "{work.network}"` under [runtimes] {fix}'
         yield "runtimes.network", text
+    if work.access == "none" and (copied := next((each for each in work.files if each.workspace), None)):
+        shown = copied.path[:_MAX_QUOTED_CHARS]
+        yield (
+            "runtimes.access",
+            f"the file {shown} is to be copied from the workspace, which needs access to it",
+        )
     if work.access == "none" and work.cwd != ".":
         yield "runtimes.cwd", f'Relative CWD "{work.cwd[:_MAX_QUOTED_CHARS]}" needs access to the workspace'
+
+
+def _check_environment(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
+    granted = settings.runtimes.environment
+    for name in work.env:
+        if not any(fnmatchcase(name, pattern) for pattern in granted):
+            text = f"the environment variable {name[:_MAX_QUOTED_CHARS]} is not granted"
+            fix = "in the paddock.toml of the user or the system"
+            yield (
+                "runtimes.environment",
+                f"{text}; add its name, or a pattern, to `environment` under [runtimes] {fix}",
+            )
 
 
 def match_program(rule: Rule, work: RuntimeRun) -> bool:

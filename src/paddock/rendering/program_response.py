@@ -8,6 +8,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
+from paddock.model.work_files import OutputFile
 from paddock.output.digest.digest import digest
 from paddock.output.digest.faults import faults
 from paddock.output.text import gist
@@ -57,10 +58,23 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response["violations"] = list(program.violations)
     if program is not None and program.stdin_sha256:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
+    if outcome.files or work.has_workdir:
+        response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
         fault = {"name": error.name, "message": error.message, "hint": error.hint}
         response["error"] = fault | (_find_place(program) if outcome.status is Status.FAILED else {})
     return response
+
+
+def _describe_file(file: OutputFile) -> dict[str, Json]:
+    return {
+        "path": file.path,
+        "size": file.size,
+        "mediaType": file.media_type,
+        "sha256": file.sha256,
+        "handle": file.handle,
+        **({"notKept": file.not_kept} if file.not_kept else {}),
+    }
 
 
 def put_back(outcome: Outcome) -> str:

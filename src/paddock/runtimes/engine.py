@@ -31,6 +31,7 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
+from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, write_files
 from paddock.sandbox import spec as plan
 from paddock.sandbox.sandbox import Sandbox, Streams
 from paddock.settings.schema import RuntimeSettings
@@ -48,7 +49,7 @@ NO_OUTPUT = (
 SURVIVED = "Compile succeeded but something of the compiler is still alive"
 
 _PROGRAM = "program"
-_MAX_SMALL_SOURCE_CHARS = 64 * KIB
+_MAX_SMALL_SOURCE_BYTES = 64 * KIB
 _OUTPUT_END_BYTES = 8 * KIB
 """What is looked at for why a program failed. The output itself is for the sinks to keep."""
 
@@ -84,10 +85,15 @@ class _Task:
         """Whether both output streams are one."""
         return self.job.work.output.combined
 
+    @property
+    def source_folder(self) -> str:
+        """The directory in scratch that has the program's file when it is run."""
+        return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
+
     def job_in(self, place: "Slot", *, compiling: bool = False) -> StepPaths:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
-        source = name if compiling else f"{scratch}/{name}"
+        source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
             source=source if self.in_place is None else str(self.in_place),
             output=f"{scratch}/{self.plan.output_name}",
@@ -111,7 +117,7 @@ class _Task:
 
     def streams(self, scratch: Path, name: str) -> Streams:
         """Return its streams; what it says of its file in scratch is said of `name`."""
-        stdout, stderr = self.sinks
+        stdout, stderr = self.sinks.stdout, self.sinks.stderr
         if self.combined:
             stdout = PathRewriter(stdout, scratch, name).take
         else:
@@ -120,7 +126,8 @@ class _Task:
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
         """Pass on what a compiler wrote."""
-        for sink, text in ((self.sinks.stdout, stdout), (self.sinks[not self.combined], stderr)):
+        errors = self.sinks.stdout if self.combined else self.sinks.stderr
+        for sink, text in ((self.sinks.stdout, stdout), (errors, stderr)):
             if text:
                 sink(text)
 
@@ -197,13 +204,22 @@ class RuntimeEngine:
             own = find_in_place(job, planned, found, sandbox.user(job.grants()))
         if own is not None:
             planned = replace(planned, file_name="", source="")
-        return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+        try:
+            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+        except InputFileError as problem:
+            error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
         limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
+            work, before = task.job.work, dict[str, str]()
+            if work.has_workdir:
+                own = task.plan.written if task.source_folder else {}
+                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, place.scratch, own)
+                grants = grants.replace(folder=WORKDIR)
             compiled = await self._provide_files(task, place)
             if isinstance(compiled, RawResult):
                 return compiled
@@ -215,8 +231,11 @@ class RuntimeEngine:
             job = task.job_in(place)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
+            environment |= work.env
+            if work.has_workdir:
+                environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
-            streams = task.streams(place.scratch, os.path.basename(job.source))
+            streams = task.streams(place.scratch / task.source_folder, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
                 grants,
@@ -225,6 +244,8 @@ class RuntimeEngine:
                 place=place,
                 stop=task.stop,
             )
+            if work.has_workdir and task.sinks.files is not None and not result.survivors:
+                await asyncio.to_thread(task.sinks.files, place.scratch / WORKDIR, before)
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
@@ -260,7 +281,7 @@ class RuntimeEngine:
         step = task.plan.compile
         if step is None:
             if task.plan.written:
-                await _put_files(task.plan, place.scratch)
+                await _put_files(task.plan.written, place.scratch / task.source_folder)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,
@@ -284,7 +305,7 @@ class RuntimeEngine:
         limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
         place = await task.sandbox.place(grants, limits)
         try:
-            await _put_files(task.plan, place.scratch)
+            await _put_files(task.plan.written, place.scratch)
             job = task.job_in(place, compiling=True)
             inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
@@ -341,20 +362,10 @@ def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     )
 
 
-async def _put_files(planned: StepRunner, scratch: Path) -> None:
+async def _put_files(texts: Mapping[str, str], folder: Path) -> None:
     """Write the program's files; small ones are there before another thread would have begun."""
-    if len(planned.source) <= _MAX_SMALL_SOURCE_CHARS:
-        _write_files(planned, scratch)
+    files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+    if sum(map(len, files.values())) <= _MAX_SMALL_SOURCE_BYTES:
+        write_files(files, folder)
     else:
-        await asyncio.to_thread(_write_files, planned, scratch)
-
-
-def _write_files(planned: StepRunner, scratch: Path) -> None:
-    """Put the program's files into scratch, readable by the job's user alone."""
-    owner = scratch.stat().st_uid
-    for name, text in planned.written.items():
-        path = scratch / name
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as stream:  # a descriptor
-            stream.write(text.encode("utf-8", "surrogatepass"))
-        os.chown(path, owner, -1)
+        await asyncio.to_thread(write_files, files, folder)

@@ -1,6 +1,6 @@
 """What the engine of programs is given: the seam between engine and gate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,7 +47,10 @@ class ProgramTask(NamedTuple):
 
 
 class Sinks(NamedTuple):
-    """Who takes the output as it comes: of the program, or of its compiler when that fails."""
+    """Who takes the output as it comes: of the program, or of its compiler when that fails; and the files it left."""
 
     stdout: Sink
     stderr: Sink
+    files: Callable[[Path, Mapping[str, str]], None] | None = None
+    """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
+    were there before."""

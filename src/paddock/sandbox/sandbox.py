@@ -214,7 +214,7 @@ class Sandbox:
 
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same jail."""
-        text = grants.model_dump_json(exclude={"environment", "cwd"})
+        text = grants.model_dump_json(exclude={"environment", "cwd", "folder"})
         return limits.scratch_bytes, text, spec.state(grants, (*self.own, *self._find_installation(grants)))
 
     def user(self, grants: ProcessGrants) -> int | None:

@@ -345,7 +345,7 @@ def order(
     room: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
 ) -> JobSpec:
     """Return the order of a job in a room of its grants."""
-    cwd = grants.cwd
+    cwd = Path(room.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
     return room._replace(

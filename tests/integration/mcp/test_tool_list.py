@@ -8,7 +8,7 @@ from pathlib import Path
 from . import npm
 from .conftest import Place
 
-BUDGET = 900
+BUDGET = 1000
 """Tokens (o200k) of what a client puts before its model: names, descriptions and schemas of the arguments."""
 
 COUNT = """

@@ -2,18 +2,19 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator, model_validator
 
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
 from paddock.mcp_server.query_reply import fit_found_output, render_found_output
 from paddock.mcp_server.replies import compact, cut_text
-from paddock.mcp_server.stored_output import build_links, read_address
+from paddock.mcp_server.stored_output import build_file_blocks, build_links, read_address
 from paddock.mcp_server.toolbox import (
     Arguments,
     Caller,
@@ -25,12 +26,13 @@ from paddock.mcp_server.toolbox import (
     text_block,
 )
 from paddock.model.artifact import STREAMS, OutputQuery, Stream
-from paddock.model.base import Json, count
+from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import program_response, put_back
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ _MAX_LISTED_ITEMS = 8
 _OF_A_PROGRAM = "Program"
 """The name of the errors that say by themselves that they are of the program."""
 _LINES = {"type": "integer"}
+_TEXT: dict[str, Json] = {"type": "string"}
+_TEXTS: dict[str, Json] = {"type": "array", "items": _TEXT}
+_OBJECT: dict[str, Json] = {"type": "object"}
 _COMBINED: dict[str, Json] = {
     "type": "boolean",
     "description": "stderr into stdout",
@@ -62,7 +67,7 @@ _OUTPUT_ARGUMENTS = {
 _PLAIN_ARGUMENTS = {
     "language": "runtime",
     "relative_cwd": "cwd",
-    **{name: name for name in ("code", "args", "executable", "access", "network")},
+    **{name: name for name in ("code", "args", "executable", "access", "network", "outputs", "env")},
 }
 """Other arguments that the model takes as they are, and what it calls them."""
 _PHRASES = frozenset({"query_terms"})
@@ -94,7 +99,9 @@ class Programs:
             surface="mcp",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(timeout_ms=arguments.get("timeout_ms")),
+            limits=LimitOverrides(
+                timeout_ms=arguments.get("timeout_ms"), memory_bytes=arguments.get("memory_bytes")
+            ),
         )
         take = OutputLines(caller.on_console).take_output if caller.on_console else None
         outcome = await caller.execute(self._session.gate, request, on_output=take)
@@ -131,7 +138,11 @@ class Programs:
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
             pointers = build_links(handle, written, work.runtime)
+        pointers += await asyncio.to_thread(build_file_blocks, outcome.files, self._read_file)
         return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
+
+    def _read_file(self, handle: str) -> bytes:
+        return self._session.output.artifacts().read(handle, self._workspace)
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
         """Search stored output, or read lines of it; without terms and lines, from the start."""
@@ -165,62 +176,81 @@ def _default_to_start(arguments: Arguments) -> Arguments:
 
 def build_program_tools(programs: Programs) -> list[Tool]:
     """Return `run_program` and `query_output`."""
-    texts = {"type": "array", "items": {"type": "string"}}
-    place = {"type": "object"}
-    return [
-        Tool(
-            name="run_program",
-            title="Run a program in a language runtime",
-            description=RUN_PROGRAM,
-            input_schema=object_schema(
-                ["language"],
-                language={"enum": [*RUNTIMES]},
-                code={"type": "string"},
-                args=texts,
-                executable={"type": "string"},
-                stdin={"type": "string"},
-                relative_cwd={"type": "string"},
-                access={"enum": [*ACCESSES]},
-                network={"enum": [*NETWORKS]},
-                timeout_ms=_LINES,
-                output_mode={"enum": [*OUTPUT_MODES]},
-                query_terms=texts,
-                max_response_lines=_LINES,
-                context_lines=_LINES,
-                persist_output={"type": "boolean"},
-                combined=_COMBINED,
-            ),
-            run=programs.run_program,
-            phrases=_PHRASES,
-            explain=_reject_arguments,
-            aliases=ALIASES,
-            output_schema=output_schemas.PROGRAM_SCHEMA,
-            annotations={"destructiveHint": True, "openWorldHint": True},
-        ),
-        Tool(
-            name="query_output",
-            title="Search stored output",
-            description=QUERY_OUTPUT,
-            input_schema=object_schema(
-                ["artifact_handle"],
-                artifact_handle={"type": "string"},
-                query_terms=texts,
-                stream={"enum": ["stdout", "stderr", "both"]},
-                max_excerpts=_LINES,
-                context_lines=_LINES,
-                cursor={**place, "description": "from an answer"},
-                line_range={**place, "description": "{stream, start_line, end_line}"},
-            ),
-            run=programs.query_output,
-            phrases=_PHRASES,
-            unlisted={
-                "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
-                "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+    return [_build_run_program(programs), _build_query_output(programs)]
+
+
+def _build_run_program(programs: Programs) -> Tool:
+    return Tool(
+        name="run_program",
+        title="Run a program in a language runtime",
+        description=RUN_PROGRAM,
+        input_schema=object_schema(
+            ["language"],
+            language={"enum": [*RUNTIMES]},
+            code={"type": "string"},
+            args=_TEXTS,
+            executable={"type": "string"},
+            stdin={"type": "string"},
+            relative_cwd={"type": "string"},
+            access={"enum": [*ACCESSES]},
+            network={"enum": [*NETWORKS]},
+            timeout_ms=_LINES,
+            output_mode={"enum": [*OUTPUT_MODES]},
+            query_terms=_TEXTS,
+            max_response_lines=_LINES,
+            context_lines=_LINES,
+            persist_output={"type": "boolean"},
+            combined=_COMBINED,
+            files={
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "{path, text | base64 | workspace | artifact}",
             },
-            output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
-            annotations={"readOnlyHint": True, "openWorldHint": False},
+            outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
+            env={"type": "object"},
         ),
-    ]
+        run=programs.run_program,
+        phrases=_PHRASES,
+        unlisted={
+            "memory_bytes": _LINES,
+            "files": {
+                "type": "array",
+                "items": object_schema(
+                    ["path"], path=_TEXT, text=_TEXT, base64=_TEXT, workspace=_TEXT, artifact=_TEXT
+                ),
+            },
+        },
+        explain=_reject_arguments,
+        aliases=ALIASES,
+        output_schema=output_schemas.PROGRAM_SCHEMA,
+        annotations={"destructiveHint": True, "openWorldHint": True},
+    )
+
+
+def _build_query_output(programs: Programs) -> Tool:
+    return Tool(
+        name="query_output",
+        title="Search stored output",
+        description=QUERY_OUTPUT,
+        input_schema=object_schema(
+            ["artifact_handle"],
+            artifact_handle={"type": "string"},
+            query_terms=_TEXTS,
+            stream={"enum": ["stdout", "stderr", "both"]},
+            max_excerpts=_LINES,
+            context_lines=_LINES,
+            cursor={**_OBJECT, "description": "from an answer"},
+            line_range={**_OBJECT, "description": "{stream, start_line, end_line}"},
+        ),
+        run=programs.query_output,
+        phrases=_PHRASES,
+        unlisted={
+            "cursor": object_schema([], stream={}, after_line=_LINES, after_char=_LINES),
+            "line_range": object_schema([], stream={}, start_line=_LINES, end_line=_LINES),
+        },
+        output_schema=output_schemas.STORED_OUTPUT_SCHEMA,
+        annotations={"readOnlyHint": True, "openWorldHint": False},
+    )
 
 
 def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
@@ -247,9 +277,51 @@ def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
     }
     if "stdin" in arguments:
         fields["stdin"] = cast("str", arguments["stdin"]).encode("utf-8", "replace")
+    if "files" in arguments:
+        fields["files"] = [_GivenFile.model_validate(file).to_input_file() for file in arguments["files"]]
     wishes = {ours: arguments[theirs] for theirs, ours in _OUTPUT_ARGUMENTS.items() if theirs in arguments}
     fields["output"] = {"mode": mode, **wishes}
     return fields
+
+
+class _GivenFile(Value):
+    """An input file as a model writes it."""
+
+    path: str
+    text: str | None = None
+    base64: str | None = None
+    workspace: str | None = None
+    artifact: str | None = None
+
+    @field_validator("base64")
+    @classmethod
+    def _is_base64(cls, text: str | None) -> str | None:
+        if text is not None:
+            try:
+                b64decode(text, validate=True)
+            except ValueError:
+                raise ValueError("`base64` is not base64 (RFC 4648, section 4)") from None
+        return text
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(each is not None for each in (self.text, self.base64, self.workspace, self.artifact)) != 1:
+            raise ValueError(
+                f"{self.path!r} needs one of `text`, `base64`, `workspace` (a path) and `artifact` (a handle)"
+            )
+        return self
+
+    def to_input_file(self) -> InputFile:
+        """Return the file as a request has it. Raises ValidationError."""
+        data = None if self.text is None else self.text.encode("utf-8", "replace")
+        if self.base64 is not None:
+            data = b64decode(self.base64)
+        return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
+
+
+def _render_file(file: Mapping[str, Any]) -> str:
+    kept = file["handle"] or f"not kept: {file['notKept']}"
+    return f"file: {file['path']} ({file['mediaType']}, {count(file['size'], 'byte')}) {kept}"
 
 
 def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
@@ -267,6 +339,7 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
         lines.append(changed)
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
+    lines += map(_render_file, response.get("files", []))
     if "outputLines" in response:
         lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
     both = "output" if response.get("combined") else "stdout"

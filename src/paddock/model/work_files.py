@@ -1,0 +1,140 @@
+"""Files that a program is given in its working directory, and files that it leaves there."""
+
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Annotated, Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from paddock.model.base import Value
+from paddock.model.errors import UnknownArtifact
+from paddock.model.limits import MIB
+
+MAX_INPUT_FILES = 100
+INPUT_BYTES = 64 * MIB
+"""Maximum size of all input files of one program."""
+PATH_CHARS = 1024
+PATH_DEPTH = 32
+NAME_BYTES = 255
+"""NAME_MAX of Linux, limits.h(0p)."""
+MAX_PATTERNS = 100
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=PATH_CHARS)]
+"""Shell pattern of paths or names (fnmatch): `*.png` matches in every directory, `plots/*.png` in one."""
+
+
+class InputFile(Value):
+    """A file that is written into the working directory before a program starts."""
+
+    path: Annotated[str, Field(max_length=PATH_CHARS)]
+    """Where, relative to the working directory."""
+    data: Annotated[bytes, Field(max_length=INPUT_BYTES)] | None = None
+    """What it holds, where it does not come from elsewhere."""
+    workspace: Annotated[str, Field(max_length=PATH_CHARS)] | None = None
+    """Path of a file of the workspace to copy, relative to it. It leads through no link, and policy grants reading."""
+    artifact: Annotated[str, Field(max_length=PATH_CHARS)] | None = None
+    """Handle of a stored file or output of this workspace to copy."""
+
+    @field_validator("path")
+    @classmethod
+    def _normalize_path(cls, path: str) -> str:
+        return normalize_path(path)
+
+    @field_validator("workspace")
+    @classmethod
+    def _normalize_source(cls, path: str | None) -> str | None:
+        return None if path is None else normalize_path(path)
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.data, self.workspace, self.artifact)) != 1:
+            raise ValueError(
+                f"{self.path!r} needs one source: its content, or a file of the workspace or an artifact"
+            )
+        return self
+
+    @property
+    def size(self) -> int:
+        """Bytes of its content; 0 for a file that comes from elsewhere."""
+        return len(self.data or b"")
+
+    def identify(self) -> tuple[str, ...]:
+        """Return what stands for the file in the hash of a request."""
+        source = hashlib.sha256(self.data).hexdigest() if self.data is not None else ""
+        return self.path, source, self.workspace or "", self.artifact or ""
+
+
+class OutputFile(Value):
+    """A file that a program created or changed in its working directory."""
+
+    path: str
+    """Where it was, relative to the working directory."""
+    size: int
+    """Bytes."""
+    media_type: str
+    """What it holds, as a media type (RFC 6838), judged by its content."""
+    sha256: str
+    """SHA-256 (hex) of what the program left; empty for a file that was not read."""
+    handle: str | None = None
+    """Handle of the stored file; None when it is not kept."""
+    not_kept: str = ""
+    """Why it is not kept; empty when it is."""
+    _reader: Callable[[str], bytes] | None = PrivateAttr(default=None)
+
+    def read(self) -> bytes:
+        """Return what is stored of the file. Raises UnknownArtifact for a file that is not kept, or no longer."""
+        if self.handle is None:
+            raise UnknownArtifact(f"{self.path} was not kept: {self.not_kept}")
+        if self._reader is None:
+            raise UnknownArtifact(f"read {self.path} by its handle: paddock output get {self.handle}")
+        return self._reader(self.handle)
+
+    def attach_reader(self, reader: Callable[[str], bytes]) -> None:
+        """Have `read` return what `reader` returns for the handle."""
+        self._reader = reader
+
+
+def normalize_path(path: str) -> str:
+    """Return a relative path in NFC, with single slashes.
+
+    Raises ValueError for an absolute path, one that leads out or that no file can have.
+    """
+    if path.startswith("/"):
+        raise ValueError(f"{path!r} is absolute; give a path relative to the working directory")
+    parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
+    if not parts or path.endswith("/"):
+        raise ValueError(f"{path!r} names no file")
+    if ".." in parts:
+        raise ValueError(f"{path!r} leads out of the working directory")
+    try:
+        name_bytes = max(len(part.encode()) for part in parts)
+    except UnicodeEncodeError:
+        raise ValueError(f"{path!r} is not Unicode") from None
+    if "\0" in path or name_bytes > NAME_BYTES or len(parts) > PATH_DEPTH:
+        raise ValueError(f"{path!r} is no path that a file can have")
+    return "/".join(parts)
+
+
+def check_input_files(files: Iterable[InputFile]) -> None:
+    """Raise ValueError for too many bytes, and for paths that are equal or that one file system cannot hold.
+
+    Paths that differ in case alone are refused too, so that a program means the same on every file system.
+    """
+    spelled: dict[str, str] = {}
+    size = 0
+    for file in files:
+        size += file.size
+        if (other := spelled.setdefault(file.path.casefold(), file.path)) != file.path:
+            raise ValueError(f"{other!r} and {file.path!r} differ in case alone; rename one")
+    paths = [file.path for file in files]
+    if size > INPUT_BYTES:
+        raise ValueError(f"the files have {size} bytes, and at most {INPUT_BYTES} are allowed")
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path!r} is given twice")
+        folders = path.casefold().split("/")[:-1]
+        for depth in range(1, len(folders) + 1):
+            if (file := spelled.get("/".join(folders[:depth]))) is not None:
+                raise ValueError(f"{file!r} is a file, and {path!r} needs a directory there")

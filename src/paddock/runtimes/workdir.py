@@ -1,0 +1,108 @@
+"""The working directory of its own that a program has which is given files, or asked for some."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.sandbox import state_paths
+from paddock.sandbox.child import permissions
+from paddock.sandbox.child.paths import open_itself
+
+if TYPE_CHECKING:
+    from paddock.runtimes.task import ProgramTask
+    from paddock.sandbox.sandbox import Sandbox
+
+WORKDIR = "work"
+"""Its name in scratch."""
+VARIABLE = "PADDOCK_WORKDIR"
+"""Environment variable with its path."""
+
+
+class InputFileError(ValueError):
+    """A file that a program is to be given cannot be; the text says why."""
+
+
+def make_workdir(
+    task: "ProgramTask", sandbox: "Sandbox", scratch: Path, own: Mapping[str, str]
+) -> dict[str, str]:
+    """Make the directory in a program's scratch, with its files, and return the SHA-256 (hex) of each by its path.
+
+    `own` are the program's own files, which are written there later. Raises InputFileError.
+    """
+    files = {file.path: _read_file(file, task, sandbox) for file in task.work.files}
+    for name in own:
+        if any(name.casefold() == path.split("/")[0].casefold() for path in files):
+            raise InputFileError(f"{name!r} is the program's own file; give yours another name")
+    if sum(map(len, files.values())) > INPUT_BYTES:
+        raise InputFileError(f"the files have over {INPUT_BYTES} bytes together")
+    try:
+        _write_all(files, scratch)
+    except OSError as error:
+        raise InputFileError(f"the files cannot be written: {error.strerror}") from None
+    files |= {name: text.encode("utf-8", "surrogatepass") for name, text in own.items()}
+    return {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+
+
+def _write_all(files: Mapping[str, bytes], scratch: Path) -> None:
+    owner = scratch.stat().st_uid
+    folders = {PurePath(WORKDIR)}.union(*(PurePath(WORKDIR, path).parents for path in files))
+    for folder in sorted(folders - {PurePath()}):
+        (scratch / folder).mkdir(mode=0o700)
+        os.chown(scratch / folder, owner, -1)
+    write_files(files, scratch / WORKDIR)
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Put files into a directory that no job has seen yet, readable by the owner of the directory alone."""
+    owner = folder.stat().st_uid
+    for name, data in files.items():
+        path = folder / name
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as stream:  # a descriptor
+            stream.write(data)
+        os.chown(path, owner, -1)
+
+
+def _read_file(file: InputFile, task: "ProgramTask", sandbox: "Sandbox") -> bytes:
+    if file.data is not None:
+        return file.data
+    assert file.workspace is not None
+    try:
+        return _read_below(task.workspace, file.workspace, sandbox, sandbox.user(task.grants()))
+    except OSError as error:
+        raise InputFileError(
+            f"{file.workspace} of the workspace cannot be copied: {error.strerror}"
+        ) from None
+
+
+def _read_below(workspace: Path, path: str, sandbox: "Sandbox", user: int | None) -> bytes:
+    """Return a file of the workspace that the program itself could read, which runs as `user`."""
+    root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = open_itself(path, root)
+    finally:
+        os.close(root)
+    try:
+        facts, real = os.fstat(found), os.readlink(f"/proc/self/fd/{found}")
+        if not stat.S_ISREG(facts.st_mode):
+            raise InputFileError(f"{path} of the workspace is no regular file")
+        own = state_paths.keeper(sandbox.own, real)
+        if own or any(state_paths.is_below(real, str(file.path)) for file in sandbox.files):
+            raise InputFileError(f"{path} of the workspace is Paddock's own")
+        if user is not None and (
+            permissions.find_barrier(os.path.dirname(real), user)
+            or not permissions.may_read(facts, user, {user})
+        ):
+            raise InputFileError(
+                f"{path} of the workspace is closed to user {user}, whom programs run as here"
+            )
+        if facts.st_size > INPUT_BYTES:
+            raise InputFileError(f"{path} of the workspace has over {INPUT_BYTES} bytes")
+        with open(f"/proc/self/fd/{found}", "rb") as stream:
+            return stream.read(INPUT_BYTES + 1)
+    finally:
+        os.close(found)
