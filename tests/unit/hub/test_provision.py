@@ -124,7 +124,7 @@ def test_a_package_of_pypi_is_found_by_every_spelling_of_its_name(tmp_path, name
         [tmp_path / "servers.json"], tmp_path / "registry.json", tmp_path / "trust.json"
     )
     assert provisioning.find_offer(name).offer.address == "pypi:mcp_server.git"
-    with pytest.raises(ConfigurationError, match="there is no server 'npm:mcp_server.git'"):
+    with pytest.raises(ConfigurationError, match=r"there is no server 'npm:mcp_server\.git'"):
         provisioning.find_offer("npm:mcp_server.git")
 
 
