@@ -128,6 +128,21 @@ def test_readers_at_once_make_one_index(
     assert [[record["request"] for record in json.loads(text)] for text in found] == [wanted] * 4
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_in_the_place_of_a_file_is_named(
+    audit: Callable[..., subprocess.CompletedProcess[str]], directory: Path, make: Callable[[Path], None]
+) -> None:
+    with Ledger(directory) as ledger:
+        request = new_id()
+        ledger.claim(request, {})
+    day = directory / "2020-01-01.ndjson"
+    make(day)
+    warning = f"warning: {day} is not a regular file, so its records are not shown: move it away\n"
+    for args in (("tail",), ("show", request)):
+        shown = audit(*args)
+        assert (shown.returncode, request in shown.stdout, shown.stderr) == (0, True, warning)
+
+
 def test_follow_gives_what_is_wanted_as_it_is_written_and_over_the_change_of_the_day(
     directory: Path, follow: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -19,6 +19,7 @@ def is_promise(name: str, call: str = "servers.odd.echo") -> str:
 
 
 CALL = "servers.odd.echo({ text: 'x' })"
+AWAIT_CALL = "a call gives a promise: put `await` before it, `await servers.odd.echo(...)`"
 NATURAL = {
     # A promise that is taken for its value.
     "a member of a member of a promise": (f"const r = {CALL}; return r.items.length", is_promise("r")),
@@ -43,6 +44,19 @@ NATURAL = {
         "const rs = [1, 2].map(async (n) => ({ n: [n] }))\nreturn rs[0].n.length",
         "`rs` holds promises: `await Promise.all(rs)` gives their values",
     ),
+    "a list of calls, in a callback": (
+        f"const rs = [1, 2].map((n) => {CALL})\nreturn rs.map((r) => r.items.length)",
+        "`rs` holds promises: `await Promise.all(rs)` gives their values",
+    ),
+    "a list of calls, in a loop": (
+        f"const rs = [1, 2].map((n) => {CALL})\nfor (const r of rs) console.log(r.items.length)",
+        "`rs` holds promises: `await Promise.all(rs)` gives their values",
+    ),
+    "a loop over a call": (f"for (const i of {CALL}) console.log(i)", AWAIT_CALL),
+    "all members of a call": (f"return [...{CALL}]", AWAIT_CALL),
+    "a call taken apart": (f"const [first] = {CALL}; return first", AWAIT_CALL),
+    "a map of a call": (f"return new Map({CALL})", AWAIT_CALL),
+    "a map of a promise": (f"const r = {CALL}; return new Map(r)", is_promise("r")),
     "a program in another language": (
         "const r = paddock.exec('python', 'print(1)'); return r.stdout.trim()",
         is_promise("r", "paddock.exec"),
@@ -50,6 +64,21 @@ NATURAL = {
     "a promise as JSON": (f"const r = {CALL}; return JSON.parse(r)", "a call gives a promise: put `await` before it"),
     # No promise, although its name is also that of one.
     "awaited later": (f"let r = {CALL}; r = await r; return r.items.length", NONE),
+    "a list that is awaited": (
+        f"const rs = await Promise.all([1].map(async () => {CALL})); return rs.items.length",
+        NONE,
+    ),
+    "members of a list that is awaited": (
+        f"const rs = await Promise.all([1].map(() => {CALL})); return rs.map((r) => r.items.length)",
+        NONE,
+    ),
+    "a loop that awaits": (
+        f"const rs = [1].map(() => {CALL})\nfor await (const r of rs) console.log(r.items.length)",
+        NONE,
+    ),
+    "members of data": ("const rs = [{}]; return rs.map((r) => r.items.length)", NONE),
+    "a loop over no list": ("function load() { return 1 }\nfor (const i of load()) console.log(i)", NONE),
+    "an object taken apart": ("const [first] = {}; return first", NONE),
     "awaited": (f"const r = await {CALL}; return r.items.length", NONE),
     "a parameter of the same name": (f"const r = {CALL}; await r\nreturn [{{}}].map((r) => r.items.length)", NONE),
     "what follows the promise": (f"return await {CALL}.then((v) => v.items.length)", NONE),

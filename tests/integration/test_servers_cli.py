@@ -41,6 +41,18 @@ def test_x34_servers_are_listed_with_warnings(paddock: Any, real_servers: Any, w
     assert paddock("servers", "list") == (0, f"all\tstdio\t{real_servers.everything[0]}\t\n", warning)
 
 
+def test_servers_that_are_disabled_are_named(
+    paddock: Any, tmp_path: Path, real_servers: Any, warning: str
+) -> None:
+    file = tmp_path / ".mcp.json"
+    servers = json.loads(file.read_text())["mcpServers"]
+    servers["off"] = {**servers["all"], "disabled": True}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    listed = f"all\tstdio\t{real_servers.everything[0]}\t\n"
+    off = "off is disabled in .mcp.json; `paddock servers enable off` enables it\n"
+    assert paddock("servers", "list") == (0, listed, f"{warning}{off}")
+
+
 def test_tools_are_listed(paddock: Any, warning: str) -> None:
     code, output, errors = paddock("servers", "tools", "all", "--json")
     assert (code, errors) == (0, warning)

@@ -83,8 +83,8 @@ class HostCalls:
             nonlocal replied
             replied = True
             called = self.resolve_alias(server, tool)  # by now the server has listed its tools
-            told = result if raw else self._with_servers(result, request)
-            answer = self._add_warning(result, _reply_to_call(told, server, called, raw=raw))
+            told = result if self._compat else self._with_servers(result, request)
+            answer = self._add_warning(result, _reply_to_call(told, server, called, compat=self._compat))
             seconds = perf_counter() - started
             on_reply(answer)
             self._report_call(server, called, answer.status, seconds)
@@ -100,6 +100,12 @@ class HostCalls:
             self.plan.add_call(planned)
         if not replied:  # nothing has run
             reply(result)
+
+    @property
+    def _compat(self) -> bool:
+        """Whether the program hears what the compat profile tells, and no more."""
+        work = self.parent.work
+        return isinstance(work, GuestRun) and work.raw_results
 
     def _with_servers(self, result: RawResult, request: ExecutionRequest) -> RawResult:
         """Return the result of a call; that of an unknown server with the servers that the program may call.
@@ -121,8 +127,7 @@ class HostCalls:
         if not result.console:
             return reply
         text = "\n".join(line.text for line in result.console)
-        work = self.parent.work
-        if text in self.warned or (isinstance(work, GuestRun) and work.raw_results):
+        if text in self.warned or self._compat:
             return reply
         self.warned.add(text)
         return reply._replace(warning=text)
@@ -219,12 +224,12 @@ class HostCalls:
         return HostReply(outcome.status, error=error)
 
 
-def _reply_to_call(result: RawResult, server: str, tool: str, *, raw: bool) -> HostReply:
+def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -> HostReply:
     """Return what a program hears of a call of a tool."""
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
-    error = _error_fields(result, "Error" if raw else "ToolError") | {"server": server, "tool": tool}
-    if not raw:
+    error = _error_fields(result, "Error" if compat else "ToolError") | {"server": server, "tool": tool}
+    if not compat:
         error |= _server_error_fields(result.error)
     if result.has_value:
         error["content"] = result.value

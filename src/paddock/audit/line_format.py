@@ -188,6 +188,17 @@ def list_dated_files(directory: Path) -> list[str]:
     return sorted(name for name in os.listdir(directory) if _DATED_NAME_PATTERN.fullmatch(name))
 
 
+def list_irregular_files(directory: Path) -> list[str]:
+    """Return the names in the places of the ledger's files that are no regular files, which no reader opens."""
+    try:
+        names = list_dated_files(directory)
+        return [name for name in names if not stat.S_ISREG((directory / name).lstat().st_mode)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain_failed_call(error, directory, "read") from error
+
+
 def open_regular(directory: Path, name: str) -> int | None:
     """Return a descriptor for reading a file of the ledger, or None when it is not a regular file."""
     path = directory / name

@@ -79,6 +79,11 @@ class RegistryServer:
         """Name that belongs to this offer alone, such as `npm:@scope/name`."""
         return f"{self.source}:{self.name}"
 
+    def has_name(self, name: str) -> bool:
+        """Return whether a name or an address means this offer, spelled as its registry compares names."""
+        wanted = _normalize_name(self.source, name.removeprefix(f"{self.source}:"))
+        return wanted == _normalize_name(self.source, self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -319,7 +324,7 @@ class Provisioning:
         Raises ConfigurationError when there is none, or when several sources offer one of that name.
         """
         offers = load_registry(self._registry)
-        found = [offer for offer in offers if name in (offer.name, offer.address)]
+        found = [offer for offer in offers if offer.has_name(name)]
         if len(found) > 1:
             addresses = ", ".join(offer.address for offer in found)
             raise ConfigurationError(

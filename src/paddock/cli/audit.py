@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from paddock.audit.follow import Follower
+from paddock.audit.line_format import list_irregular_files
 from paddock.audit.search import STATUSES, RecordFilter, find
 from paddock.audit.sink import EVENTS, AuditRecord
 from paddock.audit.verify import Finding, verify
@@ -19,7 +20,7 @@ from paddock.cli import options
 from paddock.cli.failure import PRINTED_KEY, Failure
 from paddock.cli.help import Group, render_examples
 from paddock.cli.streams import with_controls
-from paddock.cli.table import print_json, print_row, print_table
+from paddock.cli.table import print_json, print_row, print_table, warn
 from paddock.model.base import count
 from paddock.settings.loader import load
 
@@ -167,6 +168,8 @@ def _find_directory(workspace: Path, flags: dict[str, str]) -> Path:
 
 def _find_records(directory: Path, wanted: RecordFilter, *, limit: int | None = None) -> list[AuditRecord]:
     """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
+    for name in list_irregular_files(directory):
+        warn(f"{directory / name} is not a regular file, so its records are not shown: move it away")
     with _Progress() as progress:
         return list(find(directory, wanted, limit=limit, on_progress=progress))
 

@@ -57,11 +57,14 @@ for _command in (
 def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """List the configured servers and logins. Starts none of them."""
     columns = ("name", "transport", "address", "login")
-    servers, empty = run_until_signal(_list_servers(load(workspace, flags=flags).settings, workspace))
+    servers, config = run_until_signal(_list_servers(load(workspace, flags=flags).settings, workspace))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in servers])
-    else:
-        print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
+        return
+    empty = tools_of_all.explain_no_servers(config)
+    print_table(("server", "transport", "command or address", "login"), servers, empty=empty)
+    for name in sorted(config.disabled) if servers else ():
+        click.echo(config.absent[name], err=True)
 
 
 @command.command("tools", epilog=render_examples("paddock servers tools", "paddock servers tools git --json"))
@@ -150,8 +153,10 @@ def _as_two_words(name: str) -> str:
     return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
 
-async def _list_servers(settings: Settings, workspace: Path) -> tuple[list[tuple[str, str, str, str]], str]:
-    """Return name, transport, address and login of every server, and why there is none if so."""
+async def _list_servers(
+    settings: Settings, workspace: Path
+) -> tuple[list[tuple[str, str, str, str]], ServersConfig]:
+    """Return name, transport, address and login of every server, and what the servers files say."""
     async with open_cli_session(settings, workspace) as opened:
         config, logins = opened.servers.config, opened.servers.logins
         _warn_about(config)
@@ -163,7 +168,7 @@ async def _list_servers(settings: Settings, workspace: Path) -> tuple[list[tuple
             )
             for name, server in config.servers.items()
         ]
-        return rows, tools_of_all.explain_no_servers(config)
+        return rows, config
 
 
 async def _list_tools(

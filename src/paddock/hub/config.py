@@ -120,6 +120,8 @@ class ServersConfig:
     warnings: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     """By name: why a server of the file is not among them, and what to do."""
+    disabled: frozenset[str] = frozenset()
+    """Names of those that are absent because their entries disable them."""
     usable: bool = True
     """Whether the file, if there is one, could be read."""
 
@@ -246,6 +248,7 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
         {**first.servers, **{name: each for name, each in second.servers.items() if name not in named}},
         (*first.warnings, *second.warnings, *warnings),
         {**first.absent, **{name: why for name, why in second.absent.items() if name not in named}},
+        first.disabled | (second.disabled - named),
     )
 
 
@@ -281,6 +284,7 @@ def _read_entries(
     servers: dict[str, Server] = {}
     warnings: list[str] = []
     absent: dict[str, str] = {}
+    disabled: set[str] = set()
     file = str(path.relative_to(base)) if path.is_relative_to(base) else path.name
     for name, raw in entries.items():
         if is_paddock(raw):  # it would start itself, and that one itself
@@ -295,10 +299,11 @@ def _read_entries(
             absent[name] = f"its entry in {file} cannot be used; `paddock servers list` says why"
         else:
             absent[name] = f"{name} is disabled in {file}; `paddock servers enable {name}` enables it"
+            disabled.add(name)
         if name in _RESERVED_SERVER_NAMES:
             found.append("programs cannot reach it by this name; rename it")
         warnings += [f"{path}: server {name!r}: {text}" for text in dict.fromkeys(found)]
-    return ServersConfig(servers, tuple(warnings), absent)
+    return ServersConfig(servers, tuple(warnings), absent, frozenset(disabled))
 
 
 _RESERVED_SERVER_NAMES = ("then", "toJSON")

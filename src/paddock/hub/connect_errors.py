@@ -120,7 +120,7 @@ def _open_transport(url: httpx2.URL) -> httpx2.AsyncHTTPTransport:
     try:
         return httpx2.AsyncHTTPTransport(proxy=_with_scheme(value) if value else None)
     except (ValueError, OSError):
-        if not (why := _explain_certificates()):
+        if not (why := _explain_tls_variable()):
             raise
         raise ConfigurationError(why) from None
 
@@ -169,8 +169,11 @@ def _explain_proxy(name: str, value: str) -> str:
     return ""
 
 
-def _explain_certificates() -> str:
-    """Return which environment variable names certificates that cannot be used, and why; "" if each is in order."""
+def _explain_tls_variable() -> str:
+    """Return which environment variable names files for TLS that cannot be used, and why; "" if each is in order."""
+    log = Path(os.environ.get("SSLKEYLOGFILE", ""))
+    if log.name and (log.is_dir() or not os.access(log if log.exists() else log.parent, os.W_OK)):
+        return f"SSLKEYLOGFILE names {log}, which cannot be written; correct it, or unset it"
     for name, kind in (("SSL_CERT_FILE", Path.is_file), ("SSL_CERT_DIR", Path.is_dir)):
         place = os.environ.get(name)
         if place and not (kind(Path(place)) and os.access(place, os.R_OK)):

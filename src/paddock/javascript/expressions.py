@@ -144,6 +144,18 @@ def find_assignment(name: str, before: str) -> AssignedValue:
     )
 
 
+def find_iterated(name: str, before: str) -> str:
+    """Return the array whose members a callback or a loop calls `name`: `rows` for `rows.map((name) =>`."""
+    own = re.escape(name)
+    found = re.search(
+        rf"(?<![\w$.])({_NAME_SYNTAX})\s*\.\s*(?:map|flatMap|filter|forEach|find|some|every)\(\s*(?:async\s*)?"
+        rf"\(?\s*{own}\b[^()=>]{{0,200}}\)?\s*=>[^;]{{0,500}}$"
+        rf"|\bfor\s*\(\s*(?:const|let|var)\s+{own}\s+of\s+({_NAME_SYNTAX})\s*\)[^;]{{0,500}}$",
+        before[-_MAX_EXPRESSION_CHARS:],
+    )
+    return "" if found is None else found[1] or found[2]
+
+
 def find_callee(text: str) -> str:
     """Return what a text calls at its beginning, without arguments: `servers.g.search`. Empty where it calls none."""
     found = _MEMBERS_PATTERN.match(text)

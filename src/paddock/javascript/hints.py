@@ -6,7 +6,14 @@ where that means nothing else, otherwise the way in which the name is used. Wher
 
 import re
 
-from paddock.javascript.expressions import ErrorSite, find_assignment, find_callee, gives_promise, split_names
+from paddock.javascript.expressions import (
+    ErrorSite,
+    find_assignment,
+    find_callee,
+    find_iterated,
+    gives_promise,
+    split_names,
+)
 from paddock.model.outcome import ErrorInfo
 from paddock.texts import find_nearest
 
@@ -89,11 +96,18 @@ _NO_LOG = re.compile(r"console\.\w+ is not a function")
 _NOT_READ = re.compile(r"Cannot read properties of (?:undefined|null) \(reading '([^']{1,64})'\)")
 _NOT_OF_THIS = re.compile(r"Cannot (read|set) properties of undefined \((?:reading|setting) '([^']{1,64})'\)")
 _NO_FUNCTION = re.compile(r"(.{1,200})\.([A-Za-z_$][\w$]{0,40}) is not a function", re.DOTALL)
+_ASKED_BY_JAVASCRIPT = ("then", "toString", "valueOf")
 _SERVER = re.compile(r"servers(?:\.[\w$]{1,64}|\[.{1,64}\])")
 _NOT_ITERABLE = re.compile(
     r"(?:(.{1,200}) is not iterable|undefined is not iterable \(cannot read property Symbol\(Symbol\.iterator\)\))",
     re.DOTALL,
 )
+_CALL_NOT_ITERABLE = re.compile(
+    r"(.{1,200}) is not a function or its return value is not iterable", re.DOTALL
+)
+_OBJECT_NOT_ITERABLE = "object is not iterable (cannot read property Symbol(Symbol.iterator))"
+_ITERATES = re.compile(r"(?:new\s+)?[\w$]{1,64}\(\s*")
+"""What goes through all members of its argument: `new Map(`, `fromEntries(`."""
 _OF_KEYS = re.compile(r"(?:keys|values|entries|getOwnPropertyNames)\(\s*")
 _OF_A_MESSAGE = re.compile(r"\.(?:content|structuredContent)$")
 _OF_ITS_TEXT = re.compile(r"(?:\?\.)?\[?0\]\s*(?:\?\.|\.)\s*(?:text|type|data|resource)\b")
@@ -108,6 +122,8 @@ _BIG = (
     "or with Number(n), which may lose the last digits"
 )
 _ALREADY_DATA = "this is data already, as the result of a tool is: leave JSON.parse out"
+_IS_AWAITED = re.compile(r"await\b|Promise\b")
+_MAPPED = re.compile(r".{0,500}?\.map\(\s*(?:\([^()]{0,200}\)|[\w$]{1,64})\s*=>\s*")
 _A_PROMISE = "a call gives a promise: put `await` before it"
 _NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
 _BY_MESSAGE = {
@@ -242,18 +258,9 @@ def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:
 
 def _of_a_promise(error: ErrorInfo, site: ErrorSite, source: str) -> str:
     """Return the advice on what was looked for in the promise of a call, where the text shows that."""
-    if _NOT_READ.fullmatch(error.message):
-        base = site.base()
-    elif found := _NO_FUNCTION.fullmatch(error.message):
-        base = found[1]
-    elif found := _NOT_ITERABLE.fullmatch(error.message):
-        base = found[1] or site.next()
-    elif error.message == "Cannot convert undefined or null to object" and (
-        found := _OF_KEYS.match(site.after)
-    ):
-        base = ErrorSite("", site.after[found.end() :]).next()
-    else:
-        return ""
+    if (called := _find_iterated_call(error, site)) and gives_promise(called, source):
+        return f"{_A_PROMISE}, `await {called}(...)`"
+    base = _find_base(error, site)
     base = re.sub(r"^\(\s*await\b\s*(.*)\)$", r"\1", base, flags=re.DOTALL)
     if (direct := find_callee(base)) and gives_promise(direct, source):
         rest = base.rpartition(")")[2]
@@ -261,13 +268,55 @@ def _of_a_promise(error: ErrorInfo, site: ErrorSite, source: str) -> str:
     names = split_names(base)
     if not names or not re.match(r"[A-Za-z_$]", base):
         return ""
+    for name in (names[0], find_iterated(names[0], site.before)):
+        if name and _holds_promises(find_assignment(name, site.before).value, source):
+            return f"`{name}` holds promises: `await Promise.all({name})` gives their values"
     value, whole = find_assignment(names[0], site.before)
-    if re.match(r".*\.map\(\s*async\b|Array\.from\(.*=>\s*servers\.", value.partition("\n")[0]):
-        return f"`{names[0]}` holds promises: `await Promise.all({names[0]})` gives their values"
     if (call := find_callee(value)) and gives_promise(call, source):
         what = "is" if whole else "was read from"
         return f"`{names[0]}` {what} a promise: put `await` before the call, `await {call}(...)`"
     return ""
+
+
+def _find_base(error: ErrorInfo, site: ErrorSite) -> str:
+    """Return the expression that is not what the program took it for; "" for other errors."""
+    if _NOT_READ.fullmatch(error.message):
+        return site.base()
+    if found := _NO_FUNCTION.fullmatch(error.message):
+        return found[1]
+    if found := _NOT_ITERABLE.fullmatch(error.message):
+        return found[1] or site.next()
+    if error.message == _OBJECT_NOT_ITERABLE:
+        return ErrorSite("", _find_iterated_text(site)).next()
+    if error.message == "Cannot convert undefined or null to object" and (
+        found := _OF_KEYS.match(site.after)
+    ):
+        return ErrorSite("", site.after[found.end() :]).next()
+    return ""
+
+
+def _find_iterated_call(error: ErrorInfo, site: ErrorSite) -> str:
+    """Return what was called to go through all members of what it gave: `servers.g.list`; "" for other errors."""
+    if found := _CALL_NOT_ITERABLE.fullmatch(error.message):
+        return found[1]
+    return find_callee(_find_iterated_text(site)) if error.message == _OBJECT_NOT_ITERABLE else ""
+
+
+def _find_iterated_text(site: ErrorSite) -> str:
+    """Return the text from what has no members to go through on."""
+    found = None if site.before.rstrip().endswith("=") else _ITERATES.match(site.after)
+    return site.after[found.end() if found else 0 :]
+
+
+def _holds_promises(value: str, source: str) -> bool:
+    """Tell whether a text makes an array of promises: `ids.map(async ...)`, `ids.map((id) => servers.g.get({id}))`."""
+    line = value.partition("\n")[0]
+    if _IS_AWAITED.match(line):
+        return False
+    if re.match(r".*\.map\(\s*async\b|Array\.from\(.*=>\s*servers\.", line):
+        return True
+    found = _MAPPED.match(line)
+    return found is not None and gives_promise(find_callee(line[found.end() :]), source)
 
 
 def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
@@ -292,8 +341,10 @@ def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
 def _of_a_method(error: ErrorInfo) -> str:
     """Return the method that was meant by one that is not there; the engine has told which that is."""
     found = _NO_FUNCTION.fullmatch(error.message)
-    if found is not None and found[2] == "then" and _SERVER.fullmatch(found[1]):
-        return f'JavaScript itself asks for `then`; call the tool as {found[1]}.call("then", args)'
+    if found is not None and found[2] in _ASKED_BY_JAVASCRIPT and _SERVER.fullmatch(found[1]):
+        return (
+            f'JavaScript itself asks for `{found[2]}`; call the tool as {found[1]}.call("{found[2]}", args)'
+        )
     if found is None or found[1] == "servers":
         return _TOOLS if found else ""
     if found[1].startswith(("servers", "paddock", "mentu")):

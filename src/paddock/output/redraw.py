@@ -5,10 +5,11 @@ r"""Fold output that redraws itself, such as progress, to what a terminal shows 
     \x1b[nA  \x1b[nF             cursor up: the next frame of several lines begins
     \x1b[nB  \x1b[nE             cursor down
     \x1b[J                       erase everything below
+    \b                           cursor left: what is written next replaces as many characters at the end
 
 A frame replaces its whole line: columns are not counted, so what is left of a longer frame before it is gone. A frame
 that shows nothing does not count. Text that goes on in another line, without a return to the first column, is added
-to that line.
+to that line. Backspaces to the beginning of a frame end it. Fewer of them cut its end off, and it loses its colours.
 
 Only the last SCREEN_ROWS rows can be redrawn, as on a terminal of that height, so no more of them are held back,
 whatever the size of the output. The result does not depend on the pieces in which the output comes.
@@ -22,7 +23,7 @@ SCREEN_ROWS = 100
 FRAME_CHARS = 64 * 1024
 """Maximum length of a frame. A longer one passes as it is, with the rest of its line."""
 
-_STEP_PATTERN = re.compile(r"[\n\r]|\x1b\[(\d{0,3})([ABEFGJK])")
+_STEP_PATTERN = re.compile(r"[\n\r]|\x08+|\x1b\[(\d{0,3})([ABEFGJK])")
 _MOVE_PATTERN = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
 _NEXT_FRAME = re.compile(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
 _REST_ERASED = re.compile(r"\x1b\[0?[JK]")
@@ -30,6 +31,7 @@ _CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
 """What the next piece may make a line end or a sequence of."""
 _CUT_OFF_CHARS = 32
 _SHOWS_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
+_SEQUENCE_PATTERN = re.compile(r"\x1b\[[0-9;:?]{0,30}[A-Za-z]")
 _COLOURS_PATTERN = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
 """What leaves the cursor where it is, such as a colour."""
 
@@ -39,6 +41,8 @@ def last_frame(line: str, terms: Sequence[str] = ()) -> str:
 
     If any frame holds one of `terms`, in either case, return the last of these.
     """
+    if "\b" in line:
+        return "".join(last_frames([line], terms))
     if "\x1b" in line:
         line = _REST_ERASED.sub("", _NEXT_FRAME.sub("\r", line))
     if "\r" not in line:
@@ -72,23 +76,30 @@ def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str
 class _Row:
     """One row of the screen: its last frame that shows anything, and the frame that is being written."""
 
-    __slots__ = ("_kept", "_parts", "_shows", "_stays", "is_erased", "size")
+    __slots__ = ("_is_plain", "_kept", "_parts", "_shows", "_stays", "is_erased", "left", "size")
 
     def __init__(self, text: str = "") -> None:
         self._kept: str | None = None
-        self._parts: list[str] = []
+        self._parts: list[tuple[str, int]] = []
+        """Texts of the frame, and how many characters of each are left: to cut off some copies none."""
         self._shows = False
         self._stays = True
         self.size = 0
         """Characters of the frame that is being written."""
         self.is_erased = False
         """Whether nothing was written since the row was erased."""
+        self.left = 0
+        """Columns from the end of the frame to the cursor."""
+        self._is_plain = False
+        """Whether the frame has a character in each column, without colours between them."""
         if text:
             self.write(text)
 
     def write(self, text: str) -> None:
-        """Continue the frame."""
-        self._parts.append(text)
+        """Continue the frame at its end."""
+        if self._is_plain:
+            text = _SEQUENCE_PATTERN.sub("", text)
+        self._parts.append((text, len(text)))
         self.size += len(text)
         self._stays = self._stays and _COLOURS_PATTERN.fullmatch(text) is not None
         self._shows = self._shows or not (self._stays or _SHOWS_NOTHING.fullmatch(text))
@@ -101,11 +112,28 @@ class _Row:
             return
         self._kept = self.render_row(terms)
         self._parts, self.size, self._shows, self._stays = [], 0, False, True
+        self.left, self._is_plain = 0, False
+
+    def cut_off_left(self, terms: Sequence[str]) -> None:
+        """Remove what the next text replaces: what is right of the cursor. At the beginning the next frame begins."""
+        if not self._is_plain:
+            text = _SEQUENCE_PATTERN.sub("", self.frame)
+            self._parts, self.size, self._is_plain = [(text, len(text))], len(text), True
+        left, self.left = self.left, 0
+        if left >= self.size:
+            self.begin_frame(terms)
+            return
+        self.size -= left
+        while left:
+            text, length = self._parts.pop()
+            if length > left:
+                self._parts.append((text, length - left))
+            left = max(0, left - length)
 
     @property
     def frame(self) -> str:
         """The frame that is being written."""
-        return "".join(self._parts)
+        return "".join(text[:length] for text, length in self._parts)
 
     def render_row(self, terms: Sequence[str]) -> str:
         """Return what the row shows."""
@@ -175,6 +203,8 @@ class _Screen:
             done.append(text)
         elif text:
             row = self._rows[self._at]
+            if row.left:
+                row.cut_off_left(self._terms)
             row.write(text)
             self._is_in_first_column = (
                 self._is_in_first_column and _COLOURS_PATTERN.fullmatch(text) is not None
@@ -190,6 +220,9 @@ class _Screen:
             done.append(step[0])
             if step[0] == "\n":
                 self._passes, self._is_in_first_column = False, True
+            return
+        if step[0][0] == "\b":
+            self._rows[self._at].left += len(step[0])
             return
         count = int(step[1] or 0)
         match step[2] or step[0]:
@@ -214,6 +247,7 @@ class _Screen:
     def _move_cursor(self, by: int) -> None:
         """Move the cursor by so many rows. A row that it leaves erased, for one that is there, shows nothing."""
         left = self._rows[self._at]
+        left.left = 0
         if left.is_erased and self._at + by < len(self._rows):
             shown = left.render_row(self._terms)
             self._rows[self._at] = _Row(shown if _holds_term(shown, self._terms) else "")
@@ -241,7 +275,7 @@ class _Screen:
 
 
 def _moves_cursor(text: str) -> bool:
-    return "\r" in text or ("\x1b" in text and _MOVE_PATTERN.search(text) is not None)
+    return "\r" in text or "\b" in text or ("\x1b" in text and _MOVE_PATTERN.search(text) is not None)
 
 
 def _holds_term(text: str, terms: Sequence[str]) -> bool:

@@ -303,7 +303,8 @@ def gist(
 
 
 def _redraw_text(text: str, terms: Sequence[str]) -> str:
-    return "".join(last_frames([text], terms)) if "\r" in text or "\x1b" in text else text
+    moves = any(sign in text for sign in "\r\b\x1b")
+    return "".join(last_frames([text], terms)) if moves else text
 
 
 def _around(line: str, terms: Sequence[str]) -> str:

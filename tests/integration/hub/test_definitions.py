@@ -309,6 +309,8 @@ def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
         "try { await servers.g.coded({}) } catch (error) { return [error.message, error.code, error.data] }"
     )
     assert workspace.run(program) == ("ok", ["try later", -32050, data], [])
+    raw = "try { await servers.g.callRaw('coded') } catch (error) { return [error.name, error.code, error.data] }"
+    assert workspace.run(raw) == ("ok", ["ToolError", -32050, data], [])
     status, error, _ = workspace.run("await servers.g.coded({})")
     assert (status, error["code"], error["data"], error["message"]) == ("failed", -32050, data, "try later")
     code, output, _ = workspace.paddock("servers", "call", "g", "coded", "--json")
@@ -426,9 +428,12 @@ def test_an_unknown_server_lists_those_that_the_program_may_call(workspace):
     (workspace.directory / "paddock.toml").write_text(rule)
     told = "try { await servers.of.x({}) } catch (error) { return error.message }"
     assert workspace.run(told)[1] == "Unknown server: of; known: g, other."
-    # As the systems that it stands in for say it.
-    raw = "try { await servers.of.callRaw('x') } catch (error) { return error.message }"
-    assert workspace.run(raw)[1] == "Unknown server: of"
+    assert workspace.run(told.replace("x({})", "callRaw('x')"))[1] == "Unknown server: of; known: g, other."
+    # As the systems that the compat profile stands in for say it.
+    scripts = workspace.directory / ".mentu/scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "told.js").write_text(told)
+    assert workspace.paddock("run", "told")[1] == "Unknown server: of\n"
 
 
 def test_where_no_tool_and_no_server_is_that_is_said(workspace):

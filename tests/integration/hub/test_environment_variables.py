@@ -15,7 +15,7 @@ from paddock.model.errors import ServerUnavailable
 from .conftest import failure, text
 from .test_hub_http_faults import rude
 
-ALL = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+ALL = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 
 
 @pytest.fixture
@@ -165,6 +165,18 @@ def test_a_variable_that_cannot_be_used_is_named(hub, variables, name, value, wh
             async with hub(HttpServer("web", server.url)) as opened:
                 return await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
 
+    assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
+
+
+@pytest.mark.parametrize("place", ["/none/keys", "/proc"])
+def test_a_log_of_keys_that_cannot_be_written_is_named(hub, variables, tmp_path, place):
+    async def main():
+        async with rude() as server:
+            variables({"SSL_CERT_DIR": tmp_path, "SSLKEYLOGFILE": place})
+            async with hub(HttpServer("web", server.url)) as opened:
+                return await failure(opened.call_tool("web", "anything", {}), ServerUnavailable)
+
+    why = f"SSLKEYLOGFILE names {place}, which cannot be written; correct it, or unset it"
     assert str(asyncio.run(main())) == f"Failed to connect to server web: {why}."
 
 

@@ -125,7 +125,11 @@ def test_redirects_are_not_followed(world: World, logins: KeptLogins) -> None:
         ),
         (
             {"authorization_endpoint": "javascript:alert(1)"},
-            "Registration failed: {inner}register gave no valid `error`",
+            "Invalid metadata: {issuer}.well-known/oauth-authorization-server gave no valid `authorization_endpoint`",
+        ),
+        (
+            {"scopes_supported": 5},
+            "Invalid metadata: {issuer}.well-known/oauth-authorization-server gave no valid `scopes_supported`",
         ),
     ],
 )
@@ -138,7 +142,7 @@ def test_what_an_authorization_server_says_of_itself_is_checked(
     async def never(visit: AuthorizationPrompt) -> None:
         visits.append(visit)
 
-    assert refused(world, logins, never) == why.replace("{inner}", world.url.removesuffix("mcp"))
+    assert refused(world, logins, never) == why.replace("{issuer}", world.issuer)
     assert visits == []
 
 
@@ -349,8 +353,15 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
             "Invalid registration response: {}register gave no valid `client_id_issued_at`",
         ),
         (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
-        (("/register", 400, f'{{"error": {DEEP}}}'), "Registration failed: {}register gave no valid `error`"),
-        ((METADATA, 200, DEEP), "Registration failed: {inner}register gave no valid `error`"),
+        (
+            ("/register", 400, f'{{"error": {DEEP}}}'),
+            "Registration failed (400): {}register gave no valid `error`",
+        ),
+        (("/register", 404, "{}"), "Registration failed (404): {}register gave no valid `error`"),
+        (
+            (METADATA, 200, DEEP),
+            "Invalid metadata: {}.well-known/oauth-authorization-server gave no JSON object",
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
@@ -358,7 +369,7 @@ def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
 ) -> None:
     path, status, text = answer
     world.outer.twists[path] = lambda _: Response(text, status_code=status, media_type="application/json")
-    assert refused(world, logins) == why.format(world.issuer, inner=world.url.removesuffix("mcp"))
+    assert refused(world, logins) == why.format(world.issuer)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_tools_are_found_described_and_called(place: Place) -> None:
         "echo(args?: Record<string, unknown>): Promise<unknown>; // output: unknown",
         "// odd.ecco: unknown; did you mean odd.echo or odd.long or odd.is_error?",
     ]
+    assert described.structured_content["notes"] == described.content[0].text.splitlines()[-1:]
     assert nothing.content[0].text == (
         "ok · 0 of 28 tools\nnothing found; try other words. Servers: odd (14 tools), even (14 tools)"
     )

@@ -117,6 +117,17 @@ def test_trust_is_for_one_source(tmp_path, pattern, trusted):
     assert [offer.address for offer in offers if is_trusted(offer, [pattern])] == trusted
 
 
+@pytest.mark.parametrize("name", ["mcp_server.git", "mcp-server-git", "pypi:MCP-Server_Git"])
+def test_a_package_of_pypi_is_found_by_every_spelling_of_its_name(tmp_path, name):
+    registry(tmp_path, entry(registryType="pypi", identifier="mcp_server.git"))
+    provisioning = Provisioning(
+        [tmp_path / "servers.json"], tmp_path / "registry.json", tmp_path / "trust.json"
+    )
+    assert provisioning.find_offer(name).offer.address == "pypi:mcp_server.git"
+    with pytest.raises(ConfigurationError, match=r"there is no server 'npm:mcp_server\.git'"):
+        provisioning.find_offer("npm:mcp_server.git")
+
+
 def test_a_package_of_pypi_has_no_scope(tmp_path):
     assert registry(tmp_path, entry(registryType="pypi", identifier="@good/git")) == ()
 

@@ -12,6 +12,9 @@ from paddock.output.text import LineSplitter
 
 PROGRESS = "".join(f"\r{number:3}/300 {'#' * (number // 10)}" for number in range(1, 301))
 LAST = f"300/300 {'#' * 30}"
+BACK = "\b" * 20
+BACKWARDS = "".join(f"frame {number}{BACK}" for number in range(300))
+SPINNER = "".join(f"\b{sign}" for sign in "/-\\|" * 20 + "/-")
 UP, ERASE = "\x1b[1A", "\x1b[2K"
 
 
@@ -30,6 +33,16 @@ def fold(*pieces: str, terms: Sequence[str] = ()) -> str:
         (f"{PROGRESS}\r\x1b[K", LAST),
         (f"{PROGRESS}\r\x1b[2Kdone", "done"),
         ("\r\r \r", ""),
+        (BACKWARDS, "frame 299"),
+        (f"{BACKWARDS}{' ' * 20}", "frame 299"),
+        (f"{BACKWARDS}{' ' * 20}{BACK}done", "done"),
+        (f"wait |{SPINNER}", "wait -"),
+        (f"wait |{SPINNER}\bdone", "wait done"),
+        ("\x1b[1mwait\x1b[0m |\b/\b\x1b[32m-\x1b[0m", "wait -"),
+        (f"\x1b[32m{BACKWARDS}\x1b[32mdone\x1b[0m", "\x1b[32mdone\x1b[0m"),
+        ("N\bNA\bAM\bME\bE", "NAME"),
+        ("typod\b \bo", "typoo"),
+        ("\b\b", ""),
         ("", ""),
     ],
 )
@@ -162,6 +175,10 @@ def test_rows_that_are_redrawn_without_end_are_not_kept() -> None:
     assert fold("\x1b[99B" * 10_000, "x") == "\n" * (SCREEN_ROWS - 1) + "x"
 
 
+def test_backspaces_within_a_long_frame_copy_none_of_it() -> None:
+    assert fold("x" * 60_000, "\b\ba" * 50_000, "\n") == f"{'x' * 9_999}a\n"
+
+
 def test_frames_of_a_line_that_goes_on() -> None:
     assert find_unfinished_frame("a\rb\x1b[Gc") == "c"
     assert find_unfinished_frame(f"a{ERASE}") == ""
@@ -174,7 +191,20 @@ PIECES = st.sampled_from(
     [
         *("a", "b ", "\n", "\r", "\r\n", " ", "ß", "x" * 40_000, "\n" * 120),
         *(ERASE, "\x1b[K", "\x1b[1K", "\x1b[G", "\x1b[1G", "\x1b[20G", "\x1b[J", "\x1b[2J"),
-        *(UP, "\x1b[2A", "\x1b[F", "\x1b[2B", "\x1b[E", "\x1b[31m", "\x1b[0m", "\x1b", "\x1b[", "\x1b[1234A"),
+        *(
+            UP,
+            "\x1b[2A",
+            "\x1b[F",
+            "\x1b[2B",
+            "\x1b[E",
+            "\x1b[31m",
+            "\x1b[0m",
+            "\b",
+            "\b" * 9,
+            "\x1b",
+            "\x1b[",
+            "\x1b[1234A",
+        ),
     ]
 )
 

@@ -22,7 +22,7 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 from mcp_types import LATEST_PROTOCOL_VERSION
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from paddock.hub.auth.client_config import merge_scopes
 from paddock.hub.auth.guarded_http import AuthorizationHttp
@@ -103,14 +103,21 @@ async def drive_flow(
     flow = provider.async_auth_flow(request)
     with translate_errors():
         outgoing, answer = await anext(flow), _asking_for(refused, scope)
+        faults: dict[type[BaseModel], str] = {}
         try:
             while (outgoing := await flow.asend(answer)) is not request:
                 answer = await outside.send_request(outgoing)
+                faults |= _judge_metadata(answer)
         except OAuthFlowError as error:
-            why = (
-                _explain_refusal(answer) or _invalid_field(error, answer) or _find_unreadable_refusal(answer)
-            )
-            raise LoginFailed(_make_printable(str(error)) + why) from None
+            # The library guesses addresses in the place of metadata that it cannot read, and fails there.
+            if metadata := next(filter(None, faults.values()), ""):
+                raise LoginFailed(f"Invalid metadata: {metadata}") from None
+            told = _make_printable(str(error))
+            why = _explain_refusal(answer) or _invalid_field(error, answer)
+            if not why and answer.is_error:
+                status = "" if "(" in told else f" ({answer.status_code})"
+                why = f"{status}: {_render_origin(answer)} gave no valid `error`"
+            raise LoginFailed(f"{told}{why}") from None
         except OverflowError:  # the library adds it to the time
             raise _no_valid_life(answer) from None
         finally:
@@ -214,6 +221,28 @@ def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
     return f": {_describe_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
 
 
+def _judge_metadata(answer: httpx2.Response) -> dict[type[BaseModel], str]:
+    """Return what is wrong with the metadata in an answer, by its kind: "" for valid one. Empty for other answers."""
+    if answer.status_code != HTTPStatus.OK:
+        return {}
+    for name, kind in _METADATA_KINDS.items():
+        if f"/.well-known/{name}" in answer.request.url.path:
+            try:
+                kind.model_validate_json(answer.content)
+            except ValidationError as error:
+                return {kind: _describe_fault(error, answer)}
+            return {kind: ""}
+    return {}
+
+
+_METADATA_KINDS: dict[str, type[BaseModel]] = {
+    "oauth-protected-resource": ProtectedResourceMetadata,
+    "oauth-authorization-server": OAuthMetadata,
+    "openid-configuration": OAuthMetadata,
+}
+"""Metadata by its well-known name (RFC 9728, RFC 8414, OpenID Connect Discovery)."""
+
+
 def _unreadable_token(answer: httpx2.Response) -> str:
     """Return what is wrong with the token in an answer; "" for one that can be read, and for a refusal."""
     if answer.status_code != HTTPStatus.OK:
@@ -229,11 +258,6 @@ def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
     [fault] = list_faults(error)
     field = f"no valid `{_make_printable(str(fault.path[0]))}`" if fault.path else "no JSON object"
     return f"{_render_origin(answer)} gave {field}"
-
-
-def _find_unreadable_refusal(answer: httpx2.Response) -> str:
-    """Return which server refused without a code that can be read, "" for an answer that is no refusal."""
-    return f": {_render_origin(answer)} gave no valid `error`" if answer.is_error else ""
 
 
 def _render_origin(answer: httpx2.Response) -> str:

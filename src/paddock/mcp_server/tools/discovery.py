@@ -84,13 +84,14 @@ class _Discovery:
             names[:_MAX_MATCHES], patience_s=SEARCH_WAIT_S
         )
         config = self._servers.config
-        texts = [write_declaration(entry, config) for entry in entries]
+        known = [entry for entry in entries if isinstance(entry, Described)]
+        texts = [write_declaration(entry, config) for entry in known]
         found: list[Json] = [
             {"name": entry.name, "declaration": text, "output": entry.output}
-            for entry, text in zip(entries, texts, strict=True)
-            if isinstance(entry, Described)
+            for entry, text in zip(known, texts, strict=True)
         ]
-        notes = _list_notes(listing)
+        notes = [write_declaration(entry, config) for entry in entries if not isinstance(entry, Described)]
+        notes += _list_notes(listing)
         notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
             told = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
