@@ -1,8 +1,8 @@
-"""Take memory of the kernel's own with mappings, of which each process may have 65530, as small as they like.
+"""Take memory of the kernel's own with mappings, of which each process may have 65530, as small as they like; a control group counts it.
 
-landlock: closed
-namespaces: closed
-unconfined: closed
+landlock: open
+namespaces: open
+unconfined: open
 """
 
 import ctypes
@@ -18,4 +18,4 @@ for page in range(0, 65000, 2):
 for _ in range(14):
     if not os.fork():
         break
-time.sleep(4)
+time.sleep(0.5)
