@@ -11,7 +11,6 @@ import struct
 import time
 
 locks = [struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * place, 1, 0) for place in reversed(range(600))]
-
 files = [os.open(f"{os.environ['TMPDIR']}/{os.getpid()}-{n}", os.O_RDWR | os.O_CREAT) for n in range(160)]
 for file in files:
     for lock in locks:
