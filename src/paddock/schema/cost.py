@@ -166,7 +166,7 @@ class SchemaCost:
         level: dict[_State, list[Json]] = {self._root: [value]}
         while level:
             below: defaultdict[_State, list[Json]] = defaultdict(list)
-            longest_name = names_asked = 0
+            max_name_chars = names_asked = 0
             for state, parts in level.items():
                 looks, errors, pattern_kib, name_kib, deep, compared, unique, copies = state.weight
                 copies += of_names
@@ -187,7 +187,7 @@ class SchemaCost:
                         case dict() if part:
                             members = cast("dict[str, Json]", part)
                             name_chars = sum(map(len, members))
-                            longest_name = max(longest_name, *map(len, members))
+                            max_name_chars = max(max_name_chars, *map(len, members))
                             names_asked = max(names_asked, self._add_members(members, state, below))
                             characters += name_chars
                             cost += _PATTERN_LOOKS * name_kib * name_chars
@@ -200,7 +200,7 @@ class SchemaCost:
             levels += 1
             if levels > _MAX_VALUE_LEVELS:
                 raise CostlyValueError(f"the value is nested more than {_MAX_VALUE_LEVELS} deep")
-            level, path_chars, of_names = below, path_chars + longest_name, of_names + names_asked
+            level, path_chars, of_names = below, path_chars + max_name_chars, of_names + names_asked
         return ValueCost(work, most_looks, error_chars)
 
     def _add_members(self, members: dict[str, Json], state: _State, below: dict[_State, list[Json]]) -> int:
