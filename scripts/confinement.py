@@ -104,11 +104,10 @@ code that you would run as root.
 | CPU time, scratch | polled | polled |
 | the end | `cgroup.kill` first, then as without a group | everything below the job's supervisor is stopped and killed |
 
-(1) Each socket and pipe counts with its maximum content, up to the decrease of the machine's free memory.
-Memory files and deleted files can be mapped and not open, on their way through a socket, or hidden by their
-process. They count up to the increase that the machine itself shows. Page tables, mappings, file locks and
-watches count once the kernel's own memory has grown by a quarter of the limit. This also applies with a
-control group, which does not count all of it.
+(1) Memory files, deleted files and page tables count, too. Memory files and deleted files can be mapped and not
+open, on their way through a socket, or hidden by their process. Then they count up to the increase that the
+machine itself shows. What the kernel keeps for a program elsewhere is not counted without a control group: what
+lies in sockets and pipes, and mappings. File locks are counted by neither.
 
 (2) Processes are counted, and threads, of which 256 more are allowed. `RLIMIT_NPROC` does not limit a program
 that is root.
@@ -142,6 +141,10 @@ doctor` reports which. The next start ends and removes the groups that a killed 
 In the tier `landlock`, a root Paddock runs programs as a separate user that owns nothing else. Two attacks
 work there, because Landlock has no rule for them. Names can be tested: `stat` shows that a file exists, its
 size and its owner. Directories that all users may read can be watched.
+
+The tests use no control group. Three attacks on the kernel's own memory are therefore **open** in every tier:
+sockets, mappings and file locks. Give Paddock a control group on a machine where unreviewed programs must not
+be able to exhaust the memory. It bounds the first two.
 
 | attack | namespaces | landlock, as root | landlock, as another user |
 |---|---|---|---|

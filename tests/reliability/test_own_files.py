@@ -16,7 +16,7 @@ from cryptography.fernet import Fernet
 
 from paddock.audit.ledger import Ledger
 from paddock.catalog.inferred_types import InferredTypes
-from paddock.catalog.provisioning import load_registry, load_trust
+from paddock.catalog.provisioning.service import load_registry, load_trust
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins, memory_of
 from paddock.hub.result import ToolInfo, ToolResult

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from paddock.sandbox.sandbox import Sandbox
     from paddock.script_tools.engine import Command, NoCommand, ToolEngine
     from paddock.script_tools.library import Tool, ToolLibrary
-    from paddock.script_tools.prompts.service import PromptService, Run
 
 _NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 
@@ -120,12 +119,6 @@ class Scripts:
     def make_work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
         """Return the work of running a tool. Raises what `find_tool` raises."""
         return make_tool_run(self.library, name, inputs)
-
-    def make_prompting(self, run: "Run", clock: Callable[[], float]) -> "PromptService":
-        """Return what answers calls of prompts; `run` runs a tool through the gate."""
-        from paddock.script_tools.prompts.service import PromptService
-
-        return PromptService(self.library, run, clock)
 
     async def run_tool(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
         """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""

@@ -19,7 +19,7 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from paddock.catalog.catalog import Catalog
     from paddock.catalog.inferred_types import InferredTypes
-    from paddock.catalog.provisioning import Provisioning
+    from paddock.catalog.provisioning.service import Provisioning
     from paddock.catalog.semantic_choice import SemanticSettings
     from paddock.hub.admission import Admission
     from paddock.hub.catalog_tool import CatalogTool
@@ -191,13 +191,15 @@ class Servers:
     @cached_property
     def provisioning(self) -> "Provisioning":
         """What further servers can be had, and which are enabled."""
-        from paddock.catalog.provisioning import Provisioning
+        from paddock.catalog.provisioning.service import Provisioning
 
         return Provisioning(self._files, self._settings.registry, self._settings.trust)
 
     async def refresh_registry(self) -> int:
         """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
-        from paddock.catalog.registry import refresh_list  # its HTTP client takes a while to load
+        from paddock.catalog.provisioning.registry import (
+            refresh_list,  # its HTTP client takes a while to load
+        )
 
         return await refresh_list(self._settings.registry_source, self._settings.registry)
 

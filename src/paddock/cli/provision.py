@@ -19,7 +19,7 @@ from paddock.settings.loader import load
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from paddock.catalog.provisioning import Change
+    from paddock.catalog.provisioning.service import Change
     from paddock.model.base import Json
     from paddock.settings.schema import Settings
 

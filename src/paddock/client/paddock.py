@@ -269,7 +269,9 @@ class Paddock:
         """
         scripts = self._require_session().scripts
         if self._prompting is None:
-            self._prompting = scripts.make_prompting(self._end_of, time.monotonic)
+            from paddock.script_tools.prompts.service import PromptService
+
+            self._prompting = PromptService(scripts.library, self._end_of, time.monotonic)
         return await self._prompting.call(name, read_object(arguments, "arguments"))
 
     async def compute(

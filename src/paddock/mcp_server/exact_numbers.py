@@ -12,26 +12,18 @@ from paddock.model.numbers import NumberTooLongError, loads, mark_numbers, may_l
 
 
 class AllDigits:
-    """An ASGI application whose requests and answers keep the digits of numbers; a request has at most `most` bytes."""
+    """An ASGI application whose requests and answers keep the digits of numbers. Bodies of requests come whole."""
 
-    def __init__(self, app: App, most: int) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._most = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and its answer back."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        held: list[MutableMapping[str, Any]] = []
-        begun = False
 
         async def receive_marked() -> MutableMapping[str, Any]:
-            nonlocal begun
-            if not begun:
-                begun = True
-                held.extend(await self._receive_body(receive))
-            return held.pop(0) if held else await receive()
+            message = await receive()
+            body = message.get("body", b"")
+            return {**message, "body": _mark_arguments(body)} if may_lose(body) else message
 
         async def send_unmarked(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.body" and "body" in message:
@@ -39,22 +31,6 @@ class AllDigits:
             await send(message)
 
         await self._app(scope, receive_marked, send_unmarked)
-
-    async def _receive_body(self, receive: Receive) -> list[MutableMapping[str, Any]]:
-        """Return the messages of a request's body: one where it is whole and small enough, else as they came."""
-        messages = [await receive()]
-        size = len(messages[0].get("body", b""))
-        while messages[-1]["type"] == "http.request" and messages[-1].get("more_body") and size <= self._most:
-            messages.append(await receive())
-            size += len(messages[-1].get("body", b""))
-        if messages[-1]["type"] != "http.request" or messages[-1].get("more_body"):
-            return messages
-        body = b"".join(message.get("body", b"") for message in messages)
-        return (
-            [{"type": "http.request", "body": _mark_arguments(body), "more_body": False}]
-            if may_lose(body)
-            else messages
-        )
 
 
 def _mark_arguments(body: bytes) -> bytes:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.app.session import Session, open_session
 from paddock.cancellation import cancel_all
-from paddock.mcp_server.compat.programs import build_compat_program_tools
-from paddock.mcp_server.compat.tools import build_compat_tools
+from paddock.mcp_server.compat.profile import build_compat_profile
+from paddock.mcp_server.compat.repositories import Repositories
 from paddock.mcp_server.elicitation import ElicitationRounds
 from paddock.mcp_server.http.app import build_application, http_service
 from paddock.mcp_server.http.endpoint import Endpoint
@@ -23,13 +22,12 @@ from paddock.mcp_server.pending_calls import FETCH_TOOLS, PendingCalls
 from paddock.mcp_server.prompts import Prompts
 from paddock.mcp_server.prompts_resources import PromptsAndResources
 from paddock.mcp_server.protocol import build_protocol_server
-from paddock.mcp_server.repositories import Repositories
 from paddock.mcp_server.requests import InFlightRequests
 from paddock.mcp_server.resources import Resources
 from paddock.mcp_server.stdio import standard_streams
 from paddock.mcp_server.toolbox import Toolbox
 from paddock.mcp_server.tools.code import build_code_tools
-from paddock.mcp_server.tools.compute import build_compat_compute_tool, build_compute_tool
+from paddock.mcp_server.tools.compute import build_compute_tool
 from paddock.mcp_server.tools.discovery import build_discovery_tools
 from paddock.mcp_server.tools.programs import Programs, build_program_tools
 from paddock.mcp_server.tools.provision import build_provision_tool
@@ -78,12 +76,7 @@ class Service:
         own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
         opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
         self._repositories = Repositories(programs, workspace, settings.mcp.repos, opened)
-        compat = [
-            *build_compat_tools(session, workspace),
-            *build_compat_program_tools(programs, self._repositories),
-        ]
-        compat.append(build_compat_compute_tool(session.gate, workspace))
-        compat = [replace(tool, exact=True) for tool in compat]
+        compat = build_compat_profile(session, workspace, programs, self._repositories)
         self._scripts = ScriptTools(session, settings.tools, workspace, cap, rest)
         further = self._scripts.list_tools
         if tool_names == "default":

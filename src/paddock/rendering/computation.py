@@ -142,11 +142,6 @@ def check_request(body: Json, problems: tuple[str, ...]) -> None:
         raise InvalidInput("; ".join(problems))
 
 
-def parse_request(raw: bytes) -> ComputationRequest:
-    """Return what a JSON text asks for. Raises InvalidInput."""
-    return convert_request(parse_json(raw))
-
-
 def parse_json(raw: bytes) -> Json:
     """Return the value of a JSON text. Raises InvalidInput."""
     try:

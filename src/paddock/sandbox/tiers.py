@@ -236,7 +236,7 @@ def _report_unconfined(job_user: int | None) -> TierReport:
 
 _SAMPLES = (
     "therefore Paddock samples the memory and processes of programs, and ends a program that went beyond between two "
-    "samples late; with cgroup v2 the kernel refuses it at once"
+    "samples late, and does not see memory in sockets and mappings; with cgroup v2 the kernel refuses both at once"
 )
 _DELEGATE = (
     "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "

@@ -6,19 +6,14 @@ often at one value is refused (`paddock.schema.cost`), and what is told about a 
 
 import json
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from math import frexp
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from paddock.model.base import Json
-from paddock.model.json_meter import MAX_CHECKED_VALUES
 from paddock.model.numbers import dumps
-from paddock.schema.cost import compute_cost
+from paddock.schema.cost import CostlyValueError, SchemaCost
 from paddock.schema.dialect import normalize_schema
-from paddock.schema.number_cost import MAX_COMPARISONS as MOST_COMPARED
-from paddock.schema.number_cost import list_numbers
-from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError, find_max_kib
+from paddock.schema.pattern_cost import SIZES_KIB, BadPatternError
 from paddock.texts import ellipsis, find_nearest
 
 if TYPE_CHECKING:
@@ -30,28 +25,19 @@ _MAX_NAMES_CHARS = 300
 
 _PATTERN_BYTES = SIZES_KIB[-1] * 1024
 _AUTOMATON_BYTES = 64 * 1024
-_MAX_WORK = MAX_CHECKED_VALUES
-"""Looks of a schema at all parts of a value: 50 ms."""
-_MAX_MATCHED_WORK = 200_000
-"""Characters that meet patterns, times the KiB of the largest: 50 ms, as a character may meet each of its states."""
-_MAX_ERROR_LOOKS = 2_000
+_MAX_ERROR_WORK = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
-_FEW_LOOKS, _MAX_ERROR_LOOKS_OF_FEW = 16, 21_000
+_FEW_LOOKS, _MAX_ERROR_WORK_OF_FEW = 16, 21_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
-_MAX_COPIED = 100_000
-"""Parts of a value in all errors, each of which has a copy of what it is about: 50 ms."""
+_MAX_ERROR_CHARS = 20_000_000
+"""Characters of schema and value in all errors of a value: 50 ms."""
 
-_WORD_BITS = 50
-"""Bits of a number that are one more part: to divide a large one takes longer."""
 _MAX_EXACT_INTEGER, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 60
 """Fractions from 2**53 on have no double of their own. Larger or longer ones are checked as doubles: it is faster."""
 _MIN_SIMILARITY = 0.7
 """How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
 _MAX_SUGGESTION_CHARS, _MAX_SUGGESTION_NAMES = 100, 500
 """What the nearest name is looked for among: comparing takes the square of the length."""
-
-_MAX_ERROR_CHARS = 20_000_000
-"""Characters of schema and value in all errors of a value: 50 ms."""
 
 _TYPES = {
     "array": "a list",
@@ -72,10 +58,6 @@ class BrokenSchemaError(ValueError):
         self.path = path
 
 
-class CostlyValueError(ValueError):
-    """A value that its schema would take too long to check, or to say what is wrong with."""
-
-
 class Schema:
     """A JSON Schema (draft 2020-12 unless it names another); `nullable` of OpenAPI means what it says."""
 
@@ -93,8 +75,7 @@ class Schema:
         self.document = document = normalize_schema(document)
         patterns = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_AUTOMATON_BYTES)
         try:
-            self._cost = compute_cost(document)
-            self._pattern_kib = find_max_kib(self._cost.patterns)
+            self._cost = SchemaCost(document)
             self._validator = validator_for(document, retriever=_refuse_reference, pattern_options=patterns)
         except ValueError as problem:
             first = str(problem).partition("\n")[0]
@@ -122,8 +103,7 @@ class Schema:
 
     def iterate_errors(self, value: Json) -> "Iterator[ValidationError]":
         """Yield the errors of a value. Raises CostlyValueError where checking or telling would take too long."""
-        measured = _measure_value(value)
-        work = self._count_work(value, measured)
+        cost = self._cost.measure(value)
         readable: Json = None
         try:
             is_valid = self._validator.is_valid(value)
@@ -134,53 +114,11 @@ class Schema:
             is_valid = self._validator.is_valid(readable)
         if is_valid:
             return
-        if not self._can_report_all(work, measured):
+        max_work = _MAX_ERROR_WORK_OF_FEW if cost.most_looks <= _FEW_LOOKS else _MAX_ERROR_WORK
+        if cost.work > max_work or cost.error_chars > _MAX_ERROR_CHARS:
             raise CostlyValueError("the value does not match its schema, and is too large to tell where")
         # `is_valid` stops at the first error, before what the library cannot take.
         yield from self._validator.iter_errors(_make_readable(value) if readable is None else readable)
-
-    def _count_work(self, value: Json, measured: "_ValueSize") -> int:
-        """Return the looks that a value costs at most. Raises CostlyValueError for too many, or too costly ones."""
-        if self._cost.depth is not None and measured.depth >= self._cost.depth:
-            raise CostlyValueError(
-                f"the value is nested {measured.depth} deep, and its schema costs too much for that"
-            )
-        work = measured.parts * self._cost.looks
-        if work > _MAX_WORK:
-            most = _MAX_WORK // self._cost.looks
-            raise CostlyValueError(
-                f"the value is too large for its schema, which is checked for at most {most} values; pass less at once"
-            )
-        if (self._cost.compared or self._cost.unique) and self._count_comparisons(value) > MOST_COMPARED:
-            raise CostlyValueError(
-                "the value has too many fractions and large numbers for what its schema compares"
-            )
-        cost_of_one = self._cost.looks * self._pattern_kib
-        if (
-            cost_of_one
-            and _count_matched_characters(value, self._cost.matched) * cost_of_one > _MAX_MATCHED_WORK
-        ):
-            raise CostlyValueError(
-                "the texts that patterns of the schema look at are too long for these patterns"
-            )
-        return work
-
-    def _count_comparisons(self, value: Json) -> int:
-        """Return how many pairs of numbers are compared at most of which one takes long."""
-        count, odd, wide = list_numbers(value)
-        return self._cost.odd * count + self._cost.compared * odd + self._cost.unique * wide * wide // 6
-
-    def _can_report_all(self, work: int, measured: "_ValueSize") -> bool:
-        """Tell whether all errors of a value, of which there are `work` at most, can be collected."""
-        looks = self._cost.looks
-        of_object = self._cost.asked + (looks * measured.members if self._cost.names else 0)
-        copied = looks * measured.copied + of_object * measured.objects
-        said = (looks + of_object) * (measured.depth + 1) * measured.characters
-        return (
-            work <= (_MAX_ERROR_LOOKS_OF_FEW if looks <= _FEW_LOOKS else _MAX_ERROR_LOOKS)
-            and copied <= _MAX_COPIED
-            and said + work * self._cost.characters <= _MAX_ERROR_CHARS
-        )
 
     def _describe_error(self, error: "ValidationError") -> Iterator[str]:
         path = _render_path(error.instance_path)
@@ -236,66 +174,6 @@ class Schema:
             except (KeyError, IndexError, TypeError):
                 return {}
         return node if isinstance(node, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
-class _ValueSize(NamedTuple):
-    """The size of a JSON value."""
-
-    parts: int
-    """Values in it, large numbers counted for more."""
-    depth: int
-    """0 for a scalar."""
-    characters: int
-    copied: int
-    """Parts of all copies when each value in it is copied once."""
-    objects: int
-    """Parts of all copies when each object is."""
-    members: int
-    """Members of the largest object."""
-
-
-def _measure_value(value: Json) -> _ValueSize:
-    parts, depth, characters, copied, objects, members, above = 0, -1, 0, 0, 0, 0, 0
-    level = [value]
-    while level:
-        depth, below, here = depth + 1, list[Json](), len(level)
-        in_objects = above
-        for each in level:
-            match each:
-                case str():
-                    characters += len(each)
-                case list() | tuple():
-                    below += each
-                case dict():
-                    characters += sum(map(len, each))  # pyright: ignore[reportUnknownArgumentType]
-                    below += each.values()
-                    members = max(members, len(each))  # pyright: ignore[reportUnknownArgumentType]
-                    in_objects = above + 1
-                case float():
-                    here += max(0, frexp(each)[1]) // _WORD_BITS
-                case int():
-                    here += each.bit_length() // _WORD_BITS
-                case _:
-                    pass
-        parts, copied, objects = parts + here, copied + here * (depth + 1), objects + here * in_objects
-        level, above = below, in_objects
-    return _ValueSize(parts, max(depth, 0), characters, copied, objects, members)
-
-
-def _count_matched_characters(value: Json, matched: AbstractSet[str]) -> int:
-    """Return the characters that meet patterns: those at the places of `Cost.matched`, and the names of members."""
-    characters, todo = 0, [("", value)]
-    while todo:
-        at, each = todo.pop()
-        if isinstance(each, str):
-            characters += len(each) if at in matched or ("*" in matched and at.startswith("/")) else 0
-        elif isinstance(each, list | tuple):
-            todo += [("[]", item) for item in each]  # pyright: ignore[reportUnknownVariableType]
-        elif isinstance(each, dict):
-            for name, item in each.items():  # pyright: ignore[reportUnknownVariableType]
-                characters += len(name)  # pyright: ignore[reportUnknownArgumentType]
-                todo.append((f"/{name}", item))  # pyright: ignore[reportUnknownArgumentType]
-    return characters
 
 
 def _refuse_reference(uri: str) -> NoReturn:

@@ -1,245 +1,289 @@
-"""How often a schema may look at one value: what keeps a hostile schema from costing time (no source but arithmetic).
+"""What checking one value with one schema costs, counted before the validator runs.
 
 Validation is a walk over pairs of schema and value. Keywords such as `allOf` and `$ref` look at the same value again,
 and references make few bytes into many looks: thirty definitions that name the one before them twice are a billion.
-So the looks are counted before anything is validated, level by level: in-place keywords add up, and a member of a
-value meets the sum of what its parents' keywords say about its name. Everything is counted as if it applied. What
-the counting itself costs is bounded too: nothing is compiled before.
+The count walks the value once, with the set of schemas that look at each part of it:
+
+    state of a part   how often each schema looks at it, keywords of the same value followed
+    step              from the state of a list or an object to that of its items, of a member, or of its names
+
+States and steps are cached, as a regular expression caches those of its automaton. Every keyword counts as if it
+applied. No state has more than MAX_LOOKS looks, and no step takes longer than the looks that it finds. Therefore the
+count itself is bounded, whatever the schema says.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from math import frexp
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from paddock.model.base import Json
-from paddock.schema.number_cost import list_numbers
+from paddock.model.json_meter import MAX_CHECKED_VALUES
+from paddock.schema.pattern_cost import measure_patterns
 
 MAX_LOOKS = 1_000
-"""Looks at one value; a schema that people write needs a few."""
+"""Looks at one part of a value; a schema that people write needs a few."""
 MAX_PARTS = 3_000
 MAX_VALUES = 50_000
 """JSON values in a schema and names of members, those of `enum`, `const` and `required` too."""
+MAX_WORK = MAX_CHECKED_VALUES
+"""Looks at all parts of a value, and what takes as long: 50 ms, with numbers that are slow to compare 300 ms."""
 _MAX_LEVELS = 64
-_MAX_STEPS = 20_000
-"""References and members that are followed while counting; after that, deeper values are refused."""
+_MAX_VALUE_LEVELS = 4_000
+"""Levels of a value; the validator takes a stack frame for each."""
+_MAX_CACHED = 100_000
+"""Entries of cached states."""
 
-_KEYWORDS: dict[str, Literal["same", "member", "reference"]] = {
+_KEYWORDS: dict[str, Literal["same", "member", "item", "name", "reference"]] = {
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"), "same"),
     **dict.fromkeys(("dependentSchemas", "dependencies"), "same"),
     **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "member"),
-    **dict.fromkeys(("unevaluatedProperties", "propertyNames", "unevaluatedItems"), "member"),
-    **dict.fromkeys(("items", "prefixItems", "additionalItems", "contains"), "member"),
+    "unevaluatedProperties": "member",
+    "propertyNames": "name",
+    **dict.fromkeys(("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"), "item"),
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef"), "reference"),
 }
-"""Keywords that hold schemas: of the same value, of its members and items, or elsewhere."""
+"""Keywords that hold schemas: of the same value, its members, items or names, or elsewhere."""
 _MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+_SAME, _ANY, _ITEM, _NAME = "same", "member", "item", "name"
+"""Edges, beside `/NAME` for a member of that name."""
 _META_HOST = "://json-schema.org/"
-_ANY = "*"
-_ITEM = "[]"
-_ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
 _ID_CHARS = 2_000
+_MAX_POINTER_CHARS = 60
+_MAX_INDEX_DIGITS = 10
+
 _ENTRIES_PER_LOOK = {"enum": 64, "dependentRequired": 4, "dependentSchemas": 4, "dependencies": 4}
 """Entries of a keyword that take as long as one look."""
 _WHOLE_VALUE_LOOKS = 5
 """Looks that comparing with a list or an object of `enum` stands for, at each part of the value."""
-_UNEVALUATED_FACTOR = 3
+_UNEVALUATED, _UNEVALUATED_FACTOR = frozenset({"unevaluatedProperties", "unevaluatedItems"}), 3
 """What `unevaluated...` multiplies: it asks all that looks at the same value once more what it has evaluated."""
 _FRACTION_LOOKS = 20
 """Looks that dividing by a fraction stands for, with a quarter of one for each binary place of a tiny one."""
-_MAX_POINTER_CHARS = 60
-_MAX_INDEX_DIGITS = 10
+_PATTERN_LOOKS = 5
+"""Looks that a character stands for that meets a pattern, for each KiB of the pattern: it may meet all its states."""
+_WORD_BITS = 50
+"""Bits of a number that are one more part: to divide a large one takes longer."""
+_PART_CHARS = 200
+"""Characters that take as long to copy as one part of a value."""
 _WORD_CHARS = 15
 """Characters that take as long to tell as a number or a word."""
+_MIN_INT64, _INT64_LIMIT = -(2**63), 2**63
 _TOO_OFTEN = f"it looks more than {MAX_LOOKS} times at one value"
+_TOO_LONG = "the value is too large for its schema, or takes too long to check with it; pass less at once"
 
 Schema = dict[str, Any]
-Edge = tuple[str | None, int]
-"""What is looked at (`/NAME`: a member; `*`: any member; `[]`: any item; None: the value itself), and the schema's
-number."""
 
 
 class CostlySchemaError(ValueError):
     """A schema that looks too often at one value, or into itself without end."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaCost:
-    """What a schema costs at most."""
+class CostlyValueError(ValueError):
+    """A value that its schema would take too long to check, or to say what is wrong with."""
 
-    looks: int
-    """Most looks at one value, at any depth up to `depth`."""
-    depth: int | None
-    """Depth below which looks are within bounds; None when they are so at every depth."""
-    patterns: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Patterns that texts are matched against, and how often the schema has each."""
-    matched: frozenset[str] = frozenset()
-    """Where those texts are: `/NAME` of a member, `*` any member, `[]` any item, `` the value itself."""
+
+class ValueCost(NamedTuple):
+    """What checking a value costs at most."""
+
+    work: int
+    """Looks at all its parts, and what takes as long."""
+    most_looks: int
+    """Looks at the part that has most of them."""
+    error_chars: int
+    """Characters in all errors: each copies its path and what it is about, and most a part of the schema."""
+
+
+class _Weight(NamedTuple):
+    """What one look of a schema costs; in a state all looks at a part, and what those above say of all within."""
+
+    looks: int = 0
+    errors: int = 0
+    """Looks, and names that an object is asked for: each that is missing is an error with a copy of the object."""
+    pattern_kib: int = 0
+    """Size of the patterns that a text is matched against."""
+    name_kib: int = 0
+    """Size of the patterns that each name of a member is matched against."""
+    deep: int = 0
+    """Looks at each part within, too, by options that are compared with all of it."""
     compared: int = 0
-    """Most numbers of `enum` and `const` that one value is compared with."""
-    odd: int = 0
-    """What those of them stand for that take long (`paddock.schema.number_cost`)."""
+    """Numbers in `enum` and `const`, which are compared with those within, too."""
     unique: int = 0
-    """How often the items of one list are looked at for equal ones."""
-    asked: int = 0
-    """Most names that one object is asked for: each that is missing is an error with a copy of the object."""
-    names: bool = False
-    """Whether the names of members are looked at: each that is wrong is such an error, too."""
-    characters: int = field(default=0, compare=False)
-    """Characters of the schema's texts and numbers; what is told of an error may hold many of them."""
+    """Looks for equal items, each of which is compared with all that is within."""
+    copies: int = 0
+    """Errors that have a copy of the part: its own, and those above."""
+
+    def plus(self, other: "_Weight", times: int) -> "_Weight":
+        return _Weight(*(a + times * b for a, b in zip(self, other, strict=True)))
+
+    def inherit(self) -> "_Weight":
+        """Return what is left of it for everything within."""
+        return _Weight(0, 0, 0, 0, self.deep, self.compared, self.unique, self.copies)
 
 
-def compute_cost(document: Json) -> SchemaCost:
-    """Return what validating with a schema costs at most. Raises CostlySchemaError."""
-    if not isinstance(document, dict):
-        return SchemaCost(1, None)
-    graph = _Graph(cast("Schema", document))
-    level = graph.close_level(Counter({0: 1}))
-    most = graph.sum_looks(level)
-    if most.looks > MAX_LOOKS:
-        raise CostlySchemaError(_TOO_OFTEN)
-    return graph.make_cost(*_follow_levels(graph, level, most))
+_PLAIN = _Weight(looks=1, errors=1, copies=1)
 
 
-def _follow_levels(graph: "_Graph", level: Counter[int], most: "_MaxCost") -> tuple["_MaxCost", int | None]:
-    """Return what one value costs at most at any depth, and the depth below which that is not known."""
-    seen: set[frozenset[tuple[int, int]]] = set()
-    for depth in range(1, _MAX_LEVELS):
-        state = frozenset(level.items())
-        if not level or state in seen:
-            return most, None
-        seen.add(state)
-        level, below = graph.find_next_level(level)
-        if below.looks > MAX_LOOKS or graph.steps > _MAX_STEPS:
-            return most, depth
-        most = most.or_more(below)
-    return most, _MAX_LEVELS
+@dataclass(slots=True, eq=False)
+class _State:
+    """How often each schema looks at a part of a value, by the schema's number."""
+
+    counts: Mapping[int, int]
+    weight: _Weight
+    next: dict[str, "_State"] = field(default_factory=dict[str, "_State"])
 
 
-class _MaxCost(NamedTuple):
-    """What one value costs at most."""
-
-    looks: int
-    asked: int
-    compared: int
-    odd: int
-    unique: int
-
-    def or_more(self, other: "_MaxCost") -> "_MaxCost":
-        return _MaxCost(*map(max, self, other))
-
-
-class _Graph:
-    """The subschemas of a document by number, and which look at which."""
+class SchemaCost:
+    """The subschemas of a document by number, which look at which, and what a value costs with them."""
 
     def __init__(self, document: Schema) -> None:
-        self.patterns: Counter[str] = Counter()
-        self.characters = 0
-        self.steps = 0
+        """Read a schema. Raises CostlySchemaError, and ValueError for its patterns."""
+        self._characters = 0
         self._nodes: list[Schema] = []
-        self._costs: list[_MaxCost] = []
-        self._closures: dict[int, Counter[int]] = {}
-        self._edges: list[list[Edge]] = []
         self._numbers: dict[int, int] = {}
         self._bases: list[str] = []
         self._names: dict[str, int] = {}
         self._anchors: dict[str, list[int]] = {}
+        self._states: dict[tuple[frozenset[tuple[int, int]], _Weight], _State] = {}
+        self._cached = 0
         self._collect_schemas(document)
-        self._edges = [list(self._edges_of(number)) for number in range(len(self._nodes))]
+        self._edges = [self._list_edges(number) for number in range(len(self._nodes))]
+        sizes = measure_patterns(Counter(each for node in self._nodes for each in _list_patterns(node)))
+        self._weights = [_weigh_schema(node, sizes) for node in self._nodes]
+        self._same = [
+            (edges.get(_SAME, []), _UNEVALUATED_FACTOR if node.keys() & _UNEVALUATED else 1)
+            for node, edges in zip(self._nodes, self._edges, strict=True)
+        ]
+        self._refuse_costly()
+        self._root = self._close({0: 1}, _Weight())
 
-    def make_cost(self, most: _MaxCost, depth: int | None) -> SchemaCost:
-        """Return the cost of the schema, of which `most` is known down to `depth`."""
-        return SchemaCost(
-            most.looks,
-            depth,
-            self.patterns,
-            self._find_matched(),
-            compared=most.compared,
-            odd=most.odd,
-            unique=most.unique,
-            asked=most.asked,
-            names=any("propertyNames" in node for node in self._nodes),
-            characters=self.characters,
-        )
+    def measure(self, value: Json) -> ValueCost:
+        """Return what checking a value costs at most. Raises CostlyValueError for too much."""
+        work = most_looks = error_chars = wide = most_unique = path_chars = of_names = levels = 0
+        level: dict[_State, list[Json]] = {self._root: [value]}
+        while level:
+            below: defaultdict[_State, list[Json]] = defaultdict(list)
+            max_name_chars = names_asked = 0
+            for state, parts in level.items():
+                looks, errors, pattern_kib, name_kib, deep, compared, unique, copies = state.weight
+                copies += of_names
+                told = looks * self._characters + errors * path_chars
+                most_looks, most_unique = max(most_looks, looks), max(most_unique, unique)
+                for part in parts:
+                    cost, characters = looks + deep or 1, _PART_CHARS
+                    match part:
+                        case str():
+                            characters += len(part)
+                            cost += _PATTERN_LOOKS * pattern_kib * len(part)
+                        case int() | float():
+                            slow, words = _weigh_number(part)
+                            wide += slow if isinstance(part, int) else 0
+                            cost = cost * words + compared * slow
+                        case list() | tuple() if part:
+                            below[self._step(state, _ITEM)] += part
+                        case dict() if part:
+                            members = cast("dict[str, Json]", part)
+                            name_chars = sum(map(len, members))
+                            max_name_chars = max(max_name_chars, *map(len, members))
+                            names_asked = max(names_asked, self._add_members(members, state, below))
+                            characters += name_chars
+                            cost += _PATTERN_LOOKS * name_kib * name_chars
+                        case _:
+                            pass
+                    work += cost
+                    error_chars += copies * characters + told
+                if work + most_unique * wide * wide // 6 > MAX_WORK:
+                    raise CostlyValueError(_TOO_LONG)
+            levels += 1
+            if levels > _MAX_VALUE_LEVELS:
+                raise CostlyValueError(f"the value is nested more than {_MAX_VALUE_LEVELS} deep")
+            level, path_chars, of_names = below, path_chars + max_name_chars, of_names + names_asked
+        return ValueCost(work, most_looks, error_chars)
 
-    def sum_looks(self, level: Counter[int]) -> _MaxCost:
-        """Return what a value costs that is looked at as `level` says."""
-        costs = [(count, self._costs[node]) for node, count in level.items()]
-        return _MaxCost(
-            *(sum(count * each[field] for count, each in costs) for field in range(len(_MaxCost._fields)))
-        )
+    def _add_members(self, members: dict[str, Json], state: _State, below: dict[_State, list[Json]]) -> int:
+        """Add the members of an object to those of its level, and its names where a schema looks at them.
 
-    def close_level(self, start: Counter[int]) -> Counter[int]:
-        """Return the looks at a value, in-place keywords followed. Raises CostlySchemaError."""
-        found: Counter[int] = Counter()
-        for node, count in start.items():
-            for other, times in self._compute_closure(node, ()).items():
-                self.steps += 1
-                found[other] += count * times
+        Returns how many errors the names may have, each of which has a copy of the object.
+        """
+        steps = state.next
+        for name, member in members.items():
+            key = f"/{name}"
+            below[steps.get(key) or self._step(state, key)].append(member)
+        names = self._step(state, _NAME)
+        if not names.counts:
+            return 0
+        below[names] += members
+        return names.weight.looks * len(members)
+
+    def _step(self, state: _State, key: str) -> _State:
+        """Return the state of items, names or members below a state. Raises CostlyValueError for too many looks."""
+        found = state.next.get(key)
+        if found is not None:
+            return found
+        keys = [key]
+        if key.startswith("/"):
+            if not any(key in self._edges[number] for number in state.counts):
+                return self._step(state, _ANY)
+            keys.append(_ANY)
+        starts: Counter[int] = Counter()
+        for number, count in state.counts.items():
+            for each in keys:
+                for target in self._edges[number].get(each, ()):
+                    starts[target] += count
+        found = state.next[key] = self._close(starts, state.weight.inherit())
         return found
 
-    def find_next_level(self, level: Counter[int]) -> tuple[Counter[int], _MaxCost]:
-        """Return the most looks of every schema at one member of a value, and what one member costs at most."""
-        by_name: dict[str, Counter[int]] = {}
-        for node, count in level.items():
-            for name, target in self._edges[node]:
-                self.steps += 1
-                if name is not None:
-                    by_name.setdefault(_ANY if name == _ITEM else name, Counter())[target] += count
-        everywhere = by_name.pop(_ANY, Counter[int]())
-        most = self.close_level(everywhere)
-        worst = self.sum_looks(most)
-        for looks in by_name.values():
-            looks.update(everywhere)
-            member = self.close_level(looks)
-            worst = worst.or_more(self.sum_looks(member))
-            for node, count in member.items():
-                most[node] = max(most[node], count)
-        return most, worst
-
-    def _compute_closure(self, node: int, path: tuple[int, ...]) -> Counter[int]:
-        if node in self._closures:
-            return self._closures[node]
-        if node in path:
-            raise CostlySchemaError("it refers to itself without end")
-        if len(path) > _MAX_LEVELS:
-            raise CostlySchemaError(f"it follows more than {_MAX_LEVELS} references for one value")
-        found = Counter({node: 1})
-        times = (
-            _UNEVALUATED_FACTOR
-            if self._nodes[node].keys() & {"unevaluatedProperties", "unevaluatedItems"}
-            else 1
-        )
-        for name, target in self._edges[node]:
-            if name is None:
-                found.update(
-                    {
-                        other: times * looks
-                        for other, looks in self._compute_closure(target, (*path, node)).items()
-                    }
-                )
-                if found.total() > MAX_LOOKS:
-                    raise CostlySchemaError(_TOO_OFTEN)
-        self._closures[node] = found
-        return found
-
-    def _find_matched(self) -> frozenset[str]:
-        """Return where texts are that patterns look at."""
-        above: dict[int, list[int]] = {}
-        for node, edges in enumerate(self._edges):
-            for name, target in edges:
-                if name is None:
-                    above.setdefault(target, []).append(node)
-        todo = [number for number, node in enumerate(self._nodes) if isinstance(node.get("pattern"), str)]
-        reached = set(todo)
+    def _close(self, starts: Mapping[int, int], above: _Weight) -> _State:
+        """Return the state in which schemas look so often at a value, keywords of the same value followed."""
+        counts: dict[int, int] = {}
+        looks = 0
+        todo = list(starts.items())
         while todo:
-            new = [node for node in above.get(todo.pop(), ()) if node not in reached]
-            reached.update(new)
-            todo += new
-        places = {name for edges in self._edges for name, to in edges if name is not None and to in reached}
-        return frozenset(places | ({""} if 0 in reached else set()))
+            number, times = todo.pop()
+            counts[number] = counts.get(number, 0) + times
+            looks += times * self._weights[number].looks
+            if looks > MAX_LOOKS:
+                raise CostlyValueError(_TOO_LONG)
+            targets, factor = self._same[number]
+            if targets:
+                todo += [(target, factor * times) for target in targets]
+        key = frozenset(counts.items()), above
+        if (known := self._states.get(key)) is not None:
+            return known
+        self._cached += 1 + len(counts)
+        if self._cached > _MAX_CACHED:
+            self._states, self._cached = {}, 0
+            self._root = _State(self._root.counts, self._root.weight)
+        plain = sum(times for number, times in counts.items() if self._weights[number] is _PLAIN)
+        weight = above.plus(_PLAIN, plain)
+        for number, times in counts.items():
+            if self._weights[number] is not _PLAIN:
+                weight = weight.plus(self._weights[number], times)
+        return self._states.setdefault(key, _State(counts, weight))
+
+    def _refuse_costly(self) -> None:
+        """Raise CostlySchemaError where a value that any schema looks at would cost too much, whatever it is."""
+        same: dict[int, list[int]] = {}
+        reached = [0]
+        for number in reached:  # grows as it goes; definitions that nothing refers to do no harm
+            if number not in same:
+                same[number] = self._same[number][0]
+                reached += (target for targets in self._edges[number].values() for target in targets)
+        looks, levels = dict[int, int](), dict[int, int]()
+        try:
+            for number in TopologicalSorter(same).static_order():
+                below = sum(looks[each] for each in same[number])
+                looks[number] = self._weights[number].looks + self._same[number][1] * below
+                levels[number] = 1 + max((levels[each] for each in same[number]), default=0)
+                if looks[number] > MAX_LOOKS:
+                    raise CostlySchemaError(_TOO_OFTEN)
+                if levels[number] > _MAX_LEVELS:
+                    raise CostlySchemaError(f"it follows more than {_MAX_LEVELS} references for one value")
+        except CycleError:
+            raise CostlySchemaError("it refers to itself without end") from None
 
     def _collect_schemas(self, document: Schema) -> None:
         todo: list[tuple[Json, str]] = [(document, "")]
@@ -253,8 +297,8 @@ class _Graph:
             elif isinstance(value, list):
                 members = cast("list[Json]", value)
             else:
-                self.characters += len(value) if isinstance(value, str) else _WORD_CHARS
-                self.characters += value.bit_length() // 4 if isinstance(value, int) else 0
+                self._characters += len(value) if isinstance(value, str) else _WORD_CHARS
+                self._characters += value.bit_length() // 4 if isinstance(value, int) else 0
                 continue
             values += len(members)
             if values > MAX_VALUES:
@@ -262,6 +306,7 @@ class _Graph:
             todo += [(child, base) for child in members]
 
     def _add_schema(self, schema: Schema, base: str) -> str:
+        """Give a number to what may be a schema; return the address that schemas within it are relative to."""
         if len(self._nodes) >= MAX_PARTS:
             raise CostlySchemaError(f"it has more than {MAX_PARTS} parts")
         number = len(self._nodes)
@@ -279,37 +324,27 @@ class _Graph:
             if isinstance(anchor := schema.get(key), str):
                 self._names.setdefault(f"{base}#{anchor}", number)
                 self._anchors.setdefault(anchor, []).append(number)
-        if isinstance(pattern := schema.get("pattern"), str):
-            self.patterns[pattern] += 1
-        if isinstance(members := schema.get("patternProperties"), dict):
-            self.patterns.update(cast("Schema", members).keys())
-        found = list_numbers([schema.get("enum"), schema.get("const")])
-        unique = int(schema.get("uniqueItems") is True)
-        self._costs.append(
-            _MaxCost(_weigh_schema(schema), _count_required(schema), found.total, found.odd, unique)
-        )
         return base
 
-    def _edges_of(self, number: int) -> Iterator[Edge]:
+    def _list_edges(self, number: int) -> dict[str, list[int]]:
+        """Return the schemas that one holds, by what they look at."""
+        edges: dict[str, list[int]] = {}
         for keyword, child in self._nodes[number].items():
             kind = _KEYWORDS.get(keyword)
-            if kind is None:
-                continue
             if kind == "reference":
-                if isinstance(child, str):
-                    yield from ((None, target) for target in self._find_targets(child, number, keyword))
+                targets = self._find_targets(child, number, keyword) if isinstance(child, str) else []
+                edges.setdefault(_SAME, []).extend(targets)
                 continue
-            name = None if kind == "same" else _ITEM if keyword in _ITEMS else _ANY
+            children: Iterable[tuple[str, Json]] = [("", child)]
             if isinstance(child, list):
-                yield from ((name, self._numbers[id(each)]) for each in child if isinstance(each, dict))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            elif isinstance(child, dict):
-                if keyword not in _MAP_KEYWORDS:
-                    yield name, self._numbers[id(child)]  # pyright: ignore[reportUnknownArgumentType]
-                    continue
-                for member, schema in cast("Schema", child).items():
-                    if isinstance(schema, dict):
-                        at = f"/{member}" if keyword == "properties" else name
-                        yield at, self._numbers[id(schema)]  # pyright: ignore[reportUnknownArgumentType]
+                children = (("", each) for each in cast("list[Json]", child))
+            elif keyword in _MAP_KEYWORDS and isinstance(child, dict):
+                children = cast("Schema", child).items()
+            for name, each in children:
+                if kind is not None and isinstance(each, dict):
+                    key = f"/{name}" if keyword == "properties" else kind
+                    edges.setdefault(key, []).append(self._numbers[id(each)])  # pyright: ignore[reportUnknownArgumentType]
+        return edges
 
     def _find_targets(self, reference: str, number: int, keyword: str) -> list[int]:
         address, fragment = urldefrag(urljoin(self._bases[number], reference))
@@ -319,7 +354,7 @@ class _Graph:
         if (found := self._names.get(f"{address}#{pointer}")) is not None:
             return [found]
         if (root := self._names.get(f"{address}#")) is not None and pointer.startswith("/"):
-            at = self._resolve_pointer(self._nodes[root], pointer)
+            at = _resolve_pointer(self._nodes[root], pointer)
             if isinstance(at, bool):
                 return []
             if isinstance(at, dict):
@@ -330,47 +365,91 @@ class _Graph:
             f"the reference {reference[:_MAX_POINTER_CHARS]!r} leads out of it; nothing is fetched"
         )
 
-    def _resolve_pointer(self, root: Schema, pointer: str) -> Json:
-        """Return what a JSON pointer (RFC 6901) leads to, None when it leads nowhere."""
-        at: Json = root
-        steps = pointer.split("/", _MAX_LEVELS + 1)[1:]
-        if len(steps) > _MAX_LEVELS:
-            raise CostlySchemaError(f"a reference of it has more than {_MAX_LEVELS} steps")
-        for step in steps:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(at, dict):
-                at = cast("Schema", at).get(name)
-            elif isinstance(at, list) and name.isdecimal() and len(name) < _MAX_INDEX_DIGITS:
-                at = (*cast("list[Json]", at), None)[min(int(name), len(at))]  # pyright: ignore[reportUnknownArgumentType]
-            else:
-                return None
-        return at
+
+def _resolve_pointer(root: Schema, pointer: str) -> Json:
+    """Return what a JSON pointer (RFC 6901) leads to, None when it leads nowhere."""
+    at: Json = root
+    steps = pointer.split("/", _MAX_LEVELS + 1)[1:]
+    if len(steps) > _MAX_LEVELS:
+        raise CostlySchemaError(f"a reference of it has more than {_MAX_LEVELS} steps")
+    for step in steps:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(at, dict):
+            at = cast("Schema", at).get(name)
+        elif isinstance(at, list) and name.isdecimal() and len(name) < _MAX_INDEX_DIGITS:
+            at = (*cast("list[Json]", at), None)[min(int(name), len(at))]  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            return None
+    return at
 
 
-def _weigh_schema(schema: Schema) -> int:
-    """Return how many looks one look of a schema stands for."""
-    weight = 1
+def _list_patterns(schema: Schema) -> Iterator[str]:
+    if isinstance(pattern := schema.get("pattern"), str):
+        yield pattern
+    if isinstance(members := schema.get("patternProperties"), dict):
+        yield from cast("Schema", members)
+
+
+def _weigh_schema(schema: Schema, sizes: Mapping[str, int]) -> _Weight:
+    """Return what one look of a schema costs; `sizes` are the KiB of patterns."""
+    looks = 1
     for keyword, share in _ENTRIES_PER_LOOK.items():
         entries = schema.get(keyword)
-        if isinstance(entries, list | dict):
-            weight += len(entries) // share  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(options := schema.get("enum"), list):
-        weight += _WHOLE_VALUE_LOOKS * sum(
-            isinstance(each, list | dict) for each in cast("list[Json]", options)
-        )
+        looks += len(entries) // share if isinstance(entries, list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+    options = _as_list(schema.get("enum"))
+    whole = _WHOLE_VALUE_LOOKS * sum(isinstance(each, list | dict) for each in options)
     for keyword in ("allOf", "anyOf", "oneOf"):
-        if isinstance(options := schema.get(keyword), list):
-            weight += sum(isinstance(each, bool) for each in cast("list[Json]", options))
+        looks += sum(isinstance(each, bool) for each in _as_list(schema.get(keyword)))
     divisor = schema.get("multipleOf")
     if isinstance(divisor, float) and not divisor.is_integer():
-        weight += _FRACTION_LOOKS + max(0, -_FRACTION_LOOKS - frexp(divisor)[1]) // 4
-    return weight
-
-
-def _count_required(schema: Schema) -> int:
-    """Return how many names a schema asks an object for at most."""
-    lists: list[Json] = [schema.get("required")]
+        looks += _FRACTION_LOOKS + max(0, -_FRACTION_LOOKS - frexp(divisor)[1]) // 4
+    asked = [schema.get("required")]
     for keyword in ("dependentRequired", "dependencies"):
         if isinstance(members := schema.get(keyword), dict):
-            lists += cast("Schema", members).values()
-    return sum(len(cast("list[Json]", each)) for each in lists if isinstance(each, list))
+            asked += cast("Schema", members).values()
+    numbers = list(_iterate_numbers([options, schema.get("const")]))
+    pattern, members = schema.get("pattern"), schema.get("patternProperties")
+    errors = looks + whole + sum(len(_as_list(each)) for each in asked)
+    weight = _Weight(
+        looks=looks + whole,
+        errors=errors,
+        copies=errors,
+        deep=whole + sum(_weigh_number(each)[0] for each in numbers),
+        compared=len(numbers),
+        unique=int(schema.get("uniqueItems") is True),
+        pattern_kib=sizes[pattern] if isinstance(pattern, str) else 0,
+        name_kib=sum(sizes[each] for each in cast("Schema", members)) if isinstance(members, dict) else 0,
+    )
+    return _PLAIN if weight == _PLAIN else weight
+
+
+def _iterate_numbers(value: Json) -> Iterator[int | float]:
+    """Yield the numbers in a value, at any depth."""
+    todo: list[Json] = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, list):
+            todo += cast("list[Json]", each)
+        elif isinstance(each, dict):
+            todo += cast("Schema", each).values()
+        elif isinstance(each, int | float) and not isinstance(each, bool):
+            yield each
+
+
+def _weigh_number(number: float) -> tuple[int, int]:
+    """Return how much longer a number takes to compare than whole numbers of 64 bits, and to divide than a short one.
+
+    To compare two numbers of which one is a fraction, or larger, takes a third of a microsecond and more; fractions
+    near zero take a hundred times that.
+    """
+    if isinstance(number, int):
+        bits = number.bit_length()
+        if bits < _WORD_BITS:
+            return 0, 1
+        return 0 if _MIN_INT64 <= number < _INT64_LIMIT else 2 + bits // 64, 1 + bits // _WORD_BITS
+    places = frexp(number)[1]
+    return 8 + max(0, places) // 64 + max(0, -places) // 8, 1 + max(0, places) // _WORD_BITS
+
+
+def _as_list(value: Json) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []

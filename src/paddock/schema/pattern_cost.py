@@ -1,4 +1,4 @@
-"""What matching a schema's patterns costs: they take linear time, but a character may meet every state of the largest.
+"""What matching a schema's patterns costs: they take linear time, but a character may meet every state of a pattern.
 
 The engine is asked itself: the least size that it can compile a pattern within bounds what one character costs.
 """
@@ -26,28 +26,27 @@ class BadPatternError(ValueError):
         self.pattern = pattern
 
 
-def find_max_kib(patterns: Mapping[str, int]) -> int:
-    """Return the KiB that the largest of some patterns compiles to, one of `SIZES_KIB`; 0 without patterns.
+def measure_patterns(patterns: Mapping[str, int]) -> dict[str, int]:
+    """Return the KiB that each pattern compiles to, one of `SIZES_KIB`.
 
     `patterns` says how often the schema has each. Raises BadPatternError for a pattern that takes more than linear
     time or 512 KiB, and ValueError for too many.
     """
+    classes = {pattern: pattern.count("\\p") + pattern.count("\\P") for pattern in patterns}
     if sum(patterns.values()) > MAX_PATTERNS:
         raise ValueError(f"it has more than {MAX_PATTERNS} patterns")
     if sum(len(pattern) * times for pattern, times in patterns.items()) > MAX_PATTERN_CHARS:
         raise ValueError(f"its patterns have more than {MAX_PATTERN_CHARS} characters")
-    if (
-        sum((pattern.count("\\p") + pattern.count("\\P")) * times for pattern, times in patterns.items())
-        > MAX_CLASSES
-    ):
+    if sum(classes[pattern] * times for pattern, times in patterns.items()) > MAX_CLASSES:
         raise ValueError(f"its patterns have more than {MAX_CLASSES} Unicode classes")
-    most, together = 0, 0
+    sizes: dict[str, int] = {}
+    total = 0
     for pattern, times in patterns.items():
-        size = _measure_pattern(pattern)
-        most, together = max(most, size), together + size * times
-        if together > _MAX_TOTAL_KIB:
+        sizes[pattern] = _measure_pattern(pattern)
+        total += sizes[pattern] * times
+        if total > _MAX_TOTAL_KIB:
             raise ValueError(f"its patterns compile to more than {_MAX_TOTAL_KIB} KiB")
-    return most
+    return sizes
 
 
 def _measure_pattern(pattern: str) -> int:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from paddock.rendering.computation import build_refused_envelope, compute, parse_request
+from paddock.rendering.computation import build_refused_envelope, compute, convert_request, parse_json
 
 
 def error(code, message):
@@ -81,7 +81,7 @@ def test_g7_g8_nothing_of_a_host_is_there(answer):
 
 def test_g9_no_json():
     with pytest.raises(Exception, match="invalid JSON") as caught:
-        parse_request(b"not-json")
+        convert_request(parse_json(b"not-json"))
     told = "invalid JSON: Expecting value: line 1 column 1 (char 0)"
     assert build_refused_envelope(caught.value).stderr == error("INVALID_INPUT", told)
 
@@ -100,7 +100,9 @@ def test_g11_defaults_apply(guest):
 
 
 def test_a_whole_number_may_be_written_as_a_fraction():
-    asked_for = parse_request(b'{"source": "for(;;){}", "limits": {"wall_ms": 5e1, "output_kb": 2.0}}')
+    asked_for = convert_request(
+        parse_json(b'{"source": "for(;;){}", "limits": {"wall_ms": 5e1, "output_kb": 2.0}}')
+    )
     assert (asked_for.limits.timeout_ms, asked_for.limits.output_bytes) == (50, 2048)
 
 
@@ -122,9 +124,9 @@ def test_g12_limits_of_another_type(guest, number, told):
 
 @pytest.mark.parametrize("limits", [{"wall_ms": -1}, {"wall_ms": 0}, {"output_kb": 0}, {"output_kb": -7}])
 def test_g13_limits_that_are_not_positive_are_the_default(guest, limits):
-    request = parse_request(json.dumps({"source": "1", "limits": limits}).encode()).build_request(
-        actor="a", surface="library", workspace=guest.workspace
-    )
+    request = convert_request(
+        parse_json(json.dumps({"source": "1", "limits": limits}).encode())
+    ).build_request(actor="a", surface="library", workspace=guest.workspace)
     allowed = guest.runner.run(guest.session.gate.execute(request)).decision.limits
     assert (allowed.timeout_ms, allowed.output_bytes) == (1000, 64 * 1024)
 

@@ -117,21 +117,6 @@ time.sleep(20)
 
 
 @tiers
-def test_locks_on_files_count_as_memory(tier):
-    program = """
-import fcntl, os, struct, time
-locks = [struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * place, 1, 0) for place in reversed(range(300))]
-for number in range(1000):
-    file = os.open(f"{os.environ['TMPDIR']}/{number}", os.O_RDWR | os.O_CREAT)
-    for lock in locks: fcntl.fcntl(file, fcntl.F_SETLK, lock)
-time.sleep(20)
-"""
-    result, _ = run(tier, program, memory_bytes=48 * MIB, timeout_ms=60_000)
-    assert (result.status, result.limit) == ("memory_limit", "memory")
-    assert result.usage.peak_bytes > 48 * MIB
-
-
-@tiers
 def test_removed_files_count_with_those_that_have_names(tier):
     program = """
 import os, time

@@ -8,6 +8,7 @@ from paddock.app.script_tool_service import make_tool_run
 from paddock.model.request import ExecutionRequest
 from paddock.model.tool import ToolEnd
 from paddock.script_tools.library import Tool
+from paddock.script_tools.prompts.service import PromptService
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 DOUBLE = "import json, sys; print(json.load(sys.stdin)['n'] * 2)"
@@ -19,7 +20,7 @@ class Caller:
     def __init__(self, workshop: Any) -> None:
         self.workshop = workshop
         self.now = 0.0
-        self.prompting = workshop.session.scripts.make_prompting(self.run, lambda: self.now)
+        self.prompting = PromptService(workshop.session.scripts.library, self.run, lambda: self.now)
 
     async def run(self, tool: Tool, inputs: dict[str, Any]) -> ToolEnd:
         work = make_tool_run(self.workshop.session.scripts.library, tool.id, inputs, prompt=tool.prompt)

@@ -15,7 +15,8 @@ from paddock.rendering.computation import (
     InvalidInput,
     build_envelope,
     build_refused_envelope,
-    parse_request,
+    convert_request,
+    parse_json,
     render_one_line,
 )
 
@@ -29,7 +30,7 @@ def test_everything_that_can_be_asked():
         "INPUT": "i\ud800",
         "Limits": {name.upper(): value for name, value in limits.items()},
     }
-    assert parse_request(json.dumps(body).encode()) == ComputationRequest(
+    assert convert_request(parse_json(json.dumps(body).encode())) == ComputationRequest(
         source="s",
         input="i\ud800",
         limits=LimitOverrides(timeout_ms=5, output_bytes=2048),
@@ -57,7 +58,7 @@ INVALID = {
 @pytest.mark.parametrize(("raw", "told"), INVALID.items(), ids=range(len(INVALID)))
 def test_what_is_no_request(raw, told):
     with pytest.raises(InvalidInput) as caught:
-        parse_request(raw)
+        convert_request(parse_json(raw))
     assert str(caught.value) == f"invalid JSON: {told}"
 
 
@@ -74,7 +75,7 @@ def test_what_is_no_request(raw, told):
 )
 def test_any_bytes_are_a_request_or_say_why_not(raw):
     try:
-        told = parse_request(raw).source
+        told = convert_request(parse_json(raw)).source
     except InvalidInput as problem:
         told = build_refused_envelope(problem).message
     assert told

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.app.servers import Servers
-from paddock.catalog.provisioning import (
+from paddock.catalog.provisioning.service import (
     Change,
     Match,
     Provision,

@@ -1,13 +1,16 @@
 """Hostile schemas cost next to nothing: they are refused before anything is checked with them, or checked in bounds."""
 
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.schema.check import CostlyValueError, Schema
-from paddock.schema.cost import CostlySchemaError, SchemaCost, compute_cost
+from paddock.schema.cost import CostlySchemaError, SchemaCost
 
-TOO_LONG = "the texts that patterns of the schema look at are too long for these patterns"
+TOO_LONG = "the value is too large for its schema, or takes too long to check with it; pass less at once"
 
 
 def doubling(levels: int, keyword: str = "anyOf") -> dict[str, object]:
@@ -29,10 +32,11 @@ def nested(depth: int) -> object:
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_a_schema_that_doubles_its_looks_is_refused(keyword: str):
     with pytest.raises(CostlySchemaError, match=r"^it looks more than 1000 times at one value$"):
-        compute_cost(doubling(30, keyword))
+        SchemaCost(doubling(30, keyword))
     with pytest.raises(ValueError, match=r"^this is no JSON Schema: it looks more than 1000 times"):
         Schema(doubling(30, keyword))
-    assert compute_cost(doubling(5, keyword)) == SchemaCost(looks=62, depth=None)
+    cost = SchemaCost(doubling(5, keyword)).measure("x")
+    assert (cost.work, cost.most_looks) == (62, 62)
 
 
 @pytest.mark.parametrize(
@@ -57,37 +61,89 @@ def test_a_schema_that_doubles_its_looks_is_refused(keyword: str):
 )
 def test_schemas_without_end_are_refused(schema: dict[str, object], why: str):
     with pytest.raises(CostlySchemaError) as refused:
-        compute_cost(schema)
+        SchemaCost(schema)
     assert str(refused.value) == why
+
+
+def count_looks(schema: dict[str, object], value: object) -> tuple[int, int]:
+    cost = SchemaCost(schema).measure(value)
+    return cost.work, cost.most_looks
 
 
 def test_recursion_costs_nothing_when_every_member_is_looked_at_once():
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-    assert compute_cost(tree) == SchemaCost(looks=2, depth=None)
-    assert compute_cost({"items": {"$ref": "#"}}) == SchemaCost(looks=2, depth=None)
+    assert count_looks(tree, {"left": {"right": {}}, "right": {}}) == (1 + 2 * 3, 2)
+    assert count_looks({"items": {"$ref": "#"}}, [[], [[]]]) == (1 + 2 * 3, 2)
 
 
 def test_recursion_that_doubles_bounds_the_depth_of_values():
     twice = {
         "anyOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}, "title": "x"}]
     }
-    assert compute_cost(twice) == SchemaCost(looks=512, depth=8)
+    assert count_looks(twice, nested(3)) == (3 + 8 + 16 + 32, 32)
     assert Schema(twice).list_problems(nested(7)) == ()
-    why = "the value is nested 8 deep, and its schema costs too much for that"
-    assert Schema(twice).list_problems(nested(8)) == (why,)
+    assert Schema(twice).list_problems(nested(8)) == (TOO_LONG,)
+    assert Schema(twice).list_problems(nested(1_000)) == (TOO_LONG,)
+
+
+def test_the_depth_of_values_is_bounded():
+    """The validator takes a stack frame for each level."""
+    schema = Schema({"items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}})
+    deepest = nested(3_999)
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(schema.list_problems, deepest).result() == ()
+    assert schema.list_problems({"a": deepest}) == ("the value is nested more than 4000 deep",)
+
+
+def test_only_what_the_value_has_is_counted():
+    either = {
+        "anyOf": [
+            {"items": {"$ref": "#"}},
+            {"additionalProperties": {"$ref": "#"}},
+            {"properties": {"a": {"$ref": "#"}}},
+        ]
+    }
+    lists: object = []
+    for _ in range(200):
+        lists = [lists]
+    assert count_looks(either, lists) == (4 + 200 * 5, 5)
+    assert Schema(either).list_problems({"b": lists}) == ()
+    assert Schema(either).list_problems(nested(200)) == (TOO_LONG,)
+
+
+def test_the_count_is_the_same_each_time_and_remembers_little():
+    schema = SchemaCost({"additionalProperties": {"$ref": "#"}, "properties": {"left": {"$ref": "#"}}})
+    first = schema.measure(nested(2_000)), schema.measure({f"m{n}": {} for n in range(200_000)})
+    assert (schema.measure(nested(2_000)), schema.measure({f"m{n}": {} for n in range(200_000)})) == first
+    kept: object = {}
+    for n in range(100):
+        kept = {"left": kept, f"m{n}": kept}
+    tracemalloc.start()
+    with pytest.raises(CostlyValueError, match=f"^{TOO_LONG}$"):
+        schema.measure(kept)
+    assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    tracemalloc.stop()
+
+
+def test_a_long_name_above_many_wrong_values_is_copied_with_each():
+    schema = Schema({"additionalProperties": {"items": {"type": "string"}}})
+    assert len(schema.list_problems({"x" * 1_000: [1] * 1_000})) == 5
+    untold = "the value does not match its schema, and is too large to tell where"
+    assert schema.list_problems({"x" * 1_000_000: [1] * 1_000}) == (untold,)
 
 
 def test_the_metaschema_and_resources_inside_are_known():
-    assert compute_cost({"$ref": "https://json-schema.org/draft/2020-12/schema"}).looks == 1
+    assert count_looks({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 1) == (1, 1)
     inner = {"$id": "https://example.org/a", "$defs": {"b": {"$id": "b", "$anchor": "c"}}}
-    assert compute_cost({**inner, "properties": {"x": {"$ref": "b"}, "y": {"$ref": "b#c"}}}).looks == 2
-    assert compute_cost({"$defs": {"a/b~%": {}}, "items": {"$ref": "#/$defs/a~1b~0%25"}}).looks == 2
+    both = {**inner, "properties": {"x": {"$ref": "b"}, "y": {"$ref": "b#c"}}}
+    assert count_looks(both, {"x": 1, "y": 1}) == (5, 2)
+    assert count_looks({"$defs": {"a/b~%": {}}, "items": {"$ref": "#/$defs/a~1b~0%25"}}, [1]) == (3, 2)
 
 
 def test_many_choices_count():
-    assert compute_cost({"enum": list(range(6400))}).looks == 101
+    assert count_looks({"enum": list(range(6400))}, 1) == (101, 101)
     with pytest.raises(CostlySchemaError):
-        compute_cost({"enum": list(range(64_000))})
+        SchemaCost({"enum": list(range(64_000))})
 
 
 def test_large_values_are_checked_but_not_explained():
@@ -96,15 +152,14 @@ def test_large_values_are_checked_but_not_explained():
     assert schema.list_problems([*[1] * 100_000, "x"]) == (
         "the value does not match its schema, and is too large to tell where",
     )
-    told = "the value is too large for its schema, which is checked for at most 1000000 values; pass less at once"
-    with pytest.raises(CostlyValueError, match=f"^{told}$"):
+    with pytest.raises(CostlyValueError, match=f"^{TOO_LONG}$"):
         list(schema.iterate_errors([1] * 1_000_000))
 
 
 def test_patterns_meet_texts_of_bounded_size():
     schema = Schema({"type": "string", "pattern": "^a*$"})
-    assert schema.list_problems("a" * 200_000) == ()
-    assert schema.list_problems("a" * 200_001) == (TOO_LONG,)
+    assert schema.list_problems("a" * 199_999) == ()
+    assert schema.list_problems("a" * 200_000) == (TOO_LONG,)
 
 
 @pytest.mark.parametrize("pattern", ["((a{1,100}){1,100}){1,100}", "(?=a)b", r"(a)\1"])

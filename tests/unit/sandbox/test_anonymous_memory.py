@@ -1,18 +1,14 @@
 """Files without a name count, whoever holds them and however, and others do not."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.child import anonymous_memory
 from paddock.sandbox.child.anonymous_memory import AnonymousMemory, measure_in_slices, read_gauges
 
 MIB = 1024 * 1024
-OF_SOCKET = 3 * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 2
-OF_PIPE = 64 * 1024
 FAR = AnonymousMemory(1000 * MIB, 1000 * MIB)
 """The gauges have moved far enough for anything to be believed."""
 HOLDER = """
@@ -46,7 +42,7 @@ It stands alone: this process has what other tests left, such as the birth of a 
 def found(folder, *places, moved=AnonymousMemory()):  # noqa: B008 - a constant
     amounts = [*measure_in_slices(places, str(folder), moved=moved, most=AnonymousMemory(MIB, MIB))]
     assert set(amounts[:-1]) <= {None}
-    return amounts[-1]
+    return amounts[-1]._replace(page_tables=0)
 
 
 @pytest.fixture
@@ -129,81 +125,30 @@ def test_a_look_at_many_descriptors_pauses(tmp_path):
     with holder:
         assert holder.stdout.readline() == b"ready\n"
         place = f"/proc/{holder.pid}"
-        amounts = [
-            *measure_in_slices(
-                [place, place], str(tmp_path), moved=AnonymousMemory(), most=AnonymousMemory(MIB, MIB)
-            )
-        ]
+        *pauses, last = measure_in_slices(
+            [place, place], str(tmp_path), moved=AnonymousMemory(), most=AnonymousMemory(MIB, MIB)
+        )
+        tables = page_tables(place)
         holder.kill()
-    assert amounts == [None, None, AnonymousMemory()]
+    assert (pauses, last) == ([None] * 4, AnonymousMemory(page_tables=2 * tables))
 
 
-def room_in_buffers(place, *, hidden=False):
-    """Return what sockets and pipes of a process can hold; of one that hides them, what it could have open."""
-    if hidden:
-        status = Path(place, "status").read_text().splitlines()
-        return int(next(line for line in status if line.startswith("FDSize:")).split()[1]) * OF_SOCKET
-    try:
-        names = {str(file.readlink()) for file in Path(place, "fd").iterdir()}
-    except FileNotFoundError:  # its first thread has ended
-        return 0
-    sizes = {"socket": OF_SOCKET, "pipe": OF_PIPE}
-    return sum(sizes.get(name.partition(":")[0], 0) for name in names)
-
-
-def test_sockets_and_pipes_count_as_what_they_can_hold_as_far_as_memory_went(tmp_path, place, do):
-    before = room_in_buffers(place)
-    do(
-        "pairs = [socket.socketpair() for _ in range(10)]; again = os.dup(pairs[0][0].fileno()); pipe = os.pipe()"
-    )
-    room = before + 20 * OF_SOCKET + OF_PIPE
-    assert room_in_buffers(place) == room
-    assert found(tmp_path, place, place, moved=AnonymousMemory(buffers=1000 * MIB)) == AnonymousMemory(
-        buffers=room
-    )
-    assert found(tmp_path, place, moved=AnonymousMemory(buffers=100)) == AnonymousMemory(buffers=100)
-    assert found(tmp_path, place) == AnonymousMemory()
-
-
-def kernels(place):
-    """Return what the kernel keeps for a process, by what it tells of it."""
+def page_tables(place):
+    """Return what the kernel needs to map the memory of a process, by what it tells of it."""
     told = Path(place, "status").read_text().splitlines()
-    tables = sum(int(line.split()[1]) * 1024 for line in told if line.startswith("VmPTE:"))
-    lives = max(Path(place, "task").iterdir())  # its first thread may have ended
-    files = Path(place, "maps"), *Path(lives, "fdinfo").iterdir()
-    return tables + 256 * sum(file.read_bytes().count(b"\n") for file in files)
+    return sum(int(line.split()[1]) * 1024 for line in told if line.startswith("VmPTE:"))
+
+
+def test_tables_of_pages_count_where_nothing_is_in_the_pages(tmp_path, place, do):
+    do("start = libc.mmap(None, 1 << 30, 1, 0x4022, -1, 0)")
+    do("[ctypes.string_at(start + (each << 21), 1) for each in range(512)]")
+    limits = AnonymousMemory(MIB, MIB)
+    *_, last = measure_in_slices([place], str(tmp_path), moved=AnonymousMemory(), most=limits)
+    assert last.page_tables == page_tables(place) > 2 * MIB
 
 
 def test_processes_that_are_gone_hold_nothing(tmp_path):
     assert found(tmp_path, "/proc/0", "/proc/0/task/0", moved=FAR) == AnonymousMemory()
-
-
-ZONES = b"""\
-Node 0, zone   Normal
-  pages free     4961226
-        cpu: 0
-              count:    10
-              high:     12538
-        cpu: 1
-              count:    2
-Node 1, zone   Normal
-        cpu: 0
-              count:    3
-"""
-
-
-@pytest.mark.parametrize(("zones", "at_hand"), [(ZONES, 15), (None, 0)])
-def test_pages_that_processors_keep_at_hand_are_free(monkeypatch, zones, at_hand):
-    texts = {"/proc/meminfo": b"MemTotal:   9000 kB\nMemAvailable:   5000 kB\n", "/proc/zoneinfo": zones}
-
-    def read(path):
-        if texts[path] is None:
-            raise PermissionError
-        return texts[path]
-
-    monkeypatch.setattr(anonymous_memory, "_read_file", read)
-    page = os.sysconf("SC_PAGE_SIZE")
-    assert read_gauges("/nowhere") == AnonymousMemory(buffers=4000 * 1024 - at_hand * page)
 
 
 def test_the_gauges_are_those_of_the_machine(tmp_path):
@@ -241,13 +186,11 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
 """
 OBSERVER = """
 import os, sys
-from paddock.sandbox.child import anonymous_memory
 from paddock.sandbox.child.anonymous_memory import AnonymousMemory, measure_in_slices
 far = AnonymousMemory(1000 << 20, 1000 << 20)
 for moved in (AnonymousMemory(), AnonymousMemory(2 << 20), far):
     print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, most=AnonymousMemory(1, 1))][-1][:2])
-print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=AnonymousMemory(buffers=1000 << 20), most=AnonymousMemory(1, 1))][-1].buffers)
-print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=AnonymousMemory(kernel=50 << 20), most=AnonymousMemory(8 << 20))][-1].kernel)
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=far, most=AnonymousMemory(1, 1))][-1].page_tables)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """
@@ -272,10 +215,7 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
     )
     with holder:
         assert holder.stdout.readline() == b"ready\n"
-        hidden = "prctl(4, 0" in program
-        place = f"/proc/{holder.pid}"
-        buffers = room_in_buffers(place, hidden=hidden)
-        kernel = 50 * MIB if hidden else kernels(place)
+        tables = page_tables(f"/proc/{holder.pid}")
         observer = subprocess.run(
             [
                 "setpriv",
@@ -290,38 +230,4 @@ def test_root_without_power_over_processes_looks_as_their_user(program, told):
             check=False,
         )
         holder.kill()
-    assert (observer.stderr, observer.stdout) == ("", f"{told}{buffers}\n{kernel}\n")
-
-
-NOTICED = AnonymousMemory(kernel=MIB)
-"""The kernel has taken more than a quarter of what the job may have."""
-
-
-def test_what_the_kernel_keeps_is_counted_once_it_is_much(tmp_path, place, do):
-    before = kernels(place)
-    do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
-    do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(1000)]")
-    do("import select; waiting = select.epoll(); [waiting.register(os.dup(0)) for _ in range(20)]")
-    kept = kernels(place)
-    assert 1020 * 256 < kept - before < MIB
-    assert found(tmp_path, place) == AnonymousMemory()
-    assert found(tmp_path, place, moved=NOTICED) == AnonymousMemory(kernel=kept)
-
-
-def test_tables_of_pages_count_where_nothing_is_in_the_pages(tmp_path, place, do):
-    do("start = libc.mmap(None, 1 << 30, 1, 0x4022, -1, 0)")
-    do("[ctypes.string_at(start + (each << 21), 1) for each in range(512)]")
-    assert found(tmp_path, place, moved=NOTICED).kernel == kernels(place) > 2 * MIB
-
-
-def test_threads_that_share_their_files_count_them_once(tmp_path, place, do):
-    do("import threading; waiting = [threading.Event() for _ in range(4)]")
-    do("[threading.Thread(target=each.wait, daemon=True).start() for each in waiting]")
-    assert found(tmp_path, place, moved=NOTICED).kernel == kernels(place)
-
-
-def test_counting_ends_with_what_is_too_much(tmp_path, place, do):
-    do(f"file = os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT)")
-    do("import fcntl; [fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * each) for each in range(5000)]")
-    amounts = [*measure_in_slices([place] * 50, str(tmp_path), moved=NOTICED, most=AnonymousMemory(MIB, MIB))]
-    assert amounts[-1].kernel > MIB
+    assert (observer.stderr, observer.stdout) == ("", f"{told}{tables}\n")

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from paddock.app.runtime_service import BUSY_ERROR_NAME
 from paddock.mcp_server.argument_errors import reject_compat_arguments
 from paddock.mcp_server.arguments import to_snake_case
+from paddock.mcp_server.compat.repositories import Repositories
 from paddock.mcp_server.replies import compact
-from paddock.mcp_server.repositories import Repositories
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, object_schema, text_block
 from paddock.mcp_server.tools.programs import ALIASES, Programs
 from paddock.model.artifact import OutputQuery

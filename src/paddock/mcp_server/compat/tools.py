@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from paddock.catalog.provisioning import NO_MATCH
+from paddock.catalog.provisioning.service import NO_MATCH
 from paddock.catalog.search import compute_confidence, keyword_search
 from paddock.mcp_server.forwarded_results import build_result
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
@@ -17,7 +17,7 @@ from paddock.rendering import render
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
-    from paddock.catalog.provisioning import Match
+    from paddock.catalog.provisioning.service import Match
 
 NO_OUTPUT = "(no output)"
 

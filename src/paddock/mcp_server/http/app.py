@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 
 from paddock.mcp_server.exact_numbers import AllDigits
 from paddock.mcp_server.http.abandoned import AbandonedSessions, App, Receive, Scope, Send
@@ -152,8 +152,9 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
         max_sessions=MAX_SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
     )
-    places = SessionLimit(AllDigits(library, MAX_LINE_BYTES), MAX_SESSIONS)
-    return Inbound(AbandonedSessions(places), requests, retry_s)
+    places = SessionLimit(AllDigits(library), MAX_SESSIONS)
+    inbound = Inbound(AbandonedSessions(places), requests, retry_s)
+    return RequestBodyLimitMiddleware(inbound, MAX_LINE_BYTES)
 
 
 @asynccontextmanager

@@ -19,7 +19,6 @@ from paddock.mcp_server.http.answers import CLOSE_HEADER, header_values, send_te
 from paddock.mcp_server.http.endpoint import MCP_PATH
 from paddock.mcp_server.requests import LISTEN_METHOD, SERVER_ENDING, InFlightRequests
 from paddock.mcp_server.stdio import (
-    MAX_LINE_BYTES,
     SURROGATE_ESCAPE,
     UnreadableError,
     explain_double_id,
@@ -28,7 +27,6 @@ from paddock.mcp_server.stdio import (
 from paddock.model.numbers import dumps
 
 _RESUME_HEADER = b"last-event-id"
-_LENGTH_HEADER = b"content-length"
 _SINGLE_HEADERS = (
     b"content-type",
     b"host",
@@ -36,7 +34,7 @@ _SINGLE_HEADERS = (
     b"mcp-name",
     b"mcp-protocol-version",
     b"origin",
-    _LENGTH_HEADER,
+    b"content-length",
     _RESUME_HEADER,
     SESSION_HEADER,
 )
@@ -44,7 +42,10 @@ _SINGLE_HEADERS = (
 
 
 class Inbound:
-    """An ASGI application that passes requests on that another can answer, and refuses the others."""
+    """An ASGI application that passes requests on that another can answer, and refuses the others.
+
+    Bodies come as one message each, as RequestBodyLimitMiddleware gives them.
+    """
 
     def __init__(self, app: App, requests: InFlightRequests, retry_s: float = 1) -> None:
         """Have clients come back after `retry_s` seconds when the server ends."""
@@ -69,16 +70,14 @@ class Inbound:
             await self._app({**scope, "headers": kept}, receive, send)
 
     async def _handle_post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = await receive()
+        body = received.get("body", b"")
+        if received["type"] == "http.disconnect" or received.get("more_body", False):
+            return  # the client has gone before it had sent its body
         try:
-            body = await _receive_body(scope, receive)
             message = (await read_message(body, "body")).message
             if SURROGATE_ESCAPE in body.lower():
                 body = dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
-        except _DisconnectedError:
-            return
-        except _TooLargeError:
-            await send_text(send, 413, b"The body is longer than a message may be.\n")
-            return
         except UnreadableError as fault:
             await _send_refusal(send, fault.text, fault.code)
             return
@@ -102,33 +101,6 @@ class Inbound:
 
     async def _refuse_late(self, send: Send) -> None:
         await send_text(send, 503, f"{SERVER_ENDING}\n".encode(), (b"retry-after", self._retry), CLOSE_HEADER)
-
-
-class _DisconnectedError(Exception):
-    """The client has gone before it had sent its body."""
-
-
-class _TooLargeError(Exception):
-    """The body is larger than a message may be."""
-
-
-async def _receive_body(scope: Scope, receive: Receive) -> bytes:
-    """Return the body of a request. Raises _DisconnectedError and _TooLargeError."""
-    declared = header_values(scope, _LENGTH_HEADER)
-    if declared and declared[0].isdigit() and int(declared[0][:20]) > MAX_LINE_BYTES:
-        raise _TooLargeError
-    parts: list[bytes] = []
-    left = MAX_LINE_BYTES
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _DisconnectedError
-        parts.append(message.get("body", b""))
-        left -= len(parts[-1])
-        if left < 0:
-            raise _TooLargeError
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:

@@ -1,17 +1,15 @@
-"""The tool `compute`, and its compat form, whose texts are exact."""
+"""The tool `compute`."""
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
-from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.rendering.computation import (
-    LIMITS,
     Envelope,
     InvalidInput,
     build_envelope,
@@ -21,20 +19,12 @@ from paddock.rendering.computation import (
     convert_request,
 )
 
-DESCRIPTION = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
-COMPAT_NAME = "code.sandbox.js.run"
+if TYPE_CHECKING:
+    from paddock.model.base import Json
 
-_ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
-_COMPAT_SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "properties": {
-        "source": {"type": "string"},
-        "input": {"type": "string"},
-        "limits": {"type": "object", "properties": LIMITS},
-    },
-    "required": ["source"],
-}
-"""The compat tool overlooks members that it does not know."""
+DESCRIPTION = "Compute text from text: deterministic JavaScript with `read_input()` and `emit(text)`."
+
+ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
 
 def build_compute_tool(
@@ -46,7 +36,7 @@ def build_compute_tool(
     """
 
     async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        done, outcome = await _run_computation(gate, workspace, arguments, caller)
+        done, outcome = await run_computation(gate, workspace, arguments, caller)
         shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
@@ -60,31 +50,14 @@ def build_compute_tool(
         input_schema=build_schema(jit=jit),
         run=compute,
         output_schema=output_schemas.COMPUTATION_SCHEMA,
-        annotations=_ANNOTATIONS,
+        annotations=ANNOTATIONS,
         explain=lambda _tool, _given, problems: render_envelope(
             build_refused_envelope(InvalidInput("; ".join(problems))), cap
         ),
     )
 
 
-def build_compat_compute_tool(gate: Gate, workspace: Path) -> Tool:
-    """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
-
-    async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        return _render_lines((await _run_computation(gate, workspace, arguments, caller, exact=False))[0])
-
-    return Tool(
-        name=COMPAT_NAME,
-        title="Compute a text",
-        description="Run JavaScript that reads `read_input()` and writes `emit(text)`, and can do nothing else.",
-        input_schema=_COMPAT_SCHEMA,
-        run=compute,
-        annotations=_ANNOTATIONS,
-        explain=lambda _tool, given, problems: _render_lines(_reject_arguments(given, problems)),
-    )
-
-
-async def _run_computation(
+async def run_computation(
     gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
 ) -> tuple[Envelope, Outcome | None]:
     """Return what a computation gave, and its outcome where it was one."""
@@ -97,16 +70,6 @@ async def _run_computation(
     request = wish.build_request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
     outcome = await caller.execute(gate, request)
     return build_envelope(outcome), outcome
-
-
-def _reject_arguments(arguments: Json, problems: tuple[str, ...]) -> Envelope:
-    """Return the refusal of arguments that break the schema."""
-    try:
-        convert_request(arguments)
-    except InvalidInput as problem:
-        unknown = [text for text in problems if "` is unknown" in text]
-        return build_refused_envelope(InvalidInput("; ".join([str(problem), *unknown])))
-    return build_refused_envelope(InvalidInput("; ".join(problems)))
 
 
 def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
@@ -124,7 +87,3 @@ def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
         data["warnings"] = list(done.warnings)
         texts += [f"warning: {warning}" for warning in done.warnings]
     return ToolAnswer([text_block("\n".join(texts))], data, is_error=not done.ok)
-
-
-def _render_lines(done: Envelope) -> ToolAnswer:
-    return ToolAnswer([text_block(line) for line in (done.stdout, done.stderr) if line], is_error=not done.ok)

@@ -22,7 +22,7 @@ from paddock.model.outcome import Status
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
-    from paddock.catalog.provisioning import Match
+    from paddock.catalog.provisioning.service import Match
 
 PROVISION_SERVER = (
     "Use this when no server has the tool you need. Lists servers and, by `intent`, more to enable."

@@ -73,8 +73,7 @@ class Supervisor:
         self._anonymous_due = 0.0
         self._anonymous = anonymous_memory.AnonymousMemory()
         self._first_gauges = anonymous_memory.AnonymousMemory()
-        self._gauges: anonymous_memory.AnonymousMemory | None = None
-        """How the machine's gauges stood before the job began; its buffers from the first look on."""
+        """How the machine's gauges stood before the job began."""
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self.rubbish: list[str] = []
@@ -114,7 +113,7 @@ class Supervisor:
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
             # On a busy machine the first look comes late: what the job has by then would be taken for others'.
-            self._first_gauges = anonymous_memory.read_gauges(order.scratch, buffers=False)
+            self._first_gauges = anonymous_memory.read_gauges(order.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -230,10 +229,8 @@ class Supervisor:
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
-        taken = self._anonymous.kernel  # not all of it counts in a control group
-        if self._leaf is None:
-            taken += self._anonymous.memory + self._anonymous.buffers
-        if taken > ceilings.memory_bytes:
+        taken = self._anonymous.memory + self._anonymous.page_tables
+        if self._leaf is None and taken > ceilings.memory_bytes:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
         return "scratch" if self._scratch_full() else ""
@@ -261,11 +258,10 @@ class Supervisor:
                 pass
         except StopIteration:
             ceilings, gauges = self._order.ceilings, anonymous_memory.read_gauges(self._order.scratch)
-            self._gauges = self._gauges or self._first_gauges._replace(buffers=gauges.buffers)
             self._anonymous_walk = anonymous_memory.measure_in_slices(
                 [process.place for process in sample.processes],
                 self._order.scratch,
-                moved=gauges.since(self._gauges),
+                moved=gauges.since(self._first_gauges),
                 most=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
             return False

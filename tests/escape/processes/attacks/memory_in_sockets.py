@@ -1,18 +1,14 @@
-"""Take more memory than allowed with what lies in sockets, enlarged as far as the kernel lets one.
+"""Take more memory than allowed with what lies in sockets, enlarged as far as the kernel lets one; a control group counts it.
 
-landlock: closed
-namespaces: closed
-unconfined: closed
+landlock: open
+namespaces: open
+unconfined: open
 """
 
-import os
 import socket
 import time
 
 kept = []
-for _ in range(7):  # other programs of the machine may free memory meanwhile
-    if not os.fork():
-        break
 for _ in range(450):
     pair = socket.socketpair()
     kept.append(pair)
@@ -24,4 +20,4 @@ for _ in range(450):
                 end.send(bytes(1 << 13))
         except BlockingIOError:
             pass
-time.sleep(4)
+time.sleep(0.5)

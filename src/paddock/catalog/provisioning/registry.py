@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httpx2
 
-from paddock.catalog.provisioning import load_registry
+from paddock.catalog.provisioning.service import load_registry
 from paddock.files import MAX_FILE_BYTES, make_private, read_bounded, replace_file
 from paddock.hub.connect_errors import build_client, describe_cause, find_proxy
 from paddock.model.addresses import MAX_PORT, is_port
