@@ -22,6 +22,7 @@ from paddock.model.outcome import (
 from paddock.model.request import Caller, ExecutionRequest, GuestRun, SdkCall, ServerCall
 
 PARENT = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="1"))
+COMPAT = PARENT.model_copy(update={"work": GuestRun(source="1", raw_results=True)})
 GOOD = RawResult(status=Status.OK, value={"a": 1}, has_value=True)
 BAD = RawResult(
     status=Status.FAILED,
@@ -39,11 +40,11 @@ def said():
     return []
 
 
-def calls(said, result, *, after=None):
+def calls(said, result, *, after=None, parent=PARENT):
     """Return the calls of a program whose gate comes to a result, and then to what is `after` it."""
 
     async def carry_out(request, on_result):
-        assert (request.parent, request.surface, request.work.tool) == (PARENT.id, "guest", "t")
+        assert (request.parent, request.surface, request.work.tool) == (parent.id, "guest", "t")
         if result is not None:
             on_result(result)
         if isinstance(after, Exception):
@@ -51,7 +52,7 @@ def calls(said, result, *, after=None):
         said.append("recorded")
         return after or Outcome(id=request.id, decision=Decision(allowed=True), **vars(result))
 
-    return HostCalls(carry_out, lambda _: None, PARENT, "run", said.append)
+    return HostCalls(carry_out, lambda _: None, parent, "run", said.append)
 
 
 def call(made, said, *, raw=False):
@@ -68,10 +69,11 @@ def test_a_program_goes_on_before_the_end_of_its_call_is_recorded(said):
     assert call(made, said) == [HostReply(Status.OK, {"a": 1}), heard(Status.OK), "recorded"]
 
 
-@pytest.mark.parametrize(("raw", "name"), [(False, "ToolError"), (True, "Error")])
-def test_a_failed_call_is_told_with_what_the_tool_said(said, raw, name):
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize(("parent", "name"), [(PARENT, "ToolError"), (COMPAT, "Error")])
+def test_a_failed_call_is_told_with_what_the_tool_said(said, parent, name, raw):
     reply = HostReply(Status.FAILED, error={**TOLD, "name": name, "content": "no"})
-    assert call(calls(said, BAD), said, raw=raw) == [reply, heard(Status.FAILED), "recorded"]
+    assert call(calls(said, BAD, parent=parent), said, raw=raw) == [reply, heard(Status.FAILED), "recorded"]
 
 
 def test_what_did_not_run_is_answered_when_that_is_recorded(said):
@@ -221,11 +223,13 @@ def test_the_seeds_programs_hear_nothing_of_it(said):
 CODED = ErrorInfo(name="ToolError", message="no", phase="call", code=-32050, data={"retry": True})
 
 
+@pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize(
-    ("raw", "further"), [(False, {"code": -32050, "data": {"retry": True}}), (True, {"name": "Error"})]
+    ("parent", "further"),
+    [(PARENT, {"code": -32050, "data": {"retry": True}}), (COMPAT, {"name": "Error"})],
 )
-def test_code_and_data_of_a_servers_error_are_told(said, raw, further):
-    made = calls(said, RawResult(status=Status.FAILED, error=CODED))
+def test_code_and_data_of_a_servers_error_are_told(said, parent, further, raw):
+    made = calls(said, RawResult(status=Status.FAILED, error=CODED), parent=parent)
     assert call(made, said, raw=raw)[0] == HostReply(Status.FAILED, error={**TOLD, **further})
 
 
