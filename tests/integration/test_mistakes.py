@@ -225,7 +225,7 @@ def paddock_in_shell(place, script):
 def test_a_workspace_whose_path_is_no_text_is_told(place, args, code):
     odd = place / os.fsdecode(b"lat\xe4n")
     odd.mkdir()
-    why = f"{place}/lat\\udce4n: the path of a workspace must be UTF-8; rename the directory, or work in another one"
+    why = f"{place}/lat\\udce4n: the path of the workspace is not UTF-8; rename the directory, or use another one"
     assert paddock(odd, *args, stdin=b"return 1") == (code, "", why + "\n")
     with pytest.raises(ConfigurationError) as told, BlockingPaddock(odd):
         pass

@@ -56,9 +56,9 @@ def test_a_person_agrees_to_what_the_form_holds(tmp_path: Path, era: str) -> Non
     outcome = call(tmp_path, era, "confirm", person)
     assert outcome.value == {"action": "accept", "content": {"name": "Ada", "times": 3}}
     [question] = person.questions
-    assert question.what == "answer what server asking asks in the midst of a call"
+    assert question.what == "answer what server asking asks during a call"
     assert json.loads(question.details) == {"question": "Shall I?", "answer": {"name": "Ada", "times": 3}}
-    assert question.reasons == ("the answer shown is all that is sent",)
+    assert question.reasons == ("only this answer is sent",)
     assert question.scopes == ("once",)
     recorded = "".join(file.read_text() for file in (tmp_path / "audit").glob("*.ndjson"))
     assert '"asked"' in recorded
@@ -96,7 +96,7 @@ def test_nobody_is_asked_unless_the_settings_say_so(tmp_path: Path, era: str) ->
     [
         (
             "confirm",
-            "the answer shown is all that is sent: nobody can be asked here: run it on a terminal or from a client",
+            "only this answer is sent: there is no person to ask here: run it on a terminal or from a client",
         ),
         ("type", "it asks for values that somebody would have to type, which is not possible here"),
         ("open", "it wants its user to open an address, which Paddock opens for no server"),

@@ -310,7 +310,7 @@ class Provisioning:
         return read_trust(self.trust_file).problems
 
     def has_list(self) -> bool:
-        """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""
+        """Return whether there is a registry's list with anything in it. Raises ConfigurationError."""
         return bool(load_registry(self._registry))
 
     def find_offer(self, name: str) -> Match:

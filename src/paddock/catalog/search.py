@@ -149,7 +149,7 @@ def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
 
 
 def is_searched_in_part(tool: ToolInfo) -> bool:
-    """Tell whether some words of a tool find nothing, because there are too many."""
+    """Return whether some words of a tool find nothing, because there are too many."""
     return (
         len(tool.description) > MAX_SEARCHED_CHARS
         or len(_read_members(tool.input_schema)) > MAX_SEARCHED_PARAMETERS

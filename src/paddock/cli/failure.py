@@ -55,7 +55,7 @@ def build_interrupt_failure() -> Failure:
 
 
 def _is_somewhere() -> bool:
-    """Tell whether there is a current directory, at which relative names begin."""
+    """Return whether there is a current directory, at which relative names begin."""
     try:
         os.getcwd()  # raises where the directory was removed
     except FileNotFoundError:

@@ -45,7 +45,7 @@ def reset_sigchld() -> None:
 
 
 def is_interrupt(error: Exception) -> bool:
-    """Tell whether it was Ctrl-C, of which pydantic makes an error of its own while it makes a validator."""
+    """Return whether it was Ctrl-C, of which pydantic makes an error of its own while it makes a validator."""
     return type(error).__name__ == "SchemaError" and KeyboardInterrupt.__name__ in str(error)
 
 

@@ -85,7 +85,7 @@ def prepare_streams() -> None:
 
 
 def are_separate() -> bool:
-    """Tell whether standard output and standard error go to different places."""
+    """Return whether standard output and standard error go to different places."""
     try:
         return not os.path.sameopenfile(1, 2)
     except OSError:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from paddock.model.approval import Answer, Question, Scope
 
 NO_TERMINAL = (
-    "nobody can be asked here, for standard error is no terminal: run it on a terminal, or change the rule"
+    "there is no person to ask, because stderr is not a terminal: run it on a terminal, or change the rule"
 )
 _CHOICES: Mapping[tuple[Scope, ...], str] = {
     ("once",): "y: yes / N: no",

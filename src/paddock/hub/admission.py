@@ -73,7 +73,7 @@ class Admission:
         return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
 
     def may_be_alias(self, server: str, tool: str) -> bool:
-        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        """Return whether a name may turn out to be an alias once its server has listed its tools."""
         if server in self._standings or server not in self._servers:
             return False
         try:
@@ -95,7 +95,7 @@ class Admission:
         return standing.tool if standing is not None else None
 
     def reads_only(self, server: str, tool: str) -> bool:
-        """Tell whether a server marked a tool as one that only reads when it last listed it, whatever is pinned."""
+        """Return whether a server marked a tool as one that only reads when it last listed it, whatever is pinned."""
         marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
         return bool(marks) and all(mark is True for mark in marks)
 

@@ -169,7 +169,7 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
 
 
 def _is_name(path: Path) -> bool:
-    """Tell whether the last step of a path is a name that a schema chose, and no keyword."""
+    """Return whether the last step of a path is a name that a schema chose, and no keyword."""
     name = False
     for step in path[:-1]:
         name = not name and step in MAP_KEYWORDS

@@ -22,7 +22,7 @@ class Breaker:
     opened_at: float | None = None
 
     def is_open(self, now: float) -> bool:
-        """Tell whether calls are refused at `now` (milliseconds)."""
+        """Return whether calls are refused at `now` (milliseconds)."""
         return self.opened_at is not None and now - self.opened_at <= self.cooldown_ms
 
     def record_failure(self, now: float) -> "Breaker":

@@ -250,7 +250,7 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
 
 
 def is_paddock(entry: object) -> bool:
-    """Tell whether an entry starts Paddock, as `paddock install` writes it into a file that Paddock reads as well."""
+    """Return whether an entry starts Paddock, as `paddock install` writes it into a file that Paddock reads as well."""
     if not isinstance(entry, dict):
         return False
     fields = cast("dict[str, object]", entry)
@@ -319,7 +319,7 @@ def _suggest_remedy(text: str, at: int) -> str:
 
 
 def _is_elsewhere(document: Mapping[str, object]) -> bool:
-    """Tell whether a file without `mcpServers` has servers all the same: in `servers`, as VS Code, or at the top."""
+    """Return whether a file without `mcpServers` has servers all the same: in `servers`, as VS Code, or at the top."""
     entries = (cast("dict[str, object]", value) for value in document.values() if isinstance(value, dict))
     return "servers" in document or any({"command", "url"} & entry.keys() for entry in entries)
 

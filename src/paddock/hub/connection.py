@@ -300,7 +300,7 @@ class Connection:
         return f"{first}, or raise its `timeoutMs`.{await self._process.last_words()}"
 
     async def _explain_error(self, error: MCPError, trace: Trace) -> CallFailed:
-        """Tell what an error of the library means: the server's own answer, or that there is none."""
+        """Return what an error of the library means: the server's own answer, or that there is none."""
         if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
             told = (
                 f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide_secrets(error.message)
@@ -376,7 +376,7 @@ class Connection:
 
 
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
-    """Tell whether the server refused the call because it does not know our session, as after its restart.
+    """Return whether the server refused the call because it does not know our session, as after its restart.
 
     It should answer 404, which the library turns into "Session terminated" where the body says nothing; many servers
     answer 400. Servers of the stateless era answer 404 where they do not know a method.
@@ -386,7 +386,7 @@ def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
 
 
 def _is_plain(*values: object) -> bool:
-    """Tell whether no number in JSON values has, or wants, a mark to go through the library."""
+    """Return whether no number in JSON values has, or wants, a mark to go through the library."""
     try:
         return MARK.encode() not in orjson.dumps(values)
     except TypeError:
@@ -394,7 +394,7 @@ def _is_plain(*values: object) -> bool:
 
 
 def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
-    """Tell whether a call can be written as UTF-8; a pipe carries what cannot as an escape, HTTP does not."""
+    """Return whether a call can be written as UTF-8; a pipe carries what cannot as an escape, HTTP does not."""
     try:
         to_json([tool, arguments])
     except PydanticSerializationError:

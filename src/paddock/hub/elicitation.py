@@ -116,7 +116,7 @@ class Questions:
 
 
 def asks_back(answer: object) -> bool:
-    """Tell whether an answer is a question."""
+    """Return whether an answer is a question."""
     return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
 
 

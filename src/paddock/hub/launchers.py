@@ -15,7 +15,7 @@ _NPX_COPY_PATTERN = re.compile(r"(?<![^\s'\"(])(/[\w./@+~-]{0,300}/_npx/[0-9a-f]
 
 
 def may_download(command: str) -> bool:
-    """Tell whether a command may have to fetch the server before it starts."""
+    """Return whether a command may have to fetch the server before it starts."""
     return Path(command).name in _LAUNCHERS
 
 

@@ -185,7 +185,7 @@ def _spell_out_pin(tool: ToolInfo) -> dict[str, Json]:
 
 
 def _differs_invisibly(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
-    """Tell whether what waits differs from a pin by nothing but characters that are not seen."""
+    """Return whether what waits differs from a pin by nothing but characters that are not seen."""
     if after is None or "inputSchema" not in after["definition"]:
         return False
     spelled = json.loads(spell_invisible_in_json(_dump_definition(after["definition"])))
@@ -202,7 +202,7 @@ def memory_of(state: Path, servers_file: Path) -> Path:
 
 
 def _is_sound(pins: Mapping[str, Any]) -> bool:
-    """Tell whether this is what `Pins` writes: half of a pin must not pass for none."""
+    """Return whether this is what `Pins` writes: half of a pin must not pass for none."""
     servers = pins.get("servers", {})
     return isinstance(servers, dict) and all(map(_is_entry, cast("dict[str, Any]", servers).values()))
 
@@ -245,7 +245,7 @@ def _hash_identity(server: Server) -> str:
 
 
 def _differs_from_entry(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
-    """Tell whether a listing is another than the entry knows."""
+    """Return whether a listing is another than the entry knows."""
     known = {name: pin["hash"] for name, pin in entry["tools"].items()}
     for name, pending in entry["pending"].items():
         if pending is None:

@@ -215,7 +215,7 @@ def _select_last_lines(text: str, *, whole: bool) -> str:
 
 
 def _any_running(group: int) -> bool:
-    """Tell whether the group has a member that is not a zombie (proc(5), stat).
+    """Return whether the group has a member that is not a zombie (proc(5), stat).
 
     Where nobody reaps orphans, as in a container whose first process is Paddock, dead members stay visible.
     """

@@ -65,7 +65,7 @@ class ToolInfo(NamedTuple):
 
 
 def has_hidden(tool: ToolInfo) -> bool:
-    """Tell whether a definition holds characters that people do not see."""
+    """Return whether a definition holds characters that people do not see."""
     texts = (tool.name, tool.description)
     schemas = (tool.input_schema, tool.output_schema, tool.annotations)
     return any(map(has_invisible, texts)) or any(

@@ -140,7 +140,7 @@ async def wait_for_room(stdin: asyncio.StreamWriter) -> None:
 
 
 def is_answer(message: dict[str, Any]) -> bool:
-    """Tell whether a message with a request's number answers it, rather than being a line of some log.
+    """Return whether a message with a request's number answers it, rather than being a line of some log.
 
     A handler in JavaScript that gives undefined becomes an answer with neither a result nor an error.
     """

@@ -258,7 +258,7 @@ def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) ->
 
 
 def _needs_arguments(schema: Json) -> bool:
-    """Tell whether a tool cannot be called without arguments."""
+    """Return whether a tool cannot be called without arguments."""
     if not isinstance(schema, dict):
         return False
     fields = cast("dict[str, Json]", schema)
@@ -354,7 +354,7 @@ def _add_parentheses(text: str, operator: str) -> str:
 
 
 def _is_closed(text: str) -> bool:
-    """Tell whether a type is one pair of braces, so that what is within needs no parentheses."""
+    """Return whether a type is one pair of braces, so that what is within needs no parentheses."""
     if not text.startswith("{"):
         return False
     return text.endswith("}") and text.count("{") == 1

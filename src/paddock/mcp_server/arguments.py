@@ -69,7 +69,7 @@ def _read_value(
 
 
 def _is_one_item(schema: Mapping[str, Json], text: str, is_phrase: bool) -> bool:
-    """Tell whether a text can only be the one item of a list of texts: not JSON, and not several items."""
+    """Return whether a text can only be the one item of a list of texts: not JSON, and not several items."""
     if schema.get("items", {}).get("type") != "string" or text.lstrip().startswith(("[", "{")):
         return False
     return is_phrase or not (text == "" or _SEPARATOR_PATTERN.search(text))

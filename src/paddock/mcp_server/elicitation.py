@@ -72,7 +72,7 @@ class RepeatableParams(Protocol):
 
 
 def can_ask(context: Context) -> bool:
-    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so.
+    """Return whether a client says that it can ask its person to fill in a form; an empty capability says so.
 
     A revision without elicitation has no such request, whatever its client declares.
     """

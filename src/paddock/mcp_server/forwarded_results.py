@@ -68,7 +68,7 @@ def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
 
 
 def is_larger(outcome: Outcome, cap: int) -> bool:
-    """Tell whether a result has more characters, as texts or as data, than an answer."""
+    """Return whether a result has more characters, as texts or as data, than an answer."""
     raw = cast("dict[str, Any]", outcome.value)
     texts: list[object] = [part.get("text") for part in raw["content"] if isinstance(part, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     shown = sum(len(text) for text in texts if isinstance(text, str))

@@ -37,7 +37,7 @@ class Repositories:
         self._closing = asyncio.Event()
 
     def has_name(self, name: str) -> bool:
-        """Tell whether there is such a workspace; looks at no file."""
+        """Return whether there is such a workspace; looks at no file."""
         return name == self._own_name or name in self._roots
 
     def list_roots(self, name: str | None) -> list[Path]:

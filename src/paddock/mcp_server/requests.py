@@ -40,7 +40,7 @@ class InFlightRequests:
         self._watch: asyncio.TimerHandle | None = None
 
     def has_request(self, key: Hashable) -> bool:
-        """Tell whether a request is in flight."""
+        """Return whether a request is in flight."""
         return key in self._in_flight
 
     @contextmanager

@@ -212,7 +212,7 @@ def _replace_surrogates(line: bytes) -> str | None:
 
 
 def _has_id(line: bytes) -> bool:
-    """Tell whether a message has an id of any kind."""
+    """Return whether a message has an id of any kind."""
     return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
 
 

@@ -11,13 +11,13 @@ _NAT64 = ip_network("64:ff9b::/96")
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is one of the public network."""
+    """Return whether an address is one of the public network."""
     real = really(address)
     return real.is_global and not (real.is_multicast or real.is_reserved)
 
 
 def is_port(number: int | None) -> bool:
-    """Tell whether one can connect to a port; None stands for the usual one of a scheme."""
+    """Return whether one can connect to a port; None stands for the usual one of a scheme."""
     return number is None or 0 < number <= MAX_PORT
 
 

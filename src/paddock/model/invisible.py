@@ -20,7 +20,7 @@ _HIDDEN_PATTERN = re.compile(
 
 
 def has_invisible(text: str) -> bool:
-    """Tell whether a text holds characters that are not seen."""
+    """Return whether a text holds characters that are not seen."""
     return not text.isascii() and _HIDDEN_PATTERN.search(text) is not None
 
 

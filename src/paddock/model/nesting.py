@@ -13,7 +13,7 @@ them."""
 
 
 def is_deeper(value: Json, most: int) -> bool:
-    """Tell whether a value has more than `most` levels of objects and arrays."""
+    """Return whether a value has more than `most` levels of objects and arrays."""
     level: list[Iterable[Json]] = [[value]]
     for _ in range(most + 1):
         deeper: list[Iterable[Json]] = []

@@ -35,7 +35,7 @@ by name from its own `env`."""
 
 
 def is_inherited(name: str) -> bool:
-    """Tell whether a variable passes from our environment to a child's."""
+    """Return whether a variable passes from our environment to a child's."""
     return name in INHERITED or name.startswith("LC_")
 
 

@@ -47,7 +47,7 @@ class WorkPolicy(ABC, Generic[W]):
 
     @abstractmethod
     def matches(self, rule: Rule, request: ExecutionRequest, work: W) -> bool:
-        """Tell whether a rule about this kind, or about any, matches."""
+        """Return whether a rule about this kind, or about any, matches."""
 
     @abstractmethod
     def judge(

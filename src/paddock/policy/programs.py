@@ -158,7 +158,7 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
 
 
 def match_program(rule: Rule, work: RuntimeRun) -> bool:
-    """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables."""
+    """Return whether a rule matches a program; the case of its names does not count, as nowhere with executables."""
     return (
         fnmatchcase(work.runtime, (rule.runtime or "*").lower())
         and fnmatchcase(file_name(work.executable or ""), (rule.executable or "*").lower())

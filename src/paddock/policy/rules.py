@@ -62,7 +62,7 @@ def _group_by_file(
 
 
 def _match_rule(rule: Rule, request: ExecutionRequest, kind: WorkPolicy[Any]) -> bool:
-    """Tell whether a rule of the right kind matches."""
+    """Return whether a rule of the right kind matches."""
     if not fnmatchcase(str(request.workspace), rule.workspace or "*"):
         return False
     if rule.about == "sdk" and request.work.kind != "sdk":

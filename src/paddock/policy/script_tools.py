@@ -40,7 +40,7 @@ def judge_tool(
 
 
 def match_tool(rule: Rule, work: ToolRun) -> bool:
-    """Tell whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
+    """Return whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
     return fnmatchcase(work.tool, (rule.script or "*").lower())
 
 

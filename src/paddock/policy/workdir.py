@@ -14,7 +14,7 @@ class JailError(ValueError):
 
 
 def is_confined(cwd: str) -> bool:
-    """Tell whether a relative path stays inside by its letters alone, on any system."""
+    """Return whether a relative path stays inside by its letters alone, on any system."""
     parts = re.split(r"[/\\]", cwd)
     return parts[0] != "" and ".." not in parts and not _DRIVE_PATTERN.match(cwd)
 

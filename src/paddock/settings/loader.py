@@ -281,7 +281,8 @@ def _resolve_path(path: Path, base: Path | None, what: str) -> Path:
     except FileNotFoundError:
         raise ConfigurationError(f"{what}: the current directory was removed; go to another one") from None
     except RuntimeError:
-        raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
+        problem = f"{path.parts[0]} is not the home of a user on this machine; name another folder"
+        raise ConfigurationError(f"{what}: {problem}") from None
 
 
 def _explain_errors(error: ErrorDetails, where: Where) -> str:

@@ -105,7 +105,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
 
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
-    """Tell whether `value` allows no more than `bound` does."""
+    """Return whether `value` allows no more than `bound` does."""
     return _NARROWS.get(key, _at_most)(bound, value)
 
 

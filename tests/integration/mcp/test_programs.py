@@ -318,7 +318,7 @@ def test_the_data_have_what_the_text_has(place: Place) -> None:
         told = [f"denied: {reason}", *([f"hint: {error['hint']}"] if error["hint"] else [])]
         assert each.content[0].text.splitlines()[1:] == told
     assert unfit.structured_content["error"]["hint"] == (
-        "compatible are bash, sh, cmd; without one named, the first that is installed is used"
+        "compatible are bash, sh, cmd; if you name none, Paddock uses the first one that is installed"
     )
     assert long.structured_content["error"]["hint"] == (
         "ask for at most 30000 ms, or raise `runtimes.timeout_ms` in paddock.toml"

@@ -203,12 +203,10 @@ def test_what_is_no_answer(place: Place) -> None:
                 _, err, code = await approve(place, "--deny", "--", forged)
                 assert (code, err.strip()) == (
                     1,
-                    f"{forged[:50]!r} is no id of a question; `paddock approve` lists what waits",
+                    f"{forged[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions",
                 )
             _, err, code = await approve(place, run, "--deny")
-            gone = (
-                f"{run} does not wait for an answer, or not any longer; `paddock approve` lists what waits\n"
-            )
+            gone = f"{run} does not wait for an answer; `paddock approve` lists the waiting questions\n"
             assert (code, err) == (1, gone)
             assert (await approve(place, id_, "--run", "--deny"))[2] == 2
             assert (await approve(place, "--deny"))[2] == 2
@@ -288,7 +286,7 @@ def test_no_more_wait_than_may(place: Place) -> None:
                 await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
             ).structured_content["value"]
             assert code == "approval_unavailable"
-            assert "1 others wait for an answer (approvals.max_waiting)" in message
+            assert "the limit of waiting questions is reached (1, approvals.max_waiting)" in message
 
     asyncio.run(main())
 

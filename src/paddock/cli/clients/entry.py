@@ -204,5 +204,5 @@ def _write_mount(fields: Sequence[str]) -> str:
 
 
 def is_absolute_elsewhere(path: str) -> bool:
-    """Tell whether a path is absolute on Linux, macOS or Windows."""
+    """Return whether a path is absolute on Linux, macOS or Windows."""
     return PurePosixPath(path).is_absolute() or (path[1:3] in (":\\", ":/") and path[:1].isalpha())

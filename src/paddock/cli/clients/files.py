@@ -52,7 +52,7 @@ class FileDraft:
             ) from None
 
     def holds_only(self, key: Sequence[str]) -> bool:
-        """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
+        """Return whether the file has nothing beside its entries. Raises ConfigurationError."""
         return all(set(self.read_entries(key[:depth])) <= {name} for depth, name in enumerate(key))
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:

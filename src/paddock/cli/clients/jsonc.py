@@ -162,7 +162,7 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
 
 
 def is_item_edit(before: object, after: object) -> bool:
-    """Tell whether a list becomes another one by changing items in their places, or its first, and adding some."""
+    """Return whether a list becomes another one by changing items in their places, or its first, and adding some."""
     if not isinstance(before, list) or not isinstance(after, list):
         return False
     old, new = cast("list[object]", before), cast("list[object]", after)

@@ -87,7 +87,7 @@ class OAuthEntry(BaseModel):
 
 
 def is_scope(text: str) -> bool:
-    """Tell whether a text is a scope: names of printable ASCII without quotes, a space between (RFC 6749, 3.3)."""
+    """Return whether a text is a scope: names of printable ASCII without quotes, a space between (RFC 6749, 3.3)."""
     return len(text) <= _MAX_SCOPE_CHARS and all(
         name and all("!" <= character <= "~" and character not in '"\\' for character in name)
         for name in text.split(" ")

@@ -91,7 +91,7 @@ class AuthorizationHttp:
 
 
 def _is_as_local(address: Address, own: Address) -> bool:
-    """Tell whether an address is no further within than our server's own: of this machine, or of a private network."""
+    """Return whether an address is at most as local as the server: on this machine, or in a private network."""
     this, home = really(address), really(own)
     if this.is_loopback or home.is_loopback:
         return this.is_loopback and home.is_loopback

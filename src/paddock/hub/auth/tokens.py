@@ -55,7 +55,7 @@ class Login(Value):
         return tuple(value for value in values if value)
 
     def has_ended(self, now: float) -> bool:
-        """Tell whether the access token is of no more use at `now`."""
+        """Return whether the access token is of no more use at `now`."""
         return not self.access_token or (self.expires_at is not None and self.expires_at <= now)
 
 

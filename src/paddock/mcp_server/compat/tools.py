@@ -59,7 +59,7 @@ class CompatTools:
         )
 
     async def provision_server(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        """Tell which tools answer an intent, or which servers could be had. Nothing is installed or started."""
+        """Return which tools answer an intent, or which servers could be had. Nothing is installed or started."""
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _report_missing(["intent"])

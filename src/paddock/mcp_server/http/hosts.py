@@ -45,7 +45,7 @@ class HostNames:
         )
 
     def allows_host(self, header: str) -> bool:
-        """Tell whether the header `Host` names this server."""
+        """Return whether the header `Host` names this server."""
         parsed = _parse_authority(header)
         if parsed is None:
             return False
@@ -54,7 +54,7 @@ class HostNames:
         return any((name, each) in self.own | self.further for each in ports)
 
     def allows_origin(self, header: str) -> bool:
-        """Tell whether the header `Origin` is that of a page of this server."""
+        """Return whether the header `Origin` is that of a page of this server."""
         scheme, _, authority = header.partition("://")
         parsed = _parse_authority(authority)
         if parsed is None or scheme not in _DEFAULT_PORTS:

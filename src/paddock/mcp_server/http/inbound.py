@@ -157,7 +157,7 @@ def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
 
 
 def _is_continuation(request: JSONRPCRequest) -> bool:
-    """Tell whether a request brings the answers for which a call that had started waits."""
+    """Return whether a request brings the answers for which a call that had started waits."""
     return (request.params or {}).get("requestState") is not None
 
 

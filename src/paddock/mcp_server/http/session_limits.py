@@ -93,6 +93,6 @@ class SessionLimit:
 
 
 def _has_sessions(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether a request is of a revision with sessions; the one that opens a session may say nothing of it."""
+    """Return whether a request is of a revision with sessions; the one that opens a session may say nothing of it."""
     version = headers.get(_VERSION_HEADER)
     return version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS

@@ -45,7 +45,7 @@ class Provision:
         self._cap = cap
 
     async def provision_server(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
+        """Return what there is, or change it when the caller's person allows that; else what they would have to do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
             return self._report_status(arguments.get("intent") or name)

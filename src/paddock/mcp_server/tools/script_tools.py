@@ -129,7 +129,7 @@ def _convert_to_data(value: Json) -> Json:
 
 
 def _is_shallow(value: Json) -> bool:
-    """Tell whether a value has no more levels than clients are sent."""
+    """Return whether a value has no more levels than clients are sent."""
     level: list[Json] = [value]
     for _ in range(_MAX_DEPTH):
         level = [
