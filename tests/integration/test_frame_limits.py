@@ -156,7 +156,7 @@ def test_what_the_command_line_reads_is_counted_before_it_is_decoded(
         check=False,
         timeout=60,
     )
-    told = f"{what}: it holds more than 20000 values; pass less, or raise `limits.{setting}.frame_values`"
+    told = f"{what}: it has more than 20000 values; pass less, or raise `limits.{setting}.frame_values`"
     assert (done.stdout, done.stderr) == ("", f"{told}\n")
     assert done.returncode != 0
 

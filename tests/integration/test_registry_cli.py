@@ -231,7 +231,7 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
     [
         (
             "http://127.0.0.1:99999",
-            "HTTPS_PROXY names port 99999, and a port is 1 to 65535; correct it, or unset it\n",
+            "HTTPS_PROXY names port 99999, but a port is 1 to 65535; correct it, or unset it\n",
         ),
         (
             "http://127.0.0.1:9",

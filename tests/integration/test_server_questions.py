@@ -98,11 +98,11 @@ def test_nobody_is_asked_unless_the_settings_say_so(tmp_path: Path, era: str) ->
             "confirm",
             "only this answer is sent: there is no person to ask here: run it on a terminal or from a client",
         ),
-        ("type", "it asks for values that somebody would have to type, which is not possible here"),
-        ("open", "it wants its user to open an address, which Paddock opens for no server"),
+        ("type", "it asks for values that a person would have to type, which is not possible here"),
+        ("open", "it asks its user to open an address, which Paddock never does for a server"),
         ("odd", "its question breaks the protocol"),
-        ("sample", "it wants something else than an answer of its user"),
-        ("roots", "it wants something else than an answer of its user"),
+        ("sample", "it requests something other than an answer of its user"),
+        ("roots", "it requests something other than an answer of its user"),
     ],
 )
 def test_what_is_not_answered_fails_the_call(tmp_path: Path, tool: str, why: str) -> None:

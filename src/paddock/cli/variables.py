@@ -62,7 +62,7 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
             text = _read_text(what, Path(what))
         if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
             how = f"pass less, or raise `limits.{profile}.frame_values`"
-            raise Failure(f"{what}: it holds more than {most} values; {how}")
+            raise Failure(f"{what}: it has more than {most} values; {how}")
         return _parse_value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None

@@ -235,7 +235,7 @@ def test_bytes_go_nowhere_by_an_alias_either(workspace):
     status, told, _ = workspace.run("return await servers.g.put_file({data: new Uint8Array(1)})")
     assert (status, told["message"]) == (
         "failed",
-        "g.put-file was not called: `arguments.data` holds bytes, and its schema does not say that they go as base64 "
+        "g.put-file was not called: `arguments.data` holds bytes, but its schema does not declare them as base64 "
         "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]",
     )
 
@@ -398,7 +398,7 @@ def test_a_listing_that_never_ends_is_cut_and_said_to_be(workspace):
         0,
         "g.good()\n",
         "warning: g: 1 tool is left out: beyond 20000, listed twice, or with a name of over 200 characters\n"
-        "warning: g: its tool listing leads back to a page that was read; the rest is left out\n",
+        "warning: g: its tool listing returns to an earlier page; the rest is left out\n",
     )
 
 

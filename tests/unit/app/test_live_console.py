@@ -57,7 +57,7 @@ def test_a_listener_that_fails_ends_the_request():
     def fail(line: ConsoleLine) -> None:
         raise BrokenPipeError(line.level)
 
-    with pytest.raises(BrokenPipeError, match="^log$"):
+    with pytest.raises(BrokenPipeError, match=r"^log$"):
         asyncio.run(relay(fail, "short"))
     message = "the listener for console lines failed (BrokenPipeError)"
     with pytest.raises(PaddockError, match=f"^{re.escape(message)}$"):

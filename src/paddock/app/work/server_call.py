@@ -165,7 +165,7 @@ async def _call_tool(
     usage = measure_wall(started) if counted else _NO_USAGE
     warnings = _warn_unchecked(work, result) if result.unchecked else ()
     if result.is_error and not work.raw:
-        message = result.said or value or "the tool failed and did not say why"
+        message = result.text or value or "the tool failed and did not say why"
         error = _make_error(message if isinstance(message, str) else json.dumps(message)[:_MAX_ERROR_CHARS])
         return RawResult(
             status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=warnings
