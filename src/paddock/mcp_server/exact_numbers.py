@@ -1,4 +1,4 @@
-"""Numbers that no double equals, on their way through the library over HTTP, which makes doubles of them.
+"""Preserve numbers that no double represents while they pass the library over HTTP, which parses doubles.
 
 Only arguments are marked: elsewhere the library checks that numbers are numbers.
 """
@@ -12,14 +12,14 @@ from paddock.model.numbers import NumberTooLongError, loads, mark_numbers, may_l
 
 
 class AllDigits:
-    """An ASGI application whose requests and answers keep the digits of numbers; a request has at most `most` bytes."""
+    """An ASGI application that preserves the digits of numbers; a request has at most `max_bytes` bytes."""
 
-    def __init__(self, app: App, most: int) -> None:
+    def __init__(self, app: App, max_bytes: int) -> None:
         self._app = app
-        self._most = most
+        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and its answer back."""
+        """Pass a request on, and return its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -41,10 +41,14 @@ class AllDigits:
         await self._app(scope, receive_marked, send_unmarked)
 
     async def _receive_body(self, receive: Receive) -> list[MutableMapping[str, Any]]:
-        """Return the messages of a request's body: one where it is whole and small enough, else as they came."""
+        """Return the body as one message if it is complete and small enough, otherwise the messages as they arrived."""
         messages = [await receive()]
         size = len(messages[0].get("body", b""))
-        while messages[-1]["type"] == "http.request" and messages[-1].get("more_body") and size <= self._most:
+        while (
+            messages[-1]["type"] == "http.request"
+            and messages[-1].get("more_body")
+            and size <= self._max_bytes
+        ):
             messages.append(await receive())
             size += len(messages[-1].get("body", b""))
         if messages[-1]["type"] != "http.request" or messages[-1].get("more_body"):
@@ -64,6 +68,6 @@ def _mark_arguments(body: bytes) -> bytes:
         params["arguments"] = mark_numbers(params["arguments"])
         return json.dumps(document).encode()
     except NumberTooLongError:
-        return b""  # which is no JSON, as the library says
+        return b""  # the library reports that this is not JSON
     except (ValueError, RecursionError, LookupError, TypeError):
-        return body  # the library says what is wrong with it
+        return body  # the library reports the fault

@@ -82,7 +82,7 @@ def test_a_person_allows_in_another_terminal(place: Place, transport: str, mode:
             data = result.structured_content
             run, command = data["run"], data["command"]
             message = (
-                "A person has to allow this: call odd/echo (echoes carry far). "
+                "A person must allow this: call odd/echo (echoes carry far). "
                 f"Ask them to run in a terminal of this machine: {command}\n"
                 f'Then fetch the answer, once: query_output {{"artifact_handle":"{run}"}}'
             )
@@ -264,7 +264,7 @@ def test_nobody_can_be_asked_through_a_directory_of_others(place: Place) -> None
             assert result.structured_content["value"] == [
                 "approval_unavailable",
                 "echoes carry far: asking failed: the directory of questions cannot be used; "
-                "the log of the server says why",
+                "see the log of the server",
             ]
         _, err, code = await approve(place)
         assert (code, err) == (
