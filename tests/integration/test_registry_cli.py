@@ -159,17 +159,17 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         ("https://localhost:1/list", "localhost: the registry cannot be reached: connection refused\n"),
         (
             "https://localhost:99999/list",
-            "servers.registry_source: https://localhost:99999/list: this is no address that can be asked; write "
+            "servers.registry_source: https://localhost:99999/list: this is not a valid address; write "
             "https://HOST/PATH, where a port is 1 to 65535\n",
         ),
         (
             "https://[::1/list",
-            "servers.registry_source: https://[::1/list: this is no address that can be asked; write https://HOST/PATH, "
+            "servers.registry_source: https://[::1/list: this is not a valid address; write https://HOST/PATH, "
             "where a port is 1 to 65535\n",
         ),
         ("WORKSPACE/none.json", "none.json: cannot be read: "),
-        ("WORKSPACE/other.json", "other.json: no list `servers`; this is no registry's list"),
-        ("WORKSPACE/broken.json", "broken.json: this is no JSON"),
+        ("WORKSPACE/other.json", "other.json: no list `servers`; this is not a registry's list"),
+        ("WORKSPACE/broken.json", "broken.json: this is not JSON"),
         (
             "WORKSPACE/\\u0000",
             "servers.registry_source: this is an address or a path, and holds a NUL character",
@@ -253,7 +253,7 @@ def test_entries_of_the_trust_file_that_trust_nobody_are_told(home: Home) -> Non
     trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
     trust.write_text('["gem:x", "@good/echo"]')
     warning = (
-        f'warning: {trust}: entry 1, "gem:x", trusts nobody: "gem" is no source of servers; write npm:NAME, pypi:NAME or '
+        f'warning: {trust}: entry 1, "gem:x", trusts no server: "gem" is not a source of servers; write npm:NAME, pypi:NAME or '
         "remote:NAME\n"
     )
     code, output, errors = home.paddock("enable", "@good/echo", "--json")
@@ -265,6 +265,6 @@ def test_entries_of_the_trust_file_that_trust_nobody_are_told(home: Home) -> Non
     assert (code, output, errors.splitlines()[0]) == (
         1,
         "",
-        f"warning: {trust}: this is not a JSON array; it trusts nobody; "
-        'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]',
+        f"warning: {trust}: this is not a JSON array; it trusts no server; "
+        'write strings such as ["npm:@scope/name", "pypi:name@1.2.3"]',
     )

@@ -284,7 +284,7 @@ def test_an_allow_that_names_an_alias_allows_no_tool(workspace):
     (workspace.directory / "paddock.toml").write_text(rule)
     code, output, errors = workspace.paddock("servers", "call", "g", "get-sum", '{"a": 1}')
     assert (code, output) == (1, "")
-    assert "g/get-sum is allowed by none of the workspace rules" in errors
+    assert "g/get-sum is not allowed by any of the workspace rules" in errors
 
 
 def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
