@@ -56,8 +56,8 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
             ("exec", "python", "latin"), 2,
             USAGE.format("exec [OPTIONS] RUNTIME [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
         ),
-        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a number that JSON knows\n"),
-        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is beyond the largest number that can be read, 1.8e308\n"),
+        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a JSON number\n"),
+        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is larger than 1.8e308\n"),
         (("run", "-", "--input", "@deep.json"), 1, "deep.json: this is not a JSON value: it is nested too deeply\n"),
         (("run", "-", "--vars-file", "deep.json"), 1, "deep.json: cannot read variables: it is nested too deeply\n"),
         (
@@ -296,7 +296,7 @@ def test_a_setting_of_the_command_line_that_makes_no_sense_is_a_mistake_of_usage
     for given, told in (
         ("grants.jitt=true", "--set grants.jitt: unknown key; did you mean `grants.jit`?"),
         ("grants.jit=2", '--set grants.jit: grants.jit must be true or false, not the text "2"'),
-        ("sdk.commands=[]", "--set sdk.commands: this can be set in a settings file only"),
+        ("sdk.commands=[]", "--set sdk.commands: this can only be set in a settings file"),
     ):
         assert paddock(place, *command.split(), "--set", given) == (2, "", f"{told}\n")
 

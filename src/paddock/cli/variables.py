@@ -101,7 +101,7 @@ def _parse_value(text: str) -> Json:
 
 
 def _reject_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _render_scalars(path: Path, values: object) -> dict[str, str]:

@@ -340,8 +340,8 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
         (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token returned no valid `expires_in`"),
         (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token returned no valid `expires_in`"),
         (("/token", 200, TOKEN % "-1"), "Invalid token response: {}token returned no valid `expires_in`"),
-        (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token gave no JSON object"),
-        (("/token", 200, "null"), "Invalid token response: {}token gave no JSON object"),
+        (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token returned no JSON object"),
+        (("/token", 200, "null"), "Invalid token response: {}token returned no JSON object"),
         (
             ("/token", 400, f'{{"error": {DEEP}}}'),
             "Token exchange failed (400): {}token returned no valid `error`",
@@ -352,7 +352,7 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
         ),
         (
             ("/register", 201, CLIENT % '"soon"'),
-            "Invalid registration response: {}register gave no valid `client_id_issued_at`",
+            "Invalid registration response: {}register returned no valid `client_id_issued_at`",
         ),
         (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
         (

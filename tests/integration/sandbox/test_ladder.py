@@ -69,7 +69,7 @@ def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confineme
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (
         "programs need at least the tier namespaces, which this machine does not give: namespaces: no further process "
-        "or thread can be started: this user, or this group of processes, has as many as it may have; end some of "
+        "or thread can be started: this user, or this control group, has reached its limit; end some of "
         "them, or raise the limit (ulimit -u; in a container, pids.max)"
     )
 

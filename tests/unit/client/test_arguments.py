@@ -59,7 +59,7 @@ def test_no_decimal_loses_a_digit(number: Decimal) -> None:
         ([Decimal("1e400")], "input[0] is a number beyond what JSON readers take; give a text"),
         (
             [Decimal("1." + "1" * 5000)],
-            "input[0] is a number of 5002 characters, where at most 4000 are read",
+            "input[0] is a number has 5002 characters; at most 4000 are allowed",
         ),
         ([10**5000], "input[0] is a number beyond what JSON readers take; give a text"),
     ],

@@ -377,7 +377,7 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
             (
                 'entry 2, "gem:x", trusts no server: "gem" is not a source of servers; write npm:NAME, pypi:NAME or remote:NAME',
                 *(
-                    f'entry {number}, "{entry}", trusts no server: this is no server\'s name; write npm:NAME, pypi:NAME, '
+                    f'entry {number}, "{entry}", trusts no server: this is not the name of a server; write npm:NAME, pypi:NAME, '
                     "remote:NAME or npm:@SCOPE/*"
                     for number, entry in enumerate(
                         ("npm:", "pypi:@a/b", "a b", "*", "@a", "npm:a/*", "remote:*"), 3
@@ -394,7 +394,7 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
                     "NAME alone for every version"
                     for number, entry in enumerate(("npm:x@", "@a/b@1 2"), 1)
                 ),
-                'entry 3, "@a/*@1", trusts no server: this is no server\'s name; write npm:NAME, pypi:NAME, remote:NAME or '
+                'entry 3, "@a/*@1", trusts no server: this is not the name of a server; write npm:NAME, pypi:NAME, remote:NAME or '
                 "npm:@SCOPE/*",
             ),
         ),
