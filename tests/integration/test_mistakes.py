@@ -91,7 +91,7 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
         ),
         (
             ("output", "query", "runtime-demo-1774356909696-fc5aa1f22e33e17c", "--term", b"\xff"), 2,
-            USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is no UTF-8 text; output is searched as that"),
+            USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is not UTF-8 text; output is searched as UTF-8"),
         ),
         (("script", "new", ""), 2, USAGE.format("script new [OPTIONS] NAME", "script new", "Invalid value for NAME: '' is not a plain name")),
         (
@@ -241,9 +241,9 @@ def test_numbers_that_json_does_not_know_make_no_sense(place):
         assert dumps(exact.value) == '{"n": [12345678901234567890.5, 2]}'
         for given, why in (
             ({"n": float("nan")}, "arguments.n is nan; give None, "),
-            ({"n": p}, "arguments.n is a BlockingPaddock, which JSON does not have; give None, "),
-            ([("n", 1)], "arguments must be a dict, and is a list"),
-            ("n", "arguments must be a dict, and is a str"),
+            ({"n": p}, "arguments.n is a BlockingPaddock, which JSON does not support; give None, "),
+            ([("n", 1)], "arguments must be a dict, but is a list"),
+            ("n", "arguments must be a dict, but is a str"),
         ):
             with pytest.raises(ValueError, match=why):
                 p.call("odd", "echo", given)

@@ -124,7 +124,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     assert home.paddock("enable", "@good/echo")[2] == (
         "there is no server '@good/echo' in the registry's list; `paddock servers refresh` fetches the list\n"
     )
-    assert home.paddock("refresh") == (0, "2 servers can be had\n", "")
+    assert home.paddock("refresh") == (0, "2 servers can be enabled\n", "")
     assert home.paddock("refresh", "--json")[1] == '{"offers": 2}\n'
     trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
     code, _, errors = home.paddock("enable", "@good/echo")
@@ -143,7 +143,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     assert home.paddock("disable", "echo") == (
         0,
         f"echo is disabled in {file}\n",
-        f"what was there before: {backup}\n",
+        f"backup: {backup}\n",
     )
     assert json.loads(home.paddock("list", "--json")[1]) == []
     facts = {"name": "echo", "file": str(file), "entry": entry, "backup": f"{backup}.2"}

@@ -278,7 +278,7 @@ def test_a_language_may_be_given_by_either_name(opened):
         assert (outcome.program.stdout.text, outcome.program.exit_code) == ("out\n", 0)
     for given in ({}, {"language": "shell", "runtime": "shell"}):
         with pytest.raises(
-            ValueError, match=r'^give `language`, for instance "python"; `runtime` is another name of it$'
+            ValueError, match=r'^give `language`, for example "python"; `runtime` is an alias of it$'
         ):
             opened.exec(code="echo", **given)
 
@@ -292,7 +292,7 @@ def test_what_makes_no_sense_is_told_without_what_was_given(opened, tmp_path):
         lambda: Settings(vault={"backend": "hunter2hunter2"}),
     )
     for mistake in mistakes:
-        with pytest.raises(ValueError, match=r"validation error|which JSON does not have") as caught:
+        with pytest.raises(ValueError, match=r"validation error|which JSON does not support") as caught:
             mistake()
         assert "hunter2" not in str(caught.value)
 

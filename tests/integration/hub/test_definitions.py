@@ -366,7 +366,7 @@ def test_a_definition_with_invisible_characters_waits_for_a_person(workspace):
     assert workspace.paddock("servers", "diff") == (
         0,
         "",
-        "nothing waits for approval: every tool of g is as it was pinned\n",
+        "nothing waits for approval: every tool of g equals its pin\n",
     )
     assert workspace.paddock("servers", "diff", "--json") == (0, "[]\n", "")
     code, output, errors = workspace.paddock("servers", "describe", "g.adds")
@@ -437,7 +437,7 @@ def test_where_no_tool_and_no_server_is_that_is_said(workspace):
     assert workspace.paddock("servers", "diff") == (
         0,
         "",
-        "nothing waits for approval: every tool of g is as it was pinned\n",
+        "nothing waits for approval: every tool of g equals its pin\n",
     )
     unknown = "Unknown server: of"
     assert workspace.paddock("servers", "diff", "of") == (1, "", f"warning: of: {unknown}\n")

@@ -343,7 +343,7 @@ def test_names_and_certificates_are_told(hub):
         async with hub(unknown) as h:
             assert str(await failure(h.call_tool("web", "t", {}), ServerUnavailable)) == (
                 "Failed to connect to server web: no connection to server web at http://no-such-host.invalid: its host "
-                "name is not known. Start it, or correct its `url`."
+                "name is unknown. Start it, or correct its `url`."
             )
         async with await asyncio.start_server(no_tls, "127.0.0.1", 0) as listener:
             url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"

@@ -190,7 +190,7 @@ def test_what_is_no_answer(place: Place) -> None:
     async def main() -> None:
         async with place.client() as client:
             run, id_ = await begun(client, CAUGHT % ECHO)
-            no_terminal = "a yes is for a person to give: run this on a terminal; `--deny` needs none\n"
+            no_terminal = "only a person can approve: run this on a terminal; `--deny` works without one\n"
             assert await approve(place, id_) == ("", no_terminal, 1)
             for forged in (
                 "../../../etc/passwd",

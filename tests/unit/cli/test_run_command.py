@@ -215,7 +215,7 @@ def test_variables_from_a_file_come_second(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("v.json", "[]", "v.json: variables are an object of names and texts\n"),
+        ("v.json", "[]", "v.json: variables must be an object of names and texts\n"),
         (
             "v.json",
             '{"A": {}}',

@@ -161,9 +161,7 @@ def test_a_number_beyond_every_double_is_none_where_doubles_are_wanted():
         "[0.12345678901234567890, 1e400]",
         "[" + "1" * 4001 + "]",
     ):
-        with pytest.raises(
-            ValueError, match=r"is not a JSON number|is larger than|at most 4000"
-        ):
+        with pytest.raises(ValueError, match=r"is not a JSON number|is larger than|at most 4000"):
             numbers.loads_finite(text)
 
 
