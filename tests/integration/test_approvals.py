@@ -125,7 +125,7 @@ def test_a_person_allows_one_call(open_desk: Open) -> None:
         (
             None,
             "approval_unavailable",
-            "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule",
+            "there is no person to ask here: run it on a terminal or from a client that can ask, or change the rule",
         ),
     ],
 )
@@ -153,7 +153,7 @@ def test_no_answer_in_time_is_a_no(open_desk: Open) -> None:
     outcome = open_desk(wait_ms=50).run(CAUGHT % ECHO, thinks)
     assert outcome.value[1:3] == [
         "approval_expired",
-        "echoes carry far: nobody answered within 50 ms (approvals.wait_ms)",
+        "echoes carry far: there was no answer within 50 ms (approvals.wait_ms)",
     ]
 
 
@@ -207,7 +207,7 @@ def test_nobody_is_asked_for_ever(open_desk: Open) -> None:
         " try { await servers.odd.echo({text: String(i)}) } catch (e) { last = e.message } return last"
     )
     outcome = open_desk().run(source, person.ask)
-    assert outcome.value == "echoes carry far: this run has asked 50 times, and nobody is asked once more"
+    assert outcome.value == "echoes carry far: this run has already asked 50 times, which is the limit"
 
 
 def test_parallel_calls_are_asked_about_one_after_the_other(open_desk: Open) -> None:
@@ -245,7 +245,7 @@ def test_too_many_runs_that_wait_are_refused(open_desk: Open) -> None:
     assert first.value == "hi"
     assert second.value[1:3] == [
         "approval_unavailable",
-        "echoes carry far: 1 others wait for an answer (approvals.max_waiting); try again later",
+        "echoes carry far: the limit of waiting questions is reached (1, approvals.max_waiting); try again later",
     ]
 
 
@@ -384,7 +384,7 @@ def test_a_rehearsal_lists_what_would_be_asked(open_desk: Open) -> None:
     assert [(call.server, call.tool) for call in listed.planned] == [("paddock", "vault.list")]
     assert listed.error is not None
     assert listed.error.message == (
-        "paddock.vault.list needs a person's approval, says policy rule 4: a rehearsal asks nobody"
+        "paddock.vault.list needs a person's approval, says policy rule 4: a rehearsal asks no person"
     )
     call = ServerCall(server="odd", tool="echo", arguments={"text": "hi"})
     request = ExecutionRequest(workspace=desk.workspace, work=call, calls="dry_run")

@@ -109,7 +109,7 @@ def test_without_a_terminal_the_answer_is_no(place: Path) -> None:
     found = run(place, "run", "./script.js")
     assert found.returncode == 1
     assert found.stderr.splitlines()[0] == (
-        "Sandbox error: ToolError: echoes carry far: nobody can be asked here, for standard error is no terminal: "
+        "Sandbox error: ToolError: echoes carry far: there is no person to ask, because stderr is not a terminal: "
         "run it on a terminal, or change the rule"
     )
 
@@ -119,5 +119,5 @@ def test_write_access_is_asked_for_before_a_program_starts(place: Path) -> None:
     found = run(place, *command)
     assert (found.returncode, (place / "ws/made").exists()) == (126, False)
     assert found.stderr.startswith(
-        "running a shell program needs a person's approval, says user rule 2: nobody"
+        "running a shell program needs a person's approval, says user rule 2: there is no person to ask"
     )

@@ -222,11 +222,11 @@ def test_show_bounds_the_calls_of_a_request_and_says_how_to_see_all(
         (("--all",), 80),
         (("--all", "-n", "2"), 2),
     ):
-        told = f"{80 - count} older not shown; --limit 80 shows them\n" if count < 80 else ""
+        told = f"{80 - count} older entries not shown; --limit 80 shows them\n" if count < 80 else ""
         assert shown(*args) == (records[-count:], told)
     assert requests(audit("show", parent, "--json")) == [parent, *(request for request, _ in records), parent]
     bounded = audit("show", parent, "--json", "--limit", "1")
     assert [record["request"] for record in json.loads(bounded.stdout)] == [parent, calls[-1], parent]
-    assert bounded.stderr == "79 older not shown; --limit 80 shows them\n"
+    assert bounded.stderr == "79 older entries not shown; --limit 80 shows them\n"
     # One of its records by its own id, and a request that called nothing, are shown whole.
     assert requests(audit("show", calls[0], "--json")) == [calls[0]] * 2

@@ -21,8 +21,8 @@ def run(guest: Any) -> Any:
 def test_a_program_that_may_only_read(run: Any) -> None:
     outcome = run(WRITE, "read_only")
     assert outcome.error.message == (
-        "odd/echo is not marked as read-only by its server, and this run may only read; "
-        "rehearse it with dry_run, or ask for a run that may do all"
+        "odd/echo is not marked as read-only by its server, but this run may only read; "
+        "rehearse it with dry_run, or use a run with calls = 'run'"
     )
     assert [(call.tool, call.status) for call in outcome.calls] == [("pid", "ok"), ("echo", "denied")]
 

@@ -156,7 +156,7 @@ def test_what_the_command_line_reads_is_counted_before_it_is_decoded(
         check=False,
         timeout=60,
     )
-    told = f"{what}: it holds more than 20000 values; pass less, or raise `limits.{setting}.frame_values`"
+    told = f"{what}: it has more than 20000 values; pass less, or raise `limits.{setting}.frame_values`"
     assert (done.stdout, done.stderr) == ("", f"{told}\n")
     assert done.returncode != 0
 
@@ -172,7 +172,7 @@ def test_the_request_of_a_computation_is_counted(tmp_path: Path) -> None:
         check=False,
         timeout=60,
     )
-    told = "the request holds more than 9000 values; send less, or raise `limits.compute.frame_values`"
+    told = "the request has more than 9000 values; send less, or raise `limits.compute.frame_values`"
     expected = f'{{"code":"INVALID_INPUT","message":"invalid JSON: {told}"}}\n'
     assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
 

@@ -251,7 +251,7 @@ def test_bytes_are_base64_where_the_schema_says_so(uploads: Callable[[str], Outc
     assert outcome.error is not None
     assert (outcome.status, outcome.error.message, [call.status for call in outcome.calls]) == (
         Status.FAILED,
-        "g.upload was not called: `arguments.other[0]` holds bytes, and its schema does not say that they go as base64 "
+        "g.upload was not called: `arguments.other[0]` holds bytes, but its schema does not declare them as base64 "
         "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]",
         [Status.INVALID],
     )

@@ -88,7 +88,7 @@ def test_the_ends_of_children_are_heard_of_where_they_were_ignored(place):
 
 @pytest.mark.parametrize(
     ("key", "code", "told"),
-    [(b"\x03", 130, "Interrupted"), (b"\x04", 1, "nothing was typed; nothing was done")],
+    [(b"\x03", 130, "Interrupted"), (b"\x04", 1, "there was no answer; nothing was done")],
 )
 def test_a_question_that_is_broken_off_is_told(place, key, code, told):
     pid, terminal = pty.fork()

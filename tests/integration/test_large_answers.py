@@ -24,7 +24,7 @@ TEXT_SWELLS = "ask for less at once, raise `servers.answer_values`, or read the 
         ("values({ count: 20000 })", 20_000),
         (
             "values({ count: 60000 })",
-            f"Server flood gave no whole answer: it holds more than 50000 values; {SWELLS}",
+            f"Server flood gave no whole answer: it has more than 50000 values; {SWELLS}",
         ),
         (
             "text_values({ count: 60000 })",

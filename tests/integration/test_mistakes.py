@@ -56,8 +56,8 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
             ("exec", "python", "latin"), 2,
             USAGE.format("exec [OPTIONS] RUNTIME [FILE|-]", "exec", f"Invalid value for FILE: {TEXT}"),
         ),
-        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a number that JSON knows\n"),
-        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is beyond the largest number that can be read, 1.8e308\n"),
+        (("run", "-", "--input", "NaN"), 1, "--input: this is not a JSON value: NaN is not a JSON number\n"),
+        (("run", "-", "--input", "[1e999]"), 1, "--input: this is not a JSON value: 1e999 is larger than 1.8e308\n"),
         (("run", "-", "--input", "@deep.json"), 1, "deep.json: this is not a JSON value: it is nested too deeply\n"),
         (("run", "-", "--vars-file", "deep.json"), 1, "deep.json: cannot read variables: it is nested too deeply\n"),
         (
@@ -91,7 +91,7 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
         ),
         (
             ("output", "query", "runtime-demo-1774356909696-fc5aa1f22e33e17c", "--term", b"\xff"), 2,
-            USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is no UTF-8 text; output is searched as that"),
+            USAGE.format("output query [OPTIONS] HANDLE", "output query", "a term is not UTF-8 text; output is searched as UTF-8"),
         ),
         (("script", "new", ""), 2, USAGE.format("script new [OPTIONS] NAME", "script new", "Invalid value for NAME: '' is not a plain name")),
         (
@@ -225,7 +225,7 @@ def paddock_in_shell(place, script):
 def test_a_workspace_whose_path_is_no_text_is_told(place, args, code):
     odd = place / os.fsdecode(b"lat\xe4n")
     odd.mkdir()
-    why = f"{place}/lat\\udce4n: the path of a workspace must be UTF-8; rename the directory, or work in another one"
+    why = f"{place}/lat\\udce4n: the path of the workspace is not UTF-8; rename the directory, or use another one"
     assert paddock(odd, *args, stdin=b"return 1") == (code, "", why + "\n")
     with pytest.raises(ConfigurationError) as told, BlockingPaddock(odd):
         pass
@@ -241,9 +241,9 @@ def test_numbers_that_json_does_not_know_make_no_sense(place):
         assert dumps(exact.value) == '{"n": [12345678901234567890.5, 2]}'
         for given, why in (
             ({"n": float("nan")}, "arguments.n is nan; give None, "),
-            ({"n": p}, "arguments.n is a BlockingPaddock, which JSON does not have; give None, "),
-            ([("n", 1)], "arguments must be a dict, and is a list"),
-            ("n", "arguments must be a dict, and is a str"),
+            ({"n": p}, "arguments.n is a BlockingPaddock, which JSON does not support; give None, "),
+            ([("n", 1)], "arguments must be a dict, but is a list"),
+            ("n", "arguments must be a dict, but is a str"),
         ):
             with pytest.raises(ValueError, match=why):
                 p.call("odd", "echo", given)
@@ -296,7 +296,7 @@ def test_a_setting_of_the_command_line_that_makes_no_sense_is_a_mistake_of_usage
     for given, told in (
         ("grants.jitt=true", "--set grants.jitt: unknown key; did you mean `grants.jit`?"),
         ("grants.jit=2", '--set grants.jit: grants.jit must be true or false, not the text "2"'),
-        ("sdk.commands=[]", "--set sdk.commands: this can be set in a settings file only"),
+        ("sdk.commands=[]", "--set sdk.commands: this can only be set in a settings file"),
     ):
         assert paddock(place, *command.split(), "--set", given) == (2, "", f"{told}\n")
 

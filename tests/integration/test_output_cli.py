@@ -143,10 +143,10 @@ def test_gc_deletes_what_has_expired(run: Run, artifacts: Artifacts, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((), "give --term, --lines or --after: what shall be looked for?"),
-        (("--lines", "3-2"), "Invalid value for '--lines': '3-2' is not FIRST-LAST, for instance 10-20"),
-        (("--lines", "1-2", "-t", "x"), "--lines goes with neither --term nor --after"),
-        (("-t", ""), "up to 10 terms of 1 to 1000 characters can be looked for"),
+        ((), "give --term, --lines or --after"),
+        (("--lines", "3-2"), "Invalid value for '--lines': '3-2' is not FIRST-LAST, for example 10-20"),
+        (("--lines", "1-2", "-t", "x"), "--lines cannot be combined with --term or --after"),
+        (("-t", ""), "give up to 10 terms of 1 to 1000 characters"),
         (("-t", "x", "--max", "101"), "Invalid value for '--max': 101 is not in the range 1<=x<=100."),
     ],
 )
@@ -184,9 +184,9 @@ def test_a_list_shows_the_newest_and_says_how_many_older_there_are(
         code, out, err = run("list", *asked)
         listed = [line.split("\t")[1].split("-")[-2] for line in out.splitlines()]
         assert (code, listed) == (0, [handle.split("-")[-2] for handle in handles[-count:]])
-        assert err == (f"{52 - count} older not shown; --limit 52 shows them\n" if count < 52 else "")
+        assert err == (f"{52 - count} older entries not shown; --limit 52 shows them\n" if count < 52 else "")
     code, out, err = run("list", "--limit", "2", "--json")
-    assert (code, len(json.loads(out)), err) == (0, 2, "50 older not shown; --limit 52 shows them\n")
+    assert (code, len(json.loads(out)), err) == (0, 2, "50 older entries not shown; --limit 52 shows them\n")
 
 
 def test_what_a_list_does_not_show_is_counted_of_what_it_might(
@@ -207,11 +207,11 @@ def test_what_a_list_does_not_show_is_counted_of_what_it_might(
         return len(out.splitlines()), err
 
     for cwd in ("ws", "other", "elsewhere/ws"):
-        assert count("-n", "1", cwd=cwd) == (1, "1 older not shown; --limit 2 shows them\n")
+        assert count("-n", "1", cwd=cwd) == (1, "1 older entries not shown; --limit 2 shows them\n")
         assert count("-n", "2", cwd=cwd) == count(cwd=cwd) == (2, "")
-    assert count("--all", "-n", "1") == (1, "5 older not shown; --limit 6 shows them\n")
+    assert count("--all", "-n", "1") == (1, "5 older entries not shown; --limit 6 shows them\n")
     assert count("--all") == (6, "")
     assert count("--set", "artifacts.cross_workspace=true", "-n", "5") == (
         5,
-        "1 older not shown; --limit 6 shows them\n",
+        "1 older entries not shown; --limit 6 shows them\n",
     )

@@ -124,7 +124,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     assert home.paddock("enable", "@good/echo")[2] == (
         "there is no server '@good/echo' in the registry's list; `paddock servers refresh` fetches the list\n"
     )
-    assert home.paddock("refresh") == (0, "2 servers can be had\n", "")
+    assert home.paddock("refresh") == (0, "2 servers can be enabled\n", "")
     assert home.paddock("refresh", "--json")[1] == '{"offers": 2}\n'
     trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
     code, _, errors = home.paddock("enable", "@good/echo")
@@ -143,7 +143,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
     assert home.paddock("disable", "echo") == (
         0,
         f"echo is disabled in {file}\n",
-        f"what was there before: {backup}\n",
+        f"backup: {backup}\n",
     )
     assert json.loads(home.paddock("list", "--json")[1]) == []
     facts = {"name": "echo", "file": str(file), "entry": entry, "backup": f"{backup}.2"}
@@ -159,20 +159,20 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         ("https://localhost:1/list", "localhost: the registry cannot be reached: connection refused\n"),
         (
             "https://localhost:99999/list",
-            "servers.registry_source: https://localhost:99999/list: this is no address that can be asked; write "
+            "servers.registry_source: https://localhost:99999/list: this is not a valid address; write "
             "https://HOST/PATH, where a port is 1 to 65535\n",
         ),
         (
             "https://[::1/list",
-            "servers.registry_source: https://[::1/list: this is no address that can be asked; write https://HOST/PATH, "
+            "servers.registry_source: https://[::1/list: this is not a valid address; write https://HOST/PATH, "
             "where a port is 1 to 65535\n",
         ),
         ("WORKSPACE/none.json", "none.json: cannot be read: "),
-        ("WORKSPACE/other.json", "other.json: no list `servers`; this is no registry's list"),
-        ("WORKSPACE/broken.json", "broken.json: this is no JSON"),
+        ("WORKSPACE/other.json", "other.json: no list `servers`; this is not a registry's list"),
+        ("WORKSPACE/broken.json", "broken.json: this is not JSON"),
         (
             "WORKSPACE/\\u0000",
-            "servers.registry_source: this is an address or a path, and holds a NUL character",
+            "servers.registry_source: this is an address or a path, and contains a NUL character",
         ),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_person_at_a_terminal_sees_command_and_variables_before_the_file_chang
     [
         (
             "http://127.0.0.1:99999",
-            "HTTPS_PROXY names port 99999, and a port is 1 to 65535; correct it, or unset it\n",
+            "HTTPS_PROXY names port 99999, but a port is 1 to 65535; correct it, or unset it\n",
         ),
         (
             "http://127.0.0.1:9",
@@ -253,7 +253,7 @@ def test_entries_of_the_trust_file_that_trust_nobody_are_told(home: Home) -> Non
     trust = Path(home.environment["HOME"]) / ".config/paddock/trusted-servers.json"
     trust.write_text('["gem:x", "@good/echo"]')
     warning = (
-        f'warning: {trust}: entry 1, "gem:x", trusts nobody: "gem" is no source of servers; write npm:NAME, pypi:NAME or '
+        f'warning: {trust}: entry 1, "gem:x", trusts no server: "gem" is not a source of servers; write npm:NAME, pypi:NAME or '
         "remote:NAME\n"
     )
     code, output, errors = home.paddock("enable", "@good/echo", "--json")
@@ -265,6 +265,6 @@ def test_entries_of_the_trust_file_that_trust_nobody_are_told(home: Home) -> Non
     assert (code, output, errors.splitlines()[0]) == (
         1,
         "",
-        f"warning: {trust}: this is not a JSON array; it trusts nobody; "
-        'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]',
+        f"warning: {trust}: this is not a JSON array; it trusts no server; "
+        'write strings such as ["npm:@scope/name", "pypi:name@1.2.3"]',
     )

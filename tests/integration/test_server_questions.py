@@ -56,9 +56,9 @@ def test_a_person_agrees_to_what_the_form_holds(tmp_path: Path, era: str) -> Non
     outcome = call(tmp_path, era, "confirm", person)
     assert outcome.value == {"action": "accept", "content": {"name": "Ada", "times": 3}}
     [question] = person.questions
-    assert question.what == "answer what server asking asks in the midst of a call"
+    assert question.what == "answer what server asking asks during a call"
     assert json.loads(question.details) == {"question": "Shall I?", "answer": {"name": "Ada", "times": 3}}
-    assert question.reasons == ("the answer shown is all that is sent",)
+    assert question.reasons == ("only this answer is sent",)
     assert question.scopes == ("once",)
     recorded = "".join(file.read_text() for file in (tmp_path / "audit").glob("*.ndjson"))
     assert '"asked"' in recorded
@@ -96,13 +96,13 @@ def test_nobody_is_asked_unless_the_settings_say_so(tmp_path: Path, era: str) ->
     [
         (
             "confirm",
-            "the answer shown is all that is sent: nobody can be asked here: run it on a terminal or from a client",
+            "only this answer is sent: there is no person to ask here: run it on a terminal or from a client",
         ),
-        ("type", "it asks for values that somebody would have to type, which is not possible here"),
-        ("open", "it wants its user to open an address, which Paddock opens for no server"),
+        ("type", "it asks for values that a person would have to type, which is not possible here"),
+        ("open", "it asks its user to open an address, which Paddock never does for a server"),
         ("odd", "its question breaks the protocol"),
-        ("sample", "it wants something else than an answer of its user"),
-        ("roots", "it wants something else than an answer of its user"),
+        ("sample", "it requests something other than an answer of its user"),
+        ("roots", "it requests something other than an answer of its user"),
     ],
 )
 def test_what_is_not_answered_fails_the_call(tmp_path: Path, tool: str, why: str) -> None:

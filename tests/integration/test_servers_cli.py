@@ -115,7 +115,7 @@ def test_a_server_that_moved_is_the_one_it_was(paddock: Any, tmp_path: Path, rea
     assert sorted(tmp_path.glob("home/.local/state/paddock/servers/*/pins.json")) == before
     assert len(before) == 1
     shared.write_text(json.dumps({"mcpServers": {"all": {"command": "/bin/false"}}}))
-    twice = f"{own} has it, too, and that entry is used; remove one of them"
+    twice = f"{own} also has it, and that entry is used; remove one of them"
     warned = f"warning: {shared}: server 'all': {twice}\n"
     assert paddock("servers", "list") == (0, listed, f"{skipped}{warned}")
 

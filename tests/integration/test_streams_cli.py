@@ -119,7 +119,7 @@ def test_input_that_never_ends_is_told(place, args, what):
     ("given", "told"),
     [
         ("x" * 65538, "a secret has 1 to 65536 bytes, not 65538"),
-        ("\u00e9" * 60_000, "a secret has 1 to 65536 bytes, and standard input has more"),
+        ("\u00e9" * 60_000, "a secret has 1 to 65536 bytes, but standard input has more"),
     ],
 )
 def test_a_secret_that_is_too_long_is_called_that(place, given, told):

@@ -62,7 +62,7 @@ def test_json(paddock):
         (
             "a",
             b"\xff\xfe",
-            "the value on standard input is not UTF-8 text; encode it, for instance with base64",
+            "the value on standard input is not UTF-8 text; encode it, for example with base64",
         ),
         (
             "a/b",

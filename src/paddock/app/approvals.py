@@ -1,10 +1,10 @@
-"""Asking a person before something runs: who is asked, what is remembered of the answer, what is recorded.
+"""Ask a person before something runs, and record the question and the answer.
 
-    decision asks -> record "asked" -> the clock of the run stands still -> answer -> record "answered" -> decision
+    decision "ask" -> record "asked" -> the run's clock stops -> answer -> record "answered" -> decision
 
-Nothing here knows how people are reached: whoever brings a request brings an asker along, a session may have one of its
-own, and where there is neither the answer is no. So is every other end: no answer in time, an asker that fails, a
-question too many. An answer is an answer to one question, which holds the hash of all that would be done.
+This module does not know how to reach people. A request brings an `Asker` with it, or the session has one; without an
+asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer holds for one
+question, which contains the hash of everything that would be done.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.rules import ApprovalSettings
 
 Asker = Callable[[Question], Awaitable[Answer]]
-"""Asks a person. Cancelled when nobody waits for the answer any more; an exception is a no."""
+"""Ask a person. The call is cancelled when the answer is no longer needed; an exception counts as no."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAsker:
-    """Asks the person behind one of several clients, each of which has `approvals.max_waiting` of its own."""
+    """Asks the person behind one of several clients. `approvals.max_waiting` applies to each client."""
 
     client: str
     ask: Asker
@@ -46,20 +46,20 @@ class ClientAsker:
 
 
 MAX_WAITING_RUNS = 32
-"""Runs that wait for an answer at a time, of all clients together: each keeps a stopped process."""
+"""Maximum number of runs that wait for an answer, over all clients. Each of them keeps a stopped process."""
 MAX_QUESTIONS_PER_RUN = 50
-"""Questions of one run. Who is asked for ever says yes in the end."""
+"""Maximum number of questions of one run: a person who is asked too often says yes without reading."""
 
 NOBODY_TO_ASK = (
-    "nobody can be asked here: run it on a terminal or from a client that can ask, or change the rule"
+    "there is no person to ask here: run it on a terminal or from a client that can ask, or change the rule"
 )
 
 _CUT_SHORT = Answer(verdict="denied", by="paddock")
-"""The wait for an answer ended before there was one."""
+"""The answer while a question waits; it is recorded when the wait is cut short."""
 
 
 async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[Answer]) -> Answer:
-    """Return the answer, or a refusal as soon as `stop` is set: an asker may ignore that it is cancelled."""
+    """Return the answer, or a refusal as soon as `stop` is set. An asker may ignore its cancellation."""
     if stop is None:
         return await asking
     tasks = asyncio.ensure_future(asking), asyncio.ensure_future(stop.wait())
@@ -72,27 +72,30 @@ async def answer_unless_stopped(stop: asyncio.Event | None, asking: Awaitable[An
 
 
 async def refuse_unasked(_question: Question) -> Answer:
-    """Answer for a person who cannot be asked."""
+    """Refuse, because there is no person to ask."""
     return Answer(verdict="unasked", told=NOBODY_TO_ASK)
 
 
 @dataclass(slots=True)
 class RunState:
-    """What is known of one run while it lasts."""
+    """State of one run while it lasts."""
 
     asker: Asker
     clock: Clock = field(default_factory=Clock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One question at a time: a person reads one."""
+    """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises ApprovalError."""
     allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
-    """Tools that may be called for the rest of it."""
+    """Names of calls that a person allowed for the rest of the run."""
     refused: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    """What was not allowed, by its hash; the same is not asked twice."""
+    """Refusals by the question's hash, so that the same question is not asked twice."""
     questions: int = 0
 
 
 class CallContext(NamedTuple):
-    """Who is behind a call, and where. Contexts of timers outlive calls, so that nothing that a call sends is in it."""
+    """Names the caller and the place of a call, for questions.
+
+    The contexts of timers outlive calls. Therefore nothing that a call sends is kept here.
+    """
 
     request: str
     parent: str | None
@@ -103,13 +106,13 @@ class CallContext(NamedTuple):
 
     @classmethod
     def from_request(cls, request: ExecutionRequest) -> Self:
-        """Return what a question says of a request."""
+        """Return the context of a request."""
         run = request.root or request.id
         return cls(request.id, request.parent, run, request.actor, request.surface, request.workspace)
 
 
 class Approvals:
-    """Settles decisions that ask, one for each gate."""
+    """Settles decisions that ask. A gate has one."""
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class Approvals:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Ask `asker` what nobody else was named for."""
+        """Use `asker` for requests that bring no asker of their own."""
         self._settings = settings
         self._policy = policy
         self._audit = audit
@@ -127,14 +130,14 @@ class Approvals:
         self._asker = asker or refuse_unasked
         self._runs: dict[str, RunState] = {}
         self._waiting: Counter[str] = Counter()
-        """Runs that wait for an answer, by client."""
+        """Number of runs that wait for an answer, by client."""
 
     def begin_run(self, request: ExecutionRequest, asker: Asker | None) -> None:
-        """Know a request of a person or an agent, and whom to ask about it and its children, until it ends."""
+        """Register a top-level request until `end_run`. `asker` answers for it and its children."""
         self._runs[request.id] = RunState(asker or self._asker)
 
     def end_run(self, request: ExecutionRequest) -> None:
-        """Forget a request that has begun."""
+        """Remove a request from the register."""
         del self._runs[request.id]
 
     def clock_of(self, request: ExecutionRequest) -> Clock:
@@ -144,9 +147,9 @@ class Approvals:
     async def settle(
         self, request: ExecutionRequest, decision: Decision, stop: asyncio.Event | None = None
     ) -> Decision:
-        """Return what a decision that asks becomes: allowed or refused; refused when `stop` is set meanwhile.
+        """Return the decision after a person's answer. It refuses when `stop` is set during the wait.
 
-        Raises LedgerError: then nobody was asked.
+        Raises LedgerError when the question cannot be recorded; then it is not asked.
         """
         run = self._find_run(request)
         kind, work = kind_of(request), request.work
@@ -180,9 +183,9 @@ class Approvals:
         workspace: str,
         asker: Asker | None = None,
     ) -> Answer:
-        """Return a person's answer to an act that is no request, such as `enable the server x`.
+        """Return a person's answer about an act that is no request, such as `enable the server x`.
 
-        Only an answer whose `verdict` is in `YES` allows it, and only this once. Raises LedgerError.
+        The act is allowed if the answer's `verdict` is in `YES`, and only this once. Raises LedgerError.
         """
         request = new_id()
         question = asking.make_act_question(
@@ -195,17 +198,17 @@ class Approvals:
         return await self._ask_and_record(question, RunState(asker or self._asker), facts, parent=None)
 
     async def pass_on(self, call: CallContext, server: str, form: ServerForm) -> Literal["accept", "decline"]:
-        """Return what a person says to a question that a server asks in the midst of a call.
+        """Ask a person about a question that a server sends during a call, and return the answer.
 
-        Raises UnanswerableQuestion when nobody can be asked or answers, LedgerError when it cannot be recorded.
+        Raises UnanswerableQuestion if there is no person to ask or no answer, and LedgerError if it cannot be recorded.
         """
-        what = f"answer what server {server} asks in the midst of a call"
+        what = f"answer what server {server} asks during a call"
         shown = {"question": form.message, "answer": dict(form.values)}
         question = asking.make_act_question(
             call.request,
             what,
             shown,
-            "the answer shown is all that is sent",
+            "only this answer is sent",
             self._outgoing,
             wait_ms=self._settings.wait_ms,
         )
@@ -236,7 +239,7 @@ class Approvals:
         parent: str | None,
         stop: asyncio.Event | None = None,
     ) -> Answer:
-        """Ask, within all bounds, and record it."""
+        """Ask a question within the limits. Record the question and the answer."""
         about: dict[str, Field] = {"question": question.id, "call_sha256": question.sha256}
         self._audit.append("asked", question.request, {**facts, **about}, parent=parent)
         started = time.perf_counter()
@@ -258,16 +261,19 @@ class Approvals:
         why = "; ".join(question.reasons)
         run.questions += 1
         if run.questions > MAX_QUESTIONS_PER_RUN:
-            told = f"{why}: this run has asked {MAX_QUESTIONS_PER_RUN} times, and nobody is asked once more"
-            return Answer(verdict="denied", by="paddock", told=told)
+            message = f"{why}: this run has already asked {MAX_QUESTIONS_PER_RUN} times, which is the limit"
+            return Answer(verdict="denied", by="paddock", told=message)
         client = run.asker.client if isinstance(run.asker, ClientAsker) else ""
         others, of_all = self._waiting[client], self._waiting.total()
         if others >= self._settings.max_waiting:
-            told = f"{why}: {others} others wait for an answer (approvals.max_waiting); try again later"
-            return Answer(verdict="unasked", by="paddock", told=told)
+            limit = f"the limit of waiting questions is reached ({others}, approvals.max_waiting)"
+            message = f"{why}: {limit}; try again later"
+            return Answer(verdict="unasked", by="paddock", told=message)
         if of_all >= max(MAX_WAITING_RUNS, self._settings.max_waiting):
-            told = f"{why}: {of_all} runs of all clients wait for an answer; try again later"
-            return Answer(verdict="unasked", by="paddock", told=told)
+            message = (
+                f"{why}: the limit of waiting questions of all clients is reached ({of_all}); try again later"
+            )
+            return Answer(verdict="unasked", by="paddock", told=message)
         self._waiting[client] += 1
         try:
             with run.clock.hold():
@@ -281,16 +287,16 @@ class Approvals:
 
 
 async def _ask_person(asker: Asker, question: Question, why: str, stop: asyncio.Event | None) -> Answer:
-    """Return what a person answers in time; no answer, or a failure to ask, is no yes."""
+    """Return a person's answer. A timeout or a failing asker gives a verdict that allows nothing."""
     try:
         async with asyncio.timeout(question.wait_ms / 1000):
             answer = await answer_unless_stopped(stop, asker(question))
     except TimeoutError:
-        told = f"{why}: nobody answered within {question.wait_ms} ms (approvals.wait_ms)"
-        return Answer(verdict="expired", told=told)
-    except Exception as error:  # noqa: BLE001 - whoever asks may be anybody, and their failure is no yes
-        told = f"{why}: asking failed ({type(error).__name__})"
-        return Answer(verdict="unasked", by="paddock", told=told)
+        message = f"{why}: there was no answer within {question.wait_ms} ms (approvals.wait_ms)"
+        return Answer(verdict="expired", told=message)
+    except Exception as error:  # noqa: BLE001 - an asker is foreign code: any failure means no
+        message = f"{why}: asking failed ({type(error).__name__})"
+        return Answer(verdict="unasked", by="paddock", told=message)
     if answer.verdict in YES and answer.verdict not in question.scopes:
         answer = answer.model_copy(update={"verdict": "once"})
     return answer.model_copy(update={"told": _explain_answer(answer, why)})
@@ -303,4 +309,4 @@ def _explain_answer(answer: Answer, why: str) -> str:
         case "denied":
             return f"{why}: denied by {answer.by}"
         case _:
-            return f"{why}: {answer.told}" if answer.told else f"{why}: nobody answered"
+            return f"{why}: {answer.told}" if answer.told else f"{why}: there was no answer"

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a request and of its end: names, sizes and hashes, never a payload."""
+"""What the ledger records of a request and its end: names, sizes and hashes, never a payload."""
 
 from paddock.app.work import kind_of
 from paddock.app.work.ends import CANCELLED
@@ -9,7 +9,7 @@ from paddock.model.request import ExecutionRequest
 
 
 def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, Field]:
-    """Return who asked for what: names, sizes and hashes, never a payload."""
+    """Return the identity of a request for the record: names, sizes and hashes, never a payload."""
     return {
         "actor": shorten_name(request.actor),
         "surface": shorten_name(request.surface),
@@ -21,7 +21,7 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
 
 
 def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int) -> dict[str, Field]:
-    """Return what became of it; `size` is that of its value as JSON."""
+    """Return the facts of a request's end; `size` is the size of its value as JSON, in bytes."""
     facts: dict[str, Field] = {"status": result.status.value, "ms": ms}
     own = kind_of(request).list_end_facts(request.work, result)
     if result is CANCELLED:

@@ -1,4 +1,4 @@
-"""The one path to execution: whatever runs, ran through `Gate.execute`.
+"""The one path to execution: everything that runs goes through `Gate.execute`.
 
     decide --denied--> audit "decided" -> Outcome(denied)
       | allowed
@@ -8,9 +8,9 @@
       |
     redact -> audit "finished" -> Outcome
 
-A program's call of a server is a child request through the same gate; the program goes on with its result while the end
-is recorded. Denials, timeouts and failing programs are returned; an exception out of the gate is a fault of Paddock's
-own.
+A program's call of a server is a child request through the same gate. The program continues with the result while the
+gate records the end. The gate returns denials, timeouts and failing programs as outcomes; it raises an exception only
+for a fault of Paddock itself.
 """
 
 import asyncio
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
 OnEnd = Callable[[ExecutionRequest, RawResult], None]
-"""Hears of every request that has run."""
+"""Called with every request that has run."""
 
 
 class _End(NamedTuple):
-    """What became of a request, and the record of it."""
+    """The result of a request and its record."""
 
     request: ExecutionRequest
-    """The request as it was decided on."""
+    """The request that was decided."""
     result: RawResult
     decision: Decision
     audit: str
     written: bytes | None
-    """The value as JSON; None when nothing has run."""
+    """The value as JSON; empty for none, None when nothing ran."""
 
 
 class Gate:
-    """Decides, records, runs and reports requests."""
+    """Decides, records and runs requests, and returns their outcomes."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Ask `asker` where a request brings nobody along."""
+        """Use `asker` for requests that bring no asker of their own."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
@@ -106,14 +106,14 @@ class Gate:
         asker: Asker | None = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        """Return what became of a request.
+        """Run a request and return its outcome.
 
-        `on_console` sees each console line of a script as it comes, `on_call` each of its calls when that has ended,
-        `on_output` the output of a program; none sees a secret. `asker` asks a person about it
-        and its children where a rule wants that.
-        When `stop` is set, a program ends as `cancelled`, with what it wrote until then; so does a single call.
-        Cancelling the task ends any work, and the record says so. Raises LedgerError when the record cannot be
-        written: then nothing has run, or nothing more will. Raises PaddockError after `aclose`.
+        `on_console` receives each console line of a script at once, `on_call` each of its calls after the call has
+        ended, `on_output` the output of a program. None of them receives a secret. `asker` asks a person about the
+        request and its children where a rule wants that. Setting `stop` ends a program, or a single call, as
+        `cancelled`; the outcome keeps the output until then. Cancelling the task ends any work, and this is recorded.
+        Raises LedgerError when the record cannot be written: then nothing has run, or nothing more runs. Raises
+        PaddockError after `aclose`.
         """
         watchers = Watchers(on_console, on_output, stop, on_call)
         if request.parent is not None:
@@ -131,7 +131,7 @@ class Gate:
             over.set_result(None)
 
     async def aclose(self) -> None:
-        """Cancel the tasks of all requests but children; return when the requests are over and on the record."""
+        """Cancel the tasks of all top-level requests; return when they have ended and are recorded."""
         self._ended = True
         own = asyncio.current_task()
         others = {
@@ -152,18 +152,18 @@ class Gate:
         return outcome
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
-        """Return what became of a call of a program, which needs no outcome of its own: there may be thousands."""
+        """Return the result of a program's call. It needs no outcome of its own: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
         return end.result
 
     async def _carry_out(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
-        """Return the end of a request.
+        """Run a request and return its end.
 
-        A call whose alias was not known before its server listed its tools ends as invalid, with nothing sent. It is
-        made once more by the tool's own name, as a request of its own: policy decides on the tool, and the record
-        names it.
+        A program may call a tool by an alias before its server has listed its tools. Such a call ends as invalid and
+        nothing is sent. The gate then makes the call again by the tool's own name, as a new request: policy decides on
+        that name, and the record contains it.
         """
         end = await self._decide_and_run(self._resolve(self._policy.add_defaults(request)), watchers)
         if not self._is_renamed(end.request, end.result):
@@ -194,15 +194,15 @@ class Gate:
             return await self._run_decided(request, admitted, watchers)
 
     def _resolve(self, request: ExecutionRequest) -> ExecutionRequest:
-        """Return a request by the names that rules, questions and the record know."""
+        """Replace an alias by the tool's own name, which rules, questions and the record use."""
         return kind_of(request).resolve(self._context.engines, request, request.work)
 
     def _is_renamed(self, request: ExecutionRequest, result: RawResult) -> bool:
-        """Tell whether a call was refused by an alias that its server's listing has told meanwhile."""
+        """Return whether a call was refused because of an alias that can be resolved now."""
         return result.status is Status.INVALID and self._resolve(request) is not request
 
     def _make_person(self, request: ExecutionRequest, server: str) -> "Person":
-        """Return who answers what a server asks during a call."""
+        """Return what answers the questions that a server asks during a call."""
         return partial(self.approvals.pass_on, CallContext.from_request(request), server)
 
     def _refusal_error(self, request: ExecutionRequest, decision: Decision) -> ErrorInfo:
@@ -219,7 +219,7 @@ class Gate:
             return self._rehearse_request(request, decision)
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
-        kind.prepare(self._context.engines, decision)  # it gets ready beside the next line
+        kind.prepare(self._context.engines, decision)  # this runs during the next line
         sink.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = shown = CANCELLED
@@ -236,37 +236,37 @@ class Gate:
             end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
-            # A child's end announces nothing: it goes with the next record, its parent's end at the latest.
+            # An end needs no flush of its own: it is written with the next record, at the latest with its parent's end.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)
 
     def _rehearse_request(self, request: ExecutionRequest, decision: Decision) -> "_End":
-        """Return what a rehearsal answers instead of doing it: a stub, or a refusal where nothing can stand for it."""
+        """Return the result of a rehearsed request: a stub, or a refusal if the kind has no stub."""
         kind, work = kind_of(request), request.work
         planned = (kind.make_planned_call(request, work, decision),)
         stub = kind.stub_result(work)
         if stub is not None:
             result = RawResult(status=Status.OK, value=stub, has_value=True, planned=planned)
             return self._end_without_run(request, decision, result)
-        text = f"{'; '.join(decision.asks)}: a rehearsal asks nobody"
+        text = f"{'; '.join(decision.asks)}: a rehearsal asks no person"
         error = ErrorInfo(name="PolicyError", message=text, phase="decide")
         denied = RawResult(status=Status.DENIED, error=error, planned=planned)
         return self._end_without_run(request, decision, denied)
 
     def _record_lookup(self, request: ExecutionRequest, allowed: bool) -> None:
-        """Record that a program looks into a server, which may be started for it."""
+        """Record that a program lists a server's tools: the server may be started for it."""
         facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
         status = Status.OK if allowed else Status.DENIED
         self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
-        """Return where a request is recorded."""
+        """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self._audit
 
     def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
-        """Record and return the end of a request of which nothing ran."""
+        """Record and return the end of a request that did not run."""
         status = "planned" if result.status is Status.OK else result.status.value
         facts = {**self._outgoing.facts(identity_facts(request, decision)), "status": status}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
@@ -285,7 +285,7 @@ class Gate:
 
 
 def would_ask(request: ExecutionRequest, decision: Decision) -> bool:
-    """Tell whether a request whose decision asks belongs to a rehearsal, which asks nobody and only lists it."""
+    """Return whether a request that needs an answer is part of a rehearsal, which lists it and does not ask."""
     rehearses = "dry_run" in (request.calls, decision.grants.calls)
     is_call = request.parent is not None or kind_of(request).stub_result(request.work) is not None
     return rehearses and is_call

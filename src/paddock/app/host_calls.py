@@ -1,4 +1,4 @@
-"""The gate as a program sees it: its calls of servers and of the SDK go through as child requests."""
+"""Calls that a program makes: of servers and of the SDK. Each goes through the gate as a child request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,41 +26,41 @@ from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
 from paddock.sdk.requests import ENDED_STATUSES, FindTool, make_child_request, render_ended
 
-# Without its record nothing may run; the program's own end will tell the person.
+# A call whose record cannot be written is not made; the program's own outcome reports why.
 _UNRECORDED = HostReply(
     Status.ERROR, error={"name": "Error", "message": "the call cannot be recorded, so it was not made"}
 )
 
 OnResult = Callable[[RawResult], None]
-"""Hears the result of a request that has run, before the record of its end is made."""
+"""Called with a request's result, before its end is recorded."""
 
 
 _HINT_TIMEOUT_S = 5.0
-"""Maximum time to ask a server for its tools, for a hint."""
+"""Maximum time to ask a server for its tools, for a hint, in seconds."""
 _MAX_SERVER_LIST_CHARS = 300
-"""Maximum length of a list of servers in an error."""
+"""Maximum length of the list of servers in an error, in characters."""
 _MAX_NAME_CHARS = 256
-"""Who looks for a name like a longer one would take long."""
+"""Maximum length of a server's name: the search for similar names takes long for a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCalls:
-    """What a program may ask for: each call is a child of its own request `parent`."""
+    """The calls of one program. Each becomes a child of its request `parent`."""
 
     carry_out: Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]
-    """The gate's one path."""
+    """Runs a child request through the gate."""
     find_tool: FindTool
     parent: ExecutionRequest
     calls: Calls
     on_call: OnCall | None = None
-    """Hears of each call that has ended."""
+    """Called with each call that has ended."""
     plan: Plan = field(default_factory=Plan)
     offered: VisibleTools | None = None
-    """What it may call; None where nobody is to know."""
+    """The tools that the program may list; None to refuse listing."""
     resolve_alias: Callable[[str, str], str] = lambda _server, tool: tool
-    """Returns the tool that a name means, as far as its server is known by then; calls are reported by it."""
+    """Returns the tool's own name for an alias, if the server has listed its tools. Calls are reported by that name."""
     warned: set[str] = field(default_factory=set[str])
-    """Warnings about tools that the program has heard; each comes once."""
+    """Warnings about tools that the program has received; each is sent once."""
 
     async def call(
         self,
@@ -72,7 +72,7 @@ class HostCalls:
         raw: bool,
         encoded: Places = (),
     ) -> None:
-        """Call a server's tool. The program goes on with the result; what is recorded of it, it need not wait for."""
+        """Call a server's tool. The program gets the result before the end is recorded."""
         request = self._child_request(
             ServerCall(server=server, tool=tool, arguments=arguments, raw=raw, encoded=encoded)
         )
@@ -83,8 +83,8 @@ class HostCalls:
             nonlocal replied
             replied = True
             called = self.resolve_alias(server, tool)  # by now the server has listed its tools
-            told = result if self._compat else self._with_servers(result, request)
-            answer = self._add_warning(result, _reply_to_call(told, server, called, compat=self._compat))
+            shown = result if self._compat else self._with_servers(result, request)
+            answer = self._add_warning(result, _reply_to_call(shown, server, called, compat=self._compat))
             seconds = perf_counter() - started
             on_reply(answer)
             self._report_call(server, called, answer.status, seconds)
@@ -108,9 +108,9 @@ class HostCalls:
         return isinstance(work, GuestRun) and work.raw_results
 
     def _with_servers(self, result: RawResult, request: ExecutionRequest) -> RawResult:
-        """Return the result of a call; that of an unknown server with the servers that the program may call.
+        """Return the result of a call. For an unknown server, add the servers that the program may call.
 
-        The hint, which its caller gets, lists all of them.
+        The hint, which only the caller sees, lists all servers.
         """
         error = result.error
         if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
@@ -123,7 +123,7 @@ class HostCalls:
         )
 
     def _add_warning(self, result: RawResult, reply: HostReply) -> HostReply:
-        """Return the reply with what is to be said of the tool, unless the program has heard it."""
+        """Return the reply with the warnings about the tool, unless the program has received them."""
         if not result.console:
             return reply
         text = "\n".join(line.text for line in result.console)
@@ -133,7 +133,7 @@ class HostCalls:
         return reply._replace(warning=text)
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
-        """Call a method of the SDK. What is wrong with the call is told, never raised."""
+        """Call a method of the SDK. A wrong call gets an error as its reply; this method does not raise."""
         if self.offered is not None and name in METHODS:
             on_reply(await self._list_names(self.offered, name, arguments))
             return
@@ -144,9 +144,10 @@ class HostCalls:
         self._report_call("paddock", name, answer.status, seconds)
 
     async def suggest_call(self, names: list[str]) -> str:
-        """Return how a program calls the tool that it reached for by `names`, such as `["g", "search"]`.
+        """Return how to call the tool that a program tried to reach by `names`, such as `["g", "search"]`.
 
-        Empty where it may call no such tool. A server that is not running is started to be asked, for some seconds.
+        Empty if the program may call no such tool. Starts a server that is not running to list its tools, for some
+        seconds.
         """
         if self.offered is None or not names:
             return ""
@@ -169,11 +170,11 @@ class HostCalls:
         )
 
     async def _list_names(self, offered: VisibleTools, method: str, arguments: list[Json]) -> HostReply:
-        """Return what there is to call."""
+        """Return the names of the servers, or of a server's tools, that the program may call."""
         server = arguments[0] if arguments else ""
-        if not isinstance(server, str) or len(server) > _MAX_NAME_CHARS:  # as of a call
+        if not isinstance(server, str) or len(server) > _MAX_NAME_CHARS:  # the same limit as for a call
             return _reply_misuse(
-                f"The name of a server has at most {_MAX_NAME_CHARS} characters; look into one that there is"
+                f"The name of a server has at most {_MAX_NAME_CHARS} characters; see `Object.keys(servers)`"
             )
         try:
             names = await offered.list_names(
@@ -205,7 +206,7 @@ class HostCalls:
         except LedgerError:
             return _UNRECORDED
         except (ScriptNotFound, ToolNotFound) as problem:
-            # Where was searched is for people: it names directories of the host.
+            # Only people see where Paddock searched: the rest of the text names directories of the host.
             return _reply_misuse(str(problem).partition("\n")[0])
         except SdkError as problem:
             return _reply_misuse(in_workspace(str(problem), self.parent.workspace))
@@ -217,7 +218,7 @@ class HostCalls:
             return HostReply(Status.OK, value=render_ended(request.work, outcome))
         name = outcome.error.name if outcome.error else "Error"
         error = _error_fields(outcome, name) | {"status": outcome.status.value}
-        if outcome.has_value:  # what a computation has emitted
+        if outcome.has_value:  # output of a computation before it failed
             error["partial"] = outcome.value
         if outcome.artifact is not None:
             error["artifact"] = outcome.artifact
@@ -225,7 +226,7 @@ class HostCalls:
 
 
 def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -> HostReply:
-    """Return what a program hears of a call of a tool."""
+    """Return the reply to a call of a tool."""
     if result.status is Status.OK:
         return HostReply(Status.OK, value=result.value)
     error = _error_fields(result, "Error" if compat else "ToolError") | {"server": server, "tool": tool}
@@ -237,7 +238,7 @@ def _reply_to_call(result: RawResult, server: str, tool: str, *, compat: bool) -
 
 
 def _ignore_result(_: RawResult) -> None:
-    """Wait for the outcome."""
+    """Ignore the early result; the caller uses the returned outcome."""
 
 
 def _reply_misuse(message: str) -> HostReply:
@@ -247,20 +248,20 @@ def _reply_misuse(message: str) -> HostReply:
 
 
 def _error_fields(outcome: RawResult, name: str) -> dict[str, Json]:
-    """Return the error that a program sees of a call that brought no result."""
+    """Return the error that a program sees for a call without a result."""
     message = outcome.error.message if outcome.error else outcome.status.value
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "name": name,
         "message": message,
         "retryable": outcome.status is Status.UNAVAILABLE,
     }
     if outcome.error is not None and outcome.error.name in ERROR_CODES:
-        told["code"] = ERROR_CODES[outcome.error.name]
-    return told
+        fields["code"] = ERROR_CODES[outcome.error.name]
+    return fields
 
 
 def _server_error_fields(error: ErrorInfo | None) -> dict[str, Json]:
-    """Return code and data of the error that a server answered with."""
+    """Return code and data of a server's error."""
     if error is None or error.code is None:
         return {}
     return {"code": error.code} | ({} if error.data is None else {"data": error.data})

@@ -1,10 +1,10 @@
-"""Questions that wait for a person in another process, and their answers: files of one directory, its owner's alone.
+"""Questions that wait for a person in another process, and their answers: files in a directory of the owner alone.
 
-    ID.question   written whole by who asks, and locked by them for as long as it waits
-    ID.answer     written whole by who answers: the first counts; it is read once
+    ID.question   written atomically by the asking process, which holds a lock on it while it waits
+    ID.answer     written atomically by the answering process: the first one counts; it is read once
 
-A question that nobody locks is one whose process has ended. The directory is looked at each time it is opened; all in
-it is opened relative to it, and no link is followed.
+A question without a lock belongs to a process that has ended. The directory is checked each time it is opened. Files
+are opened relative to it, and links are not followed.
 """
 
 import asyncio
@@ -28,24 +28,24 @@ from paddock.own_files import check_directory, open_own
 from paddock.policy.questions import make_printable
 
 MAX_FILE_BYTES = 256 * 1024
-"""Bytes of one file."""
+"""Maximum size of one file, in bytes."""
 MAX_LISTED_QUESTIONS = 1000
-"""Questions that are listed."""
+"""Maximum number of questions in a list."""
 _POLL_S = 0.2
 _UNFINISHED_AGE_S = 60
-"""Age from which a file that was not finished is one that nobody will finish."""
+"""Age after which an unfinished file counts as abandoned, in seconds."""
 _FILE_NAME_PATTERN = re.compile(r"([0-9A-Z]{26})\.(question|answer)", re.ASCII)
 
 
 class WaitingQuestion(Value):
-    """A question that waits, until a time in seconds since the epoch."""
+    """A waiting question; `expires` is in seconds since the epoch."""
 
     question: Question
     expires: float
 
 
 class GivenAnswer(Value):
-    """An answer to one question about one thing."""
+    """An answer to one question about one act."""
 
     question: str
     sha256: str
@@ -55,15 +55,15 @@ class GivenAnswer(Value):
 
 
 class PendingApprovals:
-    """The questions that wait below one directory. Safe between processes of one user."""
+    """The waiting questions in one directory. Several processes of one user may use it at the same time."""
 
     def __init__(self, directory: Path) -> None:
-        """Take the directory, which is made when a question is to be kept."""
+        """Use a directory. It is created when the first question is kept."""
         self._directory = directory
 
     @contextmanager
     def keep_question(self, question: Question) -> Generator[None]:
-        """Have a question wait as long as the context lasts. Raises ApprovalError."""
+        """Keep a question during the context. Raises ApprovalError."""
         waiting = WaitingQuestion(question=question, expires=time.time() + question.wait_ms / 1000)
         with self._open_directory(make=True) as directory:
             lock = _write_locked(directory, f"{question.id}.question", waiting)
@@ -75,15 +75,15 @@ class PendingApprovals:
                 os.close(lock)
 
     async def wait_for_answer(self, question: Question) -> Answer:
-        """Wait for the answer to a question that is kept. Raises ApprovalError for one that is no answer to it."""
+        """Wait for the answer to a kept question. Raises ApprovalError if the answer belongs to another question."""
         while (given := self._take_answer(question.id)) is None:  # noqa: ASYNC110 - another process gives it
             await asyncio.sleep(_POLL_S)
         if (given.question, given.sha256) != (question.id, question.sha256) or given.expires < time.time():
-            raise ApprovalError(f"what was given is no answer to {question.id}")
+            raise ApprovalError(f"the answer does not belong to {question.id}")
         return Answer(verdict=given.verdict, by=make_printable(given.by))
 
     def list_waiting(self) -> list[WaitingQuestion]:
-        """Return what waits, the oldest first; at most `MOST`. Raises ApprovalError."""
+        """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises ApprovalError."""
         found: list[WaitingQuestion] = []
         try:
             with self._open_directory() as directory:
@@ -95,9 +95,11 @@ class PendingApprovals:
         return found[:MAX_LISTED_QUESTIONS]
 
     def find_question(self, id_: str) -> WaitingQuestion:
-        """Return the one question of that id. Raises ApprovalError."""
+        """Return the question with an id. Raises ApprovalError."""
         if find_mint_time(id_) is None:
-            raise ApprovalError(f"{id_[:50]!r} is no id of a question; `paddock approve` lists what waits")
+            raise ApprovalError(
+                f"{id_[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions"
+            )
         try:
             with self._open_directory() as directory:
                 return _read_question(directory, id_)
@@ -105,7 +107,7 @@ class PendingApprovals:
             raise ApprovalError(_not_waiting_text(id_)) from None
 
     def give_answer(self, waiting: WaitingQuestion, verdict: Verdict, by: str) -> None:
-        """Answer a question that was found. Raises ApprovalError when somebody has, or it waits no longer."""
+        """Answer a question. Raises ApprovalError if it has an answer already, or no longer waits."""
         question = waiting.question
         given = GivenAnswer(
             question=question.id, sha256=question.sha256, verdict=verdict, by=by, expires=waiting.expires
@@ -114,15 +116,15 @@ class PendingApprovals:
             try:
                 os.close(_write_locked(directory, f"{question.id}.answer", given))
             except FileExistsError:
-                raise ApprovalError(f"{question.id} is answered already; the first answer counts") from None
+                raise ApprovalError(f"{question.id} already has an answer; the first answer counts") from None
             try:
                 _read_question(directory, question.id)
             except ApprovalError:
-                if _remove_file(directory, f"{question.id}.answer"):  # unread, and too late to be read
+                if _remove_file(directory, f"{question.id}.answer"):  # the question ended before it was read
                     raise
 
     def remove_abandoned(self) -> None:
-        """Remove what processes that have ended left behind. Raises ApprovalError."""
+        """Remove the files of processes that have ended. Raises ApprovalError."""
         with suppress(FileNotFoundError), self._open_directory() as directory:
             for id_ in _list_ids(directory, "question"):
                 try:
@@ -133,7 +135,7 @@ class PendingApprovals:
             for id_ in _list_ids(directory, "answer"):
                 if id_ not in asked:
                     _remove_file(directory, f"{id_}.answer")
-            for name in os.listdir(directory):  # a descriptor
+            for name in os.listdir(directory):  # `directory` is a descriptor
                 if name.startswith(".") and _FILE_NAME_PATTERN.match(name[1:]):
                     with suppress(FileNotFoundError):
                         made = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
@@ -141,7 +143,7 @@ class PendingApprovals:
                             _remove_file(directory, name)
 
     def _take_answer(self, id_: str) -> GivenAnswer | None:
-        """Return the answer that was given, which is gone then; None when there is none yet."""
+        """Read and remove the answer to a question; None if there is none yet."""
         name = f"{id_}.answer"
         with self._open_directory() as directory:
             if (data := _read_file(directory, name)) is None:
@@ -150,11 +152,11 @@ class PendingApprovals:
         try:
             return GivenAnswer.model_validate_json(data)
         except ValidationError:
-            raise ApprovalError(f"{name} holds no answer") from None
+            raise ApprovalError(f"{name} does not contain an answer") from None
 
     @contextmanager
     def _open_directory(self, *, make: bool = False) -> Generator[int]:
-        """Open the directory. Raises ApprovalError when it is not its owner's alone; FileNotFoundError."""
+        """Open the directory. Raises ApprovalError if others may use it, and FileNotFoundError."""
         where = self._directory
         try:
             if make:
@@ -173,20 +175,20 @@ class PendingApprovals:
 
 
 def _list_ids(directory: int, kind: str) -> list[str]:
-    """Return the ids of the questions or answers, the oldest first."""
+    """Return the ids of the questions or answers, oldest first."""
     names = map(_FILE_NAME_PATTERN.fullmatch, os.listdir(directory))
     return sorted(name[1] for name in names if name is not None and name[2] == kind)
 
 
 def _read_question(directory: int, id_: str) -> WaitingQuestion:
-    """Return a question that still waits. Raises ApprovalError."""
+    """Return a waiting question. Raises ApprovalError."""
     name = f"{id_}.question"
     if (data := _read_file(directory, name, locked=True)) is None:
         raise ApprovalError(_not_waiting_text(id_))
     try:
         waiting = WaitingQuestion.model_validate_json(data)
     except ValidationError:
-        raise ApprovalError(f"{name} holds no question") from None
+        raise ApprovalError(f"{name} does not contain a question") from None
     question = waiting.question
     if question.id != id_ or waiting.expires < time.time():
         raise ApprovalError(_not_waiting_text(id_))
@@ -200,11 +202,11 @@ def _read_question(directory: int, id_: str) -> WaitingQuestion:
 
 
 def _not_waiting_text(id_: str) -> str:
-    return f"{id_} does not wait for an answer, or not any longer; `paddock approve` lists what waits"
+    return f"{id_} does not wait for an answer; `paddock approve` lists the waiting questions"
 
 
 def _is_free(handle: int) -> bool:
-    """Tell whether nobody holds the lock of a file, for whoever did has ended."""
+    """Return whether a file is unlocked, because the process that locked it has ended."""
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -213,13 +215,13 @@ def _is_free(handle: int) -> bool:
 
 
 def _write_locked(directory: int, name: str, value: Value) -> int:
-    """Write a file that is seen whole or not at all; return a descriptor that holds its lock.
+    """Write a file atomically and return a descriptor that holds its lock.
 
-    Raises FileExistsError when there is one, ApprovalError when it cannot be written.
+    Raises FileExistsError if the file exists, and ApprovalError if it cannot be written.
     """
     data = value.model_dump_json().encode()
     if len(data) > MAX_FILE_BYTES:
-        raise ApprovalError(f"{name} would be larger than {MAX_FILE_BYTES} bytes")
+        raise ApprovalError(f"{name} exceeds the limit of {MAX_FILE_BYTES} bytes")
     made = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -242,9 +244,9 @@ def _write_locked(directory: int, name: str, value: Value) -> int:
 
 
 def _read_file(directory: int, name: str, *, locked: bool = False) -> bytes | None:
-    """Return what a file of ours holds; None when there is none, or none that is `locked`.
+    """Return the contents of a file. None if it does not exist or, with `locked`, if it has no lock.
 
-    Raises ApprovalError for anything else of that name.
+    Raises ApprovalError if the name belongs to anything else than a regular file.
     """
     try:
         handle = open_own(name, within=directory, strict=True)
@@ -261,7 +263,7 @@ def _read_file(directory: int, name: str, *, locked: bool = False) -> bytes | No
 
 
 def _remove_file(directory: int, name: str) -> bool:
-    """Remove a file; tell whether it was there."""
+    """Remove a file; return whether it existed."""
     try:
         os.unlink(name, dir_fd=directory)
     except OSError:

@@ -1,4 +1,4 @@
-"""The process sandbox of a session, made at its first use."""
+"""The process sandbox of a session, created at its first use."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def own_directories(settings: Settings) -> list[Path]:
-    """Return where Paddock keeps what no program may see or change, but for what a program is granted by itself."""
+    """Return the directories in which Paddock keeps its own files. A program reaches them only by an explicit grant."""
     named = [
         settings.audit.directory,
         settings.artifacts.directory,
@@ -33,7 +33,7 @@ def own_directories(settings: Settings) -> list[Path]:
 
 
 def installation_paths() -> list[Path]:
-    """Return where Paddock itself is, and what it imports: whoever changes that runs as the user, and not confined."""
+    """Return the directories of Paddock and its libraries. Whoever changes them runs code as the user, unconfined."""
     package = Path(__file__).parents[1]
     beside = package.parent
     packages = beside if beside.name in {"site-packages", "dist-packages"} else package
@@ -42,7 +42,7 @@ def installation_paths() -> list[Path]:
 
 
 def own_files(settings: Settings) -> "tuple[StateFile, ...]":
-    """Return the files outside of those directories that Paddock keeps, or that say what it runs and whom it trusts."""
+    """Return Paddock's files outside of those directories, and files that decide what it runs and whom it trusts."""
     from paddock.sandbox import state_paths
 
     named = [
@@ -54,14 +54,14 @@ def own_files(settings: Settings) -> "tuple[StateFile, ...]":
     if settings.servers.config is not None:
         named.append(state_paths.StateFile("servers.config", str(settings.servers.config), readable=True))
     if (source := settings.servers.registry_source) and "://" not in source:
-        place = os.path.expanduser(source)  # one without a home is refused where it is read
+        place = os.path.expanduser(source)  # reading the file rejects a path without a home
         named.append(state_paths.StateFile("servers.registry_source", place, readable=True))
     own = state_paths.list_own_directories(own_directories(settings))
     return tuple(file for file in named if not state_paths.keeper(own, os.path.realpath(file.path)))
 
 
 class Processes:
-    """The process sandbox of a session: its tier is chosen and proved at the first use, which takes 0.2 s."""
+    """The process sandbox of a session. Its tier is chosen and proved at the first use, which takes 0.2 s."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Processes:
         files: "Callable[[], tuple[StateFile, ...]]" = tuple,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep programs from Paddock's `own` directories and `files`; `prepare` comes before any of them."""
+        """Keep programs out of Paddock's `own` directories and `files`; call `prepare` before any use."""
         self._settings = settings
         self._own = own
         self._files = files
@@ -79,10 +79,10 @@ class Processes:
         self._choosing = asyncio.Lock()
 
     async def open_sandbox(self) -> "Sandbox":
-        """Return the one sandbox of the session.
+        """Return the session's sandbox.
 
-        Raises EngineError, with the fix, when this machine gives less than the minimum, and ConfigurationError when
-        the configured user is not there. The next call tries again.
+        Raises EngineError, with the remedy, when this machine offers less than the minimum tier, and ConfigurationError
+        when the configured user does not exist. The next call tries again.
         """
         from paddock.sandbox import spec, state_paths, tiers
 
@@ -101,11 +101,11 @@ class Processes:
         return self._sandbox
 
     async def prove_tier(self) -> str:
-        """Return the proved tier of the session. Raises what `sandbox` raises."""
+        """Return the proved tier of the session. Raises the errors of `open_sandbox`."""
         return (await self.open_sandbox()).tier
 
     async def close(self) -> None:
-        """End every process that was started."""
+        """End every process that the sandbox started."""
         async with self._choosing:
             if self._sandbox is not None:
                 await self._sandbox.close()

@@ -1,7 +1,7 @@
-"""The gate's side of programs in language runtimes: what the moment must allow, the engine, and what may be told.
+"""The gate's side of programs in language runtimes: admission, the engine, and removal of secrets.
 
-admit    the working directory is there and inside; a turn among the jobs that run
-run      engine -> RawResult, its streams without secrets
+admit    checks that the working directory exists within the workspace; waits for a slot run      runs the engine and
+returns its RawResult; secrets are removed from the streams
 """
 
 import asyncio
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
 
 BUSY_ERROR_NAME = "Busy"
-"""Name of the error of a program that did not get its turn."""
+"""Error of a program that was cancelled before it got a slot."""
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
 
 
 class Engine(Protocol):
-    """What the gate needs of the engine of programs."""
+    """The interface of the engine that the gate uses."""
 
     def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime."""
+        """Return the executables that can run programs of a runtime."""
         ...
 
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
-        """Return what became of a program; setting `stop`, or cancelling the task, ends it first."""
+        """Run a program and return its result. Setting `stop`, or cancelling the task, ends it early."""
         ...
 
 
 class Programs:
-    """Admits and runs programs. Engine and artifacts are asked for at the first use: most requests need neither."""
+    """Admits and runs programs. Engine and artifacts are created at the first use: most requests need neither."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Programs:
         artifacts: "Callable[[], Artifacts]",
         hide: Callable[[str], str],
     ) -> None:
-        """Keep texts of requests as `hide` returns them."""
+        """Use `hide` to remove secrets from texts of requests."""
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
@@ -74,18 +74,18 @@ class Programs:
 
     @property
     def waiting(self) -> int:
-        """How many programs wait for their turn."""
+        """Number of programs that wait for a slot."""
         return self._queue.waiting
 
     def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime."""
+        """Return the executables that can run programs of a runtime."""
         return self._engine.executables(runtime)
 
     @asynccontextmanager
     async def admit(
         self, actor: str, work: RuntimeRun, stop: asyncio.Event | None = None
     ) -> AsyncGenerator[RawResult | None]:
-        """Wait for the turn of a program; give the result of one that did not get it, or was stopped meanwhile."""
+        """Wait for a slot for a program. Enters with its result if it was stopped or got no slot."""
         try:
             is_in = await self._queue.enter(actor, stop, size=_count_waiting_bytes(work))
         except QueueFullError as error:
@@ -108,9 +108,9 @@ class Programs:
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> RawResult:
-        """Return what became of a program that was admitted; `on_output` sees its output as it comes.
+        """Run an admitted program and return its result; `on_output` receives its output as it comes.
 
-        Nothing leaves here that holds a secret. Raises EngineError when nothing ran.
+        Secrets are removed from everything that it returns or reports. Raises EngineError when nothing ran.
         """
         terms = decision.program
         assert terms is not None
@@ -128,7 +128,7 @@ class Programs:
             on_output=on_output,
         )
         collector = self._collect_files(work)
-        # Its turn comes when this task waits for the program.
+        # The callback runs as soon as this task waits for the program.
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
             files = collector.read if collector else None
@@ -172,7 +172,7 @@ class Programs:
         result: RawResult,
         program: ProgramEnd,
     ) -> "RunFacts":
-        """Return what the manifest of stored output says: names and numbers, no contents."""
+        """Return the facts for the manifest of stored output: names and numbers, no contents."""
         from paddock.model.artifact import RunFacts  # its models take 7 ms to build, for programs alone
 
         code, stdin = ("yes" if given is not None else "no" for given in (work.code, work.stdin))
@@ -195,6 +195,6 @@ class Programs:
 
 
 def _count_waiting_bytes(work: RuntimeRun) -> int:
-    """Return the bytes that a program holds in memory while it waits, at most."""
+    """Return the maximum number of bytes that a program keeps in memory while it waits."""
     texts = sys.getsizeof(work.code) + sum(map(sys.getsizeof, work.args))
     return texts + len(work.stdin or b"") + sum(file.size for file in work.files)

@@ -1,6 +1,6 @@
 """The gate's side of script tools: their directories, the languages that run them, and their engine.
 
-Everything here is made at the first use: most requests are of another kind.
+Everything here is created at the first use: most requests need none of it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
     """Return the tool directories of a workspace; nothing is read yet.
 
-    Raises ConfigurationError for a folder of the settings that is no path.
+    Raises ConfigurationError for a folder in the settings that is not a valid path.
     """
     from paddock.script_tools.library import ToolLibrary
 
@@ -44,18 +44,20 @@ def open_library(settings: ToolSettings, workspace: Path) -> "ToolLibrary":
 
 def _resolve_folder(folder: str) -> Path:
     if "\0" in folder:
-        raise ConfigurationError("tools.folders: a path holds a NUL character")
+        raise ConfigurationError("tools.folders: a path contains a NUL character; remove it")
     try:
         return Path(folder).expanduser()
     except RuntimeError:
         home = Path(folder).parts[0]
-        raise ConfigurationError(f"tools.folders: {home} is nobody's home on this machine") from None
+        raise ConfigurationError(
+            f"tools.folders: {home} is not the home of a user on this machine; name another folder"
+        ) from None
 
 
 def find_tool(library: "ToolLibrary", name: str, *, prompt: str = "") -> "Tool":
-    """Return the tool of an id, or of `prompt/id`.
+    """Return the tool with an id, or `prompt/id`.
 
-    Raises ToolNotFound, which says where was looked, or ConfigurationError for one that cannot be used.
+    Raises ToolNotFound, which says where Paddock searched, or ConfigurationError for a tool that cannot be used.
     """
     from paddock.script_tools.library import BrokenTool
 
@@ -75,7 +77,7 @@ def make_tool_run(
     prompt: str = "",
     env: Mapping[str, str] | None = None,
 ) -> ToolRun:
-    """Return the work of running a tool, with what it declares. Raises what `find_tool` raises."""
+    """Return the work of running a tool, with its declared needs. Raises the errors of `find_tool`."""
     tool = find_tool(library, name, prompt=prompt)
     return ToolRun(
         tool=tool.id,
@@ -117,11 +119,11 @@ class Scripts:
         )
 
     def make_work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:
-        """Return the work of running a tool. Raises what `find_tool` raises."""
+        """Return the work of running a tool. Raises the errors of `find_tool`."""
         return make_tool_run(self.library, name, inputs)
 
     async def run_tool(self, request: ExecutionRequest, work: ToolRun, decision: Decision) -> RawResult:
-        """Return what became of a tool that was allowed. Raises EngineError when nothing ran."""
+        """Run an allowed tool and return its result. Raises EngineError when nothing ran."""
         from paddock.script_tools.engine import ToolJob
 
         assert decision.tool is not None
@@ -131,7 +133,8 @@ class Scripts:
             error = ErrorInfo(name="ToolError", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
         declared, terms = tool.manifest, decision.tool
-        # The request said what the tool declares, and policy judged that: no more than either may hold.
+        # Policy judged what the tool declared at the time of the request. Grant no more than that, and no more than its
+        # file declares now.
         narrowed = {
             "access": min(terms.access, declared.workspace, key=ACCESSES.index),
             "network": min(terms.network, declared.network, key=NETWORKS.index),
@@ -142,7 +145,7 @@ class Scripts:
 
 
 class Languages:
-    """How scripts of every language are run on this machine, for the engine of tools."""
+    """Knows how this machine runs scripts of each language, for the engine of tools."""
 
     def __init__(self, environ: Mapping[str, str], workspace: Path) -> None:
         self._environ = environ
@@ -155,7 +158,7 @@ class Languages:
         return Toolchains(self._environ)
 
     def runtime_of(self, script: Path) -> str | None:
-        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        """Return the runtime of a file's suffix; None for an unknown suffix."""
         from paddock.runtimes.recipe import recipes
 
         suffix = script.suffix.lower()
@@ -168,7 +171,7 @@ class Languages:
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
     ) -> "Command | NoCommand":
-        """Return how a runtime runs a script: with its toolchain, compiled before where the language wants it.
+        """Return the command that runs a script. It compiles the script first if the language needs that.
 
         Raises Unreadable.
         """
@@ -204,7 +207,7 @@ class Languages:
 def _start_arguments(
     planned: "StepRunner", script: Path, scratch: Path, memory_bytes: int
 ) -> tuple[list[str], dict[str, str]]:
-    """Return argument vector and variables of a script whose files are in scratch, or which is run where it is."""
+    """Return arguments and variables for a script, which lies in the scratch directory or is run in place."""
     from paddock.runtimes.steps import StepPaths
 
     copied = scratch / planned.file_name
@@ -217,7 +220,7 @@ def _start_arguments(
     run, environment = planned.run.fill_in(job)
     if planned.compile is None:
         return run, environment
-    # One process for both: what the compiler says goes to standard error, for standard output is the tool's answer.
+    # One process compiles and runs. The compiler's output goes to stderr, because stdout is the tool's answer.
     compiling, variables = planned.compile.fill_in(job)
     both = f"{shlex.join(compiling)} >&2 && exec {shlex.join(run)}"
     return ["/bin/sh", "-c", both], variables | environment

@@ -1,4 +1,4 @@
-"""The sequences and schedules of a session, made at their first use."""
+"""The sequences and schedules of a session, created at their first use."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class SequenceServices:
-    """Sequences and schedules of a session, each made at the first use."""
+    """Sequences and schedules of a session, each created at its first use."""
 
     execute: "RequestRunner"
-    """The gate's one path, which is there once the gate is."""
+    """Runs a request through the gate; set once the gate exists."""
 
     def __init__(
         self, settings: Settings, scripts: Scripts, outgoing: OutgoingRedaction, results: Results
@@ -29,14 +29,14 @@ class SequenceServices:
 
     @cached_property
     def flows(self) -> "SequenceEngine":
-        """What runs sequences."""
+        """The engine that runs sequences."""
         from paddock.sequences import engine
 
         return engine.SequenceEngine(self.execute, self._scripts.make_work, self._outgoing, self._results)
 
     @cached_property
     def temporals(self) -> "Scheduler":
-        """What fires schedules."""
+        """The scheduler that fires schedules."""
         from paddock.schedules import schedule
 
         return schedule.Scheduler(self.execute, self._settings.sdk.temporals)

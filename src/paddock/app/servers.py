@@ -1,4 +1,4 @@
-"""The upstream servers of a session. Everything here is made at its first use."""
+"""The upstream servers of a session. Everything here is created at its first use."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 
 
 class Servers:
-    """The upstream servers of a session: their files are read at the first use, each starts at its first call.
+    """The upstream servers of a session. Their files are read at the first use; each server starts at its first call.
 
-    They name commands that run as the user. A program that may write to the workspace can change them until they are
-    put back at the program's end, so what counts is what they were before the first one began (`hold`).
+    The files name commands that run as the user. A program that may write to the workspace can change the files until
+    its end, when Paddock restores them. Therefore the contents before the first such program count (`keep_config`).
     """
 
     def __init__(
         self, settings: Settings, workspace: Path, learn: Callable[[str], None] | None = None
     ) -> None:
-        """Let `learn` hear of every secret of a login."""
+        """Call `learn` with every secret of a login."""
         self._all, self._learn = settings, learn
         self._settings = settings.servers
         own = settings.servers.config
         self._workspace = workspace
         self._files = (own,) if own else (workspace / OWN_SERVERS_FILE, workspace / SHARED_SERVERS_FILE)
         self._memory = self._files[-1]
-        """What pins, logins and observed types go by: a server that moves to the other file keeps its own."""
+        """Key of pins, logins and observed types. A server keeps its own if it moves to the other file."""
         self._contents: dict[Path, bytes | OSError] = {}
         self._hub: Hub | None = None
         self.used = False
 
     @cached_property
     def config(self) -> "ServersConfig":
-        """What the servers files say; where both have a server, the first."""
-        # Only programs that use servers pay for it.
+        """The servers of both files. If a server is in both, the first file counts."""
+        # Imported here, because only programs that use servers need it.
         from paddock.hub.config import combine_configs, load_servers
 
         self.used = True
@@ -66,7 +66,7 @@ class Servers:
         return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
     def keep_config(self) -> None:
-        """Keep what the servers files hold, unless they were read or are kept: they may be another's from now on."""
+        """Keep the contents of the servers files, unless they were read before: programs may change them later."""
         if not self._contents and "config" not in vars(self):
             for file in self._files:
                 try:
@@ -74,20 +74,20 @@ class Servers:
                 except OSError as error:
                     self._contents[file] = error
 
-    def _read_file(self, file: Path, most: int) -> bytes:
+    def _read_file(self, file: Path, max_bytes: int) -> bytes:
         held = self._contents.get(file)
         if isinstance(held, OSError):
             raise held
-        return read_bounded(file, most) if held is None else held
+        return read_bounded(file, max_bytes) if held is None else held
 
     def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        """Return the names of the servers, and the faults of their files. Raises ConfigurationError."""
         return tuple(self.config.servers), self.config.warnings
 
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
-        """Call a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        """Call a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
         hub = self._open_hub()
         own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
@@ -98,71 +98,71 @@ class Servers:
         return result
 
     def explain_unchecked(self, server: str, tool: str) -> str:
-        """Return what of the arguments of a listed tool is not checked, and why; empty when all is."""
+        """Return which arguments of a listed tool are not checked, and why; empty if all are."""
         return self.admission.list_unchecked_arguments(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
-        """Return whether a server says that a tool only reads, as it says now. Raises ServerError."""
+        """Ask a server whether it marks a tool as read-only. Raises ServerError."""
         await self._open_hub().ensure_listed(server)
         return self.admission.reads_only(server, self.resolve_alias(server, tool))
 
     def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
-        return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # as every alias has
+        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
+        return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # every alias contains one
 
     def may_be_alias(self, server: str, tool: str) -> bool:
-        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        """Return whether a name may be an alias: its server has not listed its tools yet."""
         return "_" in tool and self.admission.may_be_alias(server, tool)
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
+        """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
         await self._open_hub().ensure_listed(server)
         self.admission.admit_bytes(server, tool, places)
 
     async def list_tool_names(self, server: str) -> Mapping[str, bool]:
-        """Return the tools of a server by name, and which of them only read, as it says now. Raises ServerError.
+        """Ask a server for its tools. Return their names, and whether each is read-only. Raises ServerError.
 
-        Those that are not what was pinned are left out: a call of them is refused.
+        Tools that differ from their pins are left out, because a call of them is refused.
         """
         await self._open_hub().ensure_listed(server)
         names = [shown.tool.name for shown in self.admission.list_pinned_tools(server) if not shown.changed]
         return {name: self.admission.reads_only(server, name) for name in names}
 
     async def list_tools(self, server: str) -> list[ToolInfo]:
-        """Ask a server for its tools, as they are now. Raises ServerError."""
+        """Ask a server for its tools. Raises ServerError."""
         return await self._open_hub().list_tools(server)
 
     @cached_property
     def pins(self) -> "Pins":
-        """The definitions of tools that are pinned."""
+        """The pinned definitions of tools."""
         from paddock.hub.pins import Pins
 
         return Pins(self._settings.state, self._memory)
 
     @cached_property
     def admission(self) -> "Admission":
-        """What calls must satisfy."""
+        """The checks that a call must pass."""
         from paddock.hub.admission import Admission
 
         return Admission(self.config.servers, self.pins)
 
     @cached_property
     def logins(self) -> "KeptLogins":
-        """The logins at servers."""
+        """The stored logins at servers."""
         from paddock.secrets.stored_logins import KeptLogins
 
         return KeptLogins(self._all, self._memory, self._learn)
 
     @cached_property
     def observed(self) -> "InferredTypes":
-        """The types of results so far."""
+        """The result types that were observed so far."""
         from paddock.catalog.inferred_types import InferredTypes
 
         return InferredTypes(self._settings.state, self._memory)
 
     @cached_property
     def catalog(self) -> "Catalog":
-        """All tools of all servers, to be searched and described; servers start when it is first asked."""
+        """All tools of all servers, to search and describe. Its first use starts the servers."""
         from paddock.catalog.catalog import Catalog
 
         hub = self._open_hub()
@@ -190,36 +190,36 @@ class Servers:
 
     @cached_property
     def provisioning(self) -> "Provisioning":
-        """What further servers can be had, and which are enabled."""
+        """The servers that can be enabled, and those that are."""
         from paddock.catalog.provisioning.service import Provisioning
 
         return Provisioning(self._files, self._settings.registry, self._settings.trust)
 
     async def refresh_registry(self) -> int:
-        """Fetch the registry's list anew and return how many servers it offers. Raises ConfigurationError."""
+        """Download the registry's list and return the number of servers on it. Raises ConfigurationError."""
         from paddock.catalog.provisioning.registry import (
-            refresh_list,  # its HTTP client takes a while to load
+            refresh_list,  # its HTTP client loads slowly
         )
 
         return await refresh_list(self._settings.registry_source, self._settings.registry)
 
     def tellable_names(self, server: str, tool: str) -> tuple[str, str]:
-        """Return the names of a call that may be told; empty where no file and no listing has them."""
+        """Return the names of a call for telemetry; empty for names that are in no file and no listing."""
         if "config" not in vars(self) or server not in self.config.servers:
             return "", ""
         return server, tool if self.admission.find_definition(server, tool) is not None else ""
 
     @property
     def running_count(self) -> int:
-        """How many servers run."""
+        """Number of running servers."""
         return sum(each.live for each in self._hub.list_status().values()) if self._hub is not None else 0
 
     def server_statuses(self) -> dict[str, "ServerStatus"]:
-        """Return the facts of every configured server; starts nothing."""
+        """Return the status of every configured server; starts none."""
         return self._open_hub().list_status()
 
     async def close(self) -> None:
-        """End every server that was started, and what is still computed of their tools."""
+        """End every server that was started, and stop background work on their tools."""
         if "meaning" in vars(self):
             await self.meaning.close()
         if self._hub is not None:

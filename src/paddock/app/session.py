@@ -1,4 +1,4 @@
-"""Make a session out of settings: here the gate, the engines and the mechanisms meet."""
+"""Open a session from settings: creates the gate and connects it with engines and mechanisms."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One gate with everything behind it, for one workspace."""
+    """A gate with its engines and services, for one workspace."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Session:
         self.scripts = scripts
         self.flowing = flowing
         self.metrics = metrics
-        """What counts requests; None unless the settings want that."""
+        """Counts requests; None unless the settings enable metrics."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was wrong with files that were read so far, with patterns that were used, and with telling webhooks."""
+        """Faults that were found so far in files, in redaction patterns and in webhook deliveries."""
         of_files = self.servers.config.warnings if self.servers.used else ()
         return (*of_files, *self.outgoing.warnings, *self.events.warnings)
 
@@ -135,8 +135,10 @@ def _check_name(workspace: Path) -> None:
     try:
         str(workspace).encode()
     except UnicodeEncodeError:
-        told = f"{workspace}: the path of a workspace must be UTF-8; rename the directory, or work in another one"
-        raise ConfigurationError(told) from None
+        message = (
+            f"{workspace}: the path of the workspace is not UTF-8; rename the directory, or use another one"
+        )
+        raise ConfigurationError(message) from None
 
 
 async def _close_all(
@@ -157,12 +159,12 @@ async def open_session(
     metrics: "Metrics | None" = None,
     compatible: bool = False,
 ) -> AsyncGenerator[Session]:
-    """Open a session; leaving it ends every process it started and makes the record durable.
+    """Open a session. At its end every process that it started is ended and the record is made durable.
 
-    `launcher` may have begun processes that the session will need; the caller closes it. `asker` asks a person where
-    a request brings nobody along who does. `metrics` of another session count this one too. `compatible` keeps the
-    older marks. Raises ConfigurationError for a workspace whose path is not UTF-8, LedgerError when the ledger cannot
-    be opened: without a record nothing runs, but for what `audit.required` lets run.
+    `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
+    no asker of their own. `metrics` of another session count this one too. `compatible` keeps the older redaction
+    marks. Raises ConfigurationError for a workspace whose path is not UTF-8, and LedgerError when the ledger cannot be
+    opened: without a record nothing runs, except what `audit.required` allows.
     """
     _check_name(workspace)
     with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):

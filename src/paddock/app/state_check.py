@@ -1,4 +1,4 @@
-"""Look at what Paddock keeps on this machine: is it this user's, and closed to others. Changes nothing."""
+"""Check that Paddock's own files on this machine belong to this user and are closed to others. Changes nothing."""
 
 import os
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ from paddock.own_files import FileFinding, NotOursError, judge_directory, judge_
 from paddock.settings.schema import Settings
 
 _MAX_ENTRIES = 1000
-"""Files and directories of one place that are looked at."""
+"""Maximum number of checked files and directories per place."""
 
 
 class PlaceReport(Value):
-    """One of the places where Paddock keeps its own files."""
+    """The result for one place where Paddock keeps its own files."""
 
     name: str
     path: str
     state: Literal["absent", "private", "open", "refused"]
-    """`open`: its mode is set at the next use. `refused`: it is not used until somebody acts."""
+    """`open`: the next use sets its mode. `refused`: Paddock does not use it until a person repairs it."""
     detail: str = ""
-    """The first thing that is wrong with it."""
+    """The first fault that was found."""
     fix: str = ""
 
 
@@ -34,11 +34,11 @@ class _Directory(NamedTuple):
     name: str
     path: Path
     depth: int
-    """How far down its files are looked at; 0 for the directory alone."""
+    """How many levels down its files are checked; 0 for the directory alone."""
 
 
 def check_places(settings: Settings) -> list[PlaceReport]:
-    """Return a report for each place of the settings, and for the caches."""
+    """Return a report for each place in the settings, and for the caches."""
     directories = (
         _Directory("ledger", settings.audit.directory, 1),
         _Directory("vault", settings.vault.directory, 2),
@@ -65,8 +65,8 @@ def _report_place(name: str, path: Path, findings: Iterator[tuple[str, FileFindi
     except FileNotFoundError:
         return PlaceReport(name=name, path=str(path), state="absent", detail=str(path))
     except OSError as error:
-        told = f"{error.filename or path}: {error.strerror}"
-        return PlaceReport(name=name, path=str(path), state="refused", detail=told)
+        detail = f"{error.filename or path}: {error.strerror}"
+        return PlaceReport(name=name, path=str(path), state="refused", detail=detail)
     if not worst:
         return PlaceReport(name=name, path=str(path), state="private", detail=str(path))
     where, finding = worst[0]
@@ -80,7 +80,7 @@ def _report_place(name: str, path: Path, findings: Iterator[tuple[str, FileFindi
 
 
 def _find_faults(place: _Directory) -> Iterator[tuple[str, FileFinding]]:
-    """Yield what is wrong with a directory, and with what is in it. Raises OSError."""
+    """Yield the faults of a directory and its contents. Raises OSError."""
     path = str(place.path)
     if (finding := judge_directory(os.lstat(path), path)) is not None:
         yield path, finding
@@ -96,7 +96,7 @@ def _find_faults(place: _Directory) -> Iterator[tuple[str, FileFinding]]:
 
 
 def _find_memory_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
-    """Yield what is wrong with what is known of servers: a directory that others may read, and private ones in it."""
+    """Yield the faults of the facts about servers: a directory that others may read, with private ones in it."""
     if (finding := judge_directory(os.lstat(path), path, private=False)) is not None:
         yield str(path), finding
         return
@@ -112,14 +112,14 @@ def _find_file_faults(path: Path) -> Iterator[tuple[str, FileFinding]]:
 
 
 def _report_trusted_file(name: str, path: Path) -> PlaceReport:
-    """Report on a file that a person may write, and link, and that Paddock obeys."""
+    """Report on a file that Paddock obeys; a person may write it, or link to it."""
     try:
         read_trusted(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return PlaceReport(name=name, path=str(path), state="absent", detail=str(path))
     except NotOursError as error:
-        told = f"{path}: it {error.why}"
-        return PlaceReport(name=name, path=str(path), state="refused", detail=told, fix=error.remedy)
+        detail = f"{path}: it {error.why}"
+        return PlaceReport(name=name, path=str(path), state="refused", detail=detail, fix=error.remedy)
     except OSError as error:
         return PlaceReport(name=name, path=str(path), state="refused", detail=f"{path}: {error.strerror}")
     return PlaceReport(name=name, path=str(path), state="private", detail=str(path))

@@ -1,4 +1,4 @@
-"""The stored output of a session, made at its first use."""
+"""The stored output of a session, created at its first use."""
 
 from typing import TYPE_CHECKING
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 def open_artifacts(settings: Settings, scanner: Scanner | None = None) -> "Artifacts":
-    """Return the store of output, with the redaction in force; nothing is created before it is used."""
+    """Return the store of output, with redaction; nothing is created on disk before its first use."""
     from paddock.output.artifacts import Artifacts
 
     return Artifacts(settings.artifacts, scanner or Scanner(settings.redaction))
 
 
 class Output:
-    """The stored output of a session; what it takes is loaded at the first use."""
+    """The stored output of a session; its modules are loaded at the first use."""
 
     def __init__(self, settings: Settings, scanner: Scanner) -> None:
         self._settings = settings
         self._scanner = scanner
         self._artifacts: Artifacts | None = None
         self.results = Results(settings.artifacts, self.artifacts)
-        """What stores results over their limit."""
+        """Stores results that exceed their limit."""
 
     def artifacts(self) -> "Artifacts":
-        """Return the one place of the session."""
+        """Return the session's store."""
         if self._artifacts is None:
             self._artifacts = open_artifacts(self._settings, self._scanner)
         return self._artifacts

@@ -1,7 +1,7 @@
-"""What a program may call of servers, for those that look before they call: `Object.keys(servers)`, `"x" in servers.y`.
+"""Which servers and tools a program may list, as in `Object.keys(servers)` or `"x" in servers.y`.
 
-Each name is judged as a call of it would be, so a list tells nothing that policy withholds. Nothing runs for it but a
-server that has to be asked, which is on the record first, and only where policy lets the program call some tool of it.
+Each name is judged like a call of it, so that a list contains only what the program may call. Listing a server's tools
+may start that server. This is recorded first, and happens only if policy allows some tool of it.
 """
 
 import json
@@ -17,35 +17,35 @@ from paddock.policy.decision import Policy
 from paddock.settings.schema import Settings
 
 METHODS = frozenset({"servers.list", "servers.tools"})
-"""What programs ask by looking, in the words of the glue."""
+"""Methods by which the bootstrap script lists names."""
 
 
 class Servers(Protocol):
-    """What is asked of the hub."""
+    """The methods of the hub that are needed here."""
 
     def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of the servers, and what is wrong with their file. Raises ConfigurationError."""
+        """Return the names of the servers, and the faults of their file. Raises ConfigurationError."""
         ...
 
     async def list_tool_names(self, server: str) -> Mapping[str, bool]:
-        """Return the tools of a server by name, and which of them only read. Raises ServerError."""
+        """Return the tools of a server by name, and whether each only reads. Raises ServerError."""
         ...
 
 
 class NotVisible(SdkError):
-    """Policy lets the program call nothing of the server that it looks into."""
+    """The program lists a server of which it may call no tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleTools:
-    """What policy lets requests call."""
+    """The tools that policy lets requests call."""
 
     policy: Policy
     servers: Servers
     note: Callable[[ExecutionRequest, bool], None]
-    """Puts on the record that a program looks into a server, and whether it may."""
+    """Records that a program lists a server's tools, and whether it may."""
     globs: tuple[str, ...]
-    """Tools in the rules of policy: what may be called where not every tool may."""
+    """Tool patterns of the policy's rules. They matter where the rules do not allow all tools of a server."""
 
     @classmethod
     def for_policy(
@@ -55,12 +55,12 @@ class VisibleTools:
         servers: Servers,
         note: Callable[[ExecutionRequest, bool], None],
     ) -> Self:
-        """Return what the policy of these settings lets requests call."""
+        """Return the visible tools under the policy of these settings."""
         named = (rule.tool.rpartition("/")[2] for rule in settings.policy.rule if rule.tool)
         return cls(policy, servers, note, tuple(dict.fromkeys(named)))
 
     async def list_names(self, method: str, server: str, request: ExecutionRequest) -> list[Json]:
-        """Return the names of servers, or of the tools of `server`, for a program that makes calls like `request`.
+        """Return the names of servers, or of the tools of `server`, for a program that sends `request`.
 
         Raises NotVisible, ServerError, ConfigurationError and LedgerError.
         """
@@ -76,33 +76,33 @@ class VisibleTools:
         ]
 
     def list_servers(self, request: ExecutionRequest) -> list[str]:
-        """Return the names of the servers of which a request may call a tool. Raises ConfigurationError."""
+        """Return the names of the servers of which a request may call some tool. Raises ConfigurationError."""
         return [name for name in self.servers.list_configured()[0] if not self._refuse_server(request, name)]
 
     def _refuse_server(self, request: ExecutionRequest, server: str) -> str:
-        """Return why no tool of a server may be called; empty where one may. A glob stands for what it matches."""
+        """Return why a request may call no tool of a server; empty if it may call one. A glob counts as its matches."""
         reasons = [self._refuse_tool(request, server, tool) for tool in ("*", *self.globs)]
         return "" if "" in reasons else reasons[0]
 
     def _refuse_tool(
         self, request: ExecutionRequest, server: str, tool: str, *, reads: bool | None = None
     ) -> str:
-        """Return why a tool may not be called; empty where it may, be it after a person was asked."""
+        """Return why a tool may not be called; empty if it may, also if a person is asked first."""
         work = ServerCall(server=server, tool=tool, read_only=reads)
         decision = self.policy.decide(request.model_copy(update={"work": work}))
         return "" if decision.allowed or decision.asks else "; ".join(decision.reasons)
 
 
 _FOREIGN_ROOT_NAMES = {"servers", "server", "tools", "mcp", "codemode", "paddock", "mentu"}
-"""Names under which other worlds, or nobody, have tools."""
+"""Prefixes that programs written for other hosts put before a tool's name."""
 _PREFIX_PATTERN = re.compile(r"^mcp__?")
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][\w$]*")
 
 
 async def suggest_call(offered: VisibleTools, names: Sequence[str], request: ExecutionRequest) -> str:
-    """Return how a program calls the tool that it reached for as `g.search`, `tools.g.search` or `mcp__g__search`.
+    """Return how to call the tool that a program tried as `g.search`, `tools.g.search` or `mcp__g__search`.
 
-    Empty where there is no such tool for it. Raises as `VisibleTools.list_names`.
+    Empty if the request may call no such tool. Raises the errors of `VisibleTools.list_names`.
     """
     servers = [str(each) for each in await offered.list_names("servers.list", "", request)]
     paths = [(names, False), *([(names[1:], True)] if names[0] in _FOREIGN_ROOT_NAMES else [])]
@@ -115,7 +115,7 @@ async def suggest_call(offered: VisibleTools, names: Sequence[str], request: Exe
 
 
 def _list_readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -> Iterator[tuple[str, str]]:
-    """Yield the servers and tools that names may stand for: two names, one that joins both, or a tool's (`bare`)."""
+    """Yield the possible meanings of names: server and tool, both joined in one name, or a tool alone (`bare`)."""
     for server in servers if path else ():
         if len(path) > 1 and _normalise_name(path[0]) == _normalise_name(server):
             yield server, path[1]
@@ -128,7 +128,7 @@ def _list_readings(path: Sequence[str], servers: Sequence[str], *, bare: bool) -
 
 
 def _normalise_name(name: str) -> str:
-    """Return a name as one compares it with what a program could write."""
+    """Return a name in the form that is used for comparisons."""
     return re.sub(r"\W", "_", name).lower()
 
 

@@ -1,6 +1,6 @@
-"""The catalogue: every tool of every server, as far as servers can be asked, and what is found in it.
+"""The catalog: the tools of all servers that can be asked, and searches over them.
 
-A server that cannot be asked costs its own tools and a line that says why, never the rest.
+If a server cannot be asked, its own tools are missing and a line says why; the other servers are not affected.
 """
 
 import asyncio
@@ -26,31 +26,31 @@ from paddock.model.errors import ConfigurationError, ServerError
 from paddock.texts import find_nearest
 
 FRESH_S = 3_600.0
-"""Seconds for which the word of a server counts, unless it says that its tools changed."""
+"""Seconds for which a listing is valid, unless the server reports that its tools changed."""
 RETRY_S = 30.0
-"""Seconds until a server that could not be asked is asked again."""
+"""Seconds before a server that could not be asked is asked again."""
 MAX_CONCURRENT_SERVERS = 8
-"""Servers that are asked side by side."""
+"""Maximum number of servers that are asked concurrently."""
 MAX_TOOLS_PER_SERVER = 20_000
-"""Tools of one server; further ones are left out, which is said."""
+"""Maximum number of tools of one server; a note reports how many are left out."""
 MAX_TOOL_NAME_CHARS = 200
-"""Characters of a tool's name; a longer one is no name."""
+"""Maximum length of a tool's name, in characters; a tool with a longer name is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of the servers that could be asked, and why the others could not."""
+    """The tools of the servers that could be asked, and why the others are missing."""
 
     tools: tuple[CatalogTool, ...]
     failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By server: why its tools are missing, or which of them are left out."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """By server: what else is missing of its tools, or of what is searched."""
+    """By server: what else is missing from its tools, or from the searched text."""
     ranking: str = ""
-    """Why a search ranked the tools by words alone, where their meaning should have counted, too."""
+    """Why a search ranked tools by words only, although it should also have used their meaning."""
 
     def list_missing(self) -> list[str]:
-        """Return a line for each thing that is missing."""
+        """Return a line for each missing part."""
         notes = [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
         failures = [f"{name}: {why}" for name, why in self.failures.items()]
         return [*failures, *notes, *([self.ranking] if self.ranking else [])]
@@ -58,7 +58,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedName:
-    """A name that no tool has, with the nearest names that there are."""
+    """A name that no tool has, with the nearest existing names."""
 
     name: str
     nearest: tuple[str, ...]
@@ -74,22 +74,22 @@ class _Known:
 
 
 class Ranking(Protocol):
-    """Ranks tools by more than their words; `catalog/semantic_choice.py` says what its method returns."""
+    """Ranks tools by more than their words; see `catalog/semantic_choice.py`."""
 
     async def find_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[Mix | None, str]:
-        """Return what mixes the scores of tools for texts, or None and why it is missing."""
+        """Return a function that combines the scores of tools for texts, or None and the reason."""
         ...
 
 
 class Catalog:
-    """Asks servers for their tools at the first use and remembers what they said.
+    """Asks servers for their tools at the first use, and caches their listings.
 
-    `ask` returns the tools of one server or raises ServerError. `version` tells how often a server has said
-    that its tools changed; with another number it is asked again. `notes` gives what is missing of its last listing,
-    `observed` the type of a tool's results so far, `unchecked` what of its arguments is not checked. `meaning` ranks
-    tools by more than their words. `clock` gives seconds.
+    `ask` returns the tools of one server or raises ServerError. `version` returns how often a server has reported that
+    its tools changed; with another number it is asked again. `notes` returns what is missing from its last listing,
+    `observed` the type of a tool's results so far, `unchecked` which of its arguments are not checked. `meaning` ranks
+    tools by more than their words. `clock` returns seconds.
     """
 
     def __init__(
@@ -114,15 +114,14 @@ class Catalog:
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
-        """Who is being asked, and since when, by the clock of the event loop."""
+        """The running requests by server, with their start by the clock of the event loop."""
         self._places = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
     async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 
-        A server that has not answered `patience_s` after it was asked counts as one that failed, for now: it goes on
-        starting.
+        A server that has not answered within `patience_s` counts as failed for this call; it continues to start.
         """
         return await self._list_tools(self._servers if server is None else (server,), patience_s)
 
@@ -142,10 +141,11 @@ class Catalog:
         limit: int | None = None,
         patience_s: float | None = None,
     ) -> tuple[tuple[Hit, ...], Listing]:
-        """Return the tools that suit a query best, or several queries, and where they were looked for.
+        """Return the best tools for a query, or for several queries, and the listing that was searched.
 
-        See `Index.search_tools`. Tools whose meaning is not known after `patience_s` are ranked by their words. Raises
-        ValueError for too many queries, ConfigurationError where `servers.semantic_search` is "on" and cannot be.
+        See `Index.search_tools`. If the vectors are not ready within `patience_s`, tools are ranked by their words
+        only. Raises ValueError for too many queries, and ConfigurationError if `servers.semantic_search` is "on" but
+        not possible.
         """
         texts = list(dict.fromkeys(piece for pieces in plan_queries(queries) for piece in pieces))
         listing = await self.list_tools(server, patience_s=patience_s)
@@ -160,9 +160,9 @@ class Catalog:
     async def describe_tools(
         self, names: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[tuple[Described | UnmatchedName, ...], Listing]:
-        """Return the declarations of tools by name (`server.tool` or `server/tool`), and where they were looked for.
+        """Return the declarations of tools by name (`server.tool` or `server/tool`), and the searched listing.
 
-        Only for a name that means no server are all of them asked.
+        All servers are asked only if a name begins with no server's name.
         """
         wanted = [
             {each for each in self._servers if name.startswith((f"{each}.", f"{each}/"))} for name in names
@@ -174,7 +174,7 @@ class Catalog:
         return tuple(self._describe_tool(name, tools) for name in names), listing
 
     def find_observed_type(self, tool: CatalogTool) -> Mapping[str, Json] | None:
-        """Return the type that a tool's results had so far, as a JSON Schema."""
+        """Return the observed type of a tool's results, as a JSON Schema."""
         return self._observed(tool.server, tool.tool.name)
 
     def _describe_tool(self, name: str, tools: Mapping[str, CatalogTool]) -> Described | UnmatchedName:
@@ -196,7 +196,7 @@ class Catalog:
         task, since = self._asking[server]
         try:
             async with asyncio.timeout_at(None if patience_s is None else since + patience_s):
-                # Whoever gives up waiting does not take the answer from the others.
+                # A caller that stops waiting must not cancel the request for the others.
                 return await asyncio.shield(task)
         except TimeoutError:
             return _Known((), f"it has not answered within {patience_s:g} s; ask again later", 0, 0)
@@ -217,14 +217,14 @@ class Catalog:
 
 
 def _explain_partial_search(tools: Sequence[CatalogTool]) -> Iterator[str]:
-    """Yield what is to be said where not all of some tools is searched."""
+    """Yield a note if only a part of some tools is searched."""
     if cut := sum(is_searched_in_part(tool.tool) for tool in tools):
         what = f"{MAX_SEARCHED_CHARS} characters of a text or {MAX_SEARCHED_PARAMETERS} parameters"
         yield f"of {cut} tool{'s'[: cut != 1]} only the first {what} are searched"
 
 
 def _bound_tools(tools: Sequence[CatalogTool]) -> tuple[tuple[CatalogTool, ...], str]:
-    """Return the tools that the catalogue takes, and what was left out."""
+    """Return the tools within the limits, and a note on those left out."""
     named = {
         tool.tool.name: tool
         for tool in reversed(tools[:MAX_TOOLS_PER_SERVER])

@@ -1,9 +1,9 @@
-"""Types of results, learned from results: for the many tools that declare none.
+"""Infer types from results, for the many tools that declare no output type.
 
-Only types are remembered, never a value. Keys of an object are remembered where they look like names that a
-programmer gave; an object whose keys look like data (ids, paths, addresses, many or uniform members) is a map.
-A type is a JSON Schema of `type`, `properties`, `required`, `items` and `additionalProperties`, in which what was
-seen at one place is merged: so it grows with the variety of results, up to a bound, and not with their number.
+Only types are stored, never values. Keys of an object are stored if they look like names from a programmer. An object
+whose keys look like data (ids, paths, addresses, many or uniform members) is a map. A type is a JSON Schema of `type`,
+`properties`, `required`, `items` and `additionalProperties` that merges all observed results. Therefore its size grows
+with the variety of results, up to a limit, and not with their number.
 """
 
 import logging
@@ -20,28 +20,28 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 
 MAX_RESULTS_PER_TOOL = 20
-"""Results of one tool that a session learns from."""
+"""Maximum number of results of one tool that a session learns from."""
 MAX_TOOLS_PER_SERVER = 500
-"""Tools of one server that are remembered."""
+"""Maximum number of stored tools of one server."""
 _MAX_TEXT_CHARS = 64 * 1024
-"""Characters of a text that is looked at."""
+"""Maximum number of inspected characters of a text."""
 _MAX_VALUES = 3_000
-"""Values of one result that are looked at."""
+"""Maximum number of inspected values of one result."""
 _MAX_DEPTH = 8
 _MAX_MEMBERS = 40
-"""Keys of an object; with more it is a map."""
+"""Maximum number of keys of an object; one with more is a map."""
 _MAX_TYPES = 300
-"""Types within the type of one tool."""
+"""Maximum number of types within the type of one tool."""
 _MIN_EQUAL_SHAPES = 3
 
 _KEY_PATTERN = re.compile(r"(?=\D*(?:\d\D*){0,3}\Z)[A-Za-z_$@][A-Za-z0-9_$-]{0,39}\Z")
-"""A key that a programmer gave: short, plain, with few digits."""
+"""A key that a programmer chose: short, plain, with few digits."""
 
 
 class InferredTypes:
-    """The types of results of the tools of one servers file, remembered across sessions.
+    """The result types of the tools in one servers file, stored across sessions.
 
-    What cannot be read or written is not remembered, and a warning says so once; nothing depends on it.
+    If they cannot be read or written, one warning is logged and nothing is stored; no other function depends on them.
     """
 
     def __init__(self, state: Path, servers_file: Path) -> None:
@@ -51,11 +51,11 @@ class InferredTypes:
         self._reported = False
 
     def type_of(self, server: str, tool: str) -> Mapping[str, Json] | None:
-        """Return the type of a tool's results so far."""
+        """Return the observed type of a tool's results."""
         return self._load_types().get(server, {}).get(tool)
 
     def learn_from_result(self, server: Server, tool: ToolInfo, result: ToolResult) -> None:
-        """Learn from a result, if it is one, and the tool declares no type of its own."""
+        """Learn from a result, unless it is an error or the tool declares its own type."""
         key = (server.name, tool.name)
         lessons = self._lessons.get(key, 0)
         if (
@@ -102,19 +102,19 @@ class InferredTypes:
             self._log_problem(problem)
 
     def _log_problem(self, problem: ConfigurationError) -> None:
-        """Log once why nothing is remembered."""
+        """Log once why types are not stored."""
         if not self._reported:
             self._reported = True
-            logging.getLogger("paddock.files").warning("types of results are not remembered: %s", problem)
+            logging.getLogger("paddock.files").warning("types of results are not stored: %s", problem)
 
 
 def type_of(value: Json) -> dict[str, Json]:
-    """Return the type of a value as a JSON Schema; beyond the bounds, the schema of anything."""
+    """Return the type of a value as a JSON Schema; beyond the limits, the schema of any value."""
     return _TypeInference().infer_type(value, 0)
 
 
 def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a type that both allow. `{}` is the type of anything."""
+    """Return a type that allows both. `{}` is the type of any value."""
     if not one or not other:
         return {}
     kinds = list(dict.fromkeys([*_list_kinds(one), *_list_kinds(other)]))
@@ -128,7 +128,7 @@ def merge_types(one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str,
 
 
 def _select_valid(held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what of a file are types as they are made here."""
+    """Return the valid types of a file."""
     return {
         server: {tool: schema for tool, schema in cast("dict[str, Any]", tools).items() if _is_type(schema)}
         for server, tools in held.items()
@@ -157,7 +157,7 @@ def _are_texts(value: object) -> bool:
 
 
 class _TypeInference:
-    """One look at a value, within a budget."""
+    """The inference for one value, within a budget."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
@@ -196,7 +196,7 @@ class _TypeInference:
 
 
 def _merge_objects(objects: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """Return what object types have in common: a map if one is, else members of which some are optional."""
+    """Return the merged type of objects: a map if one of them is a map, else members, some of them optional."""
     members: dict[str, dict[str, Json]] = {}
     for each in objects:
         for name, schema in each.get("properties", {}).items():
@@ -235,7 +235,7 @@ def _list_kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _count_types(schema: Json) -> int:
-    """Return how many types stand within a type."""
+    """Return the number of types within a type."""
     if not isinstance(schema, dict):
         return 0
     fields = cast("dict[str, Json]", schema)

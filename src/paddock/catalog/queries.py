@@ -1,8 +1,8 @@
-"""Queries as text: their words, the sentences of a long one, and how the results of several become one list.
+"""Queries as text: their words, the sentences of a long one, and the combination of several results.
 
-A task of several steps finds few of its tools when it is searched as one text: words of one step outweigh those of
-the others. Therefore a caller gives one short query for each step, whose results are interleaved by rank. One long
-query is split at the ends of its sentences, and the scores of its pieces are fused.
+If a task of several steps is searched as one text, the words of one step outweigh the others and few of its tools are
+found. Therefore a caller gives one short query for each step, and the results are interleaved by rank. One long query
+is split at the ends of its sentences, and the scores of its pieces are combined.
 """
 
 import re
@@ -13,13 +13,13 @@ from math import sqrt
 MAX_QUERIES = 12
 """Maximum number of queries of one search."""
 MAX_PIECES = 12
-"""Maximum number of pieces that the queries of one search are split into."""
+"""Maximum number of pieces of all queries of one search."""
 MAX_QUERY_CHARS = 4_000
-"""Maximum number of characters that are searched for, of all queries of one search."""
+"""Maximum length of all queries of one search, in characters."""
 _DEFAULT_RESULTS = 8
 _RESULTS_PER_QUERY = 2
 _MIN_SEARCH_WORDS = 2
-"""A piece with fewer of them is joined to the next one: "1." or "First of all." finds nothing by itself."""
+"""Minimum number of words in a piece. A shorter one is joined to the next: "1." or "First of all." finds nothing."""
 
 _WORD_SEAM_PATTERN = re.compile(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])"
@@ -27,9 +27,9 @@ _WORD_SEAM_PATTERN = re.compile(
 _WORD_PATTERN = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(
     r"""
-    (?<=[.!?])\s            # the period of "v1.2" ends nothing
+    (?<=[.!?])\s            # the period of "v1.2" ends no sentence
     | (?<=[.!?]["')\]])\s
-    | (?<=[\u3002\uff01\uff1f])   # the same marks of Chinese and Japanese, which no space follows
+    | (?<=[\u3002\uff01\uff1f])   # Chinese and Japanese marks, without a space behind them
     | \n(?=[ \t\r]*\n)            # a paragraph
     | \n(?=[ \t]*(?:[-*•]|\d{1,2}[.)])\s)   # an item of a list; other line ends may be inside a sentence
     """,
@@ -40,22 +40,24 @@ _FILLER_WORDS = frozenset(
     " please show so some tell that the their them then there this to us use want was we what when where which who"
     " will with would you your".split()
 )
-"""Words of questions that say nothing about a tool. `get` is one: every other tool's name begins with it."""
+"""Frequent words of questions that do not describe a tool. `get` is one, because every other tool's name begins with
+it.
+"""
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a name or text in lower case, taken apart at case, digits, underscores and marks."""
+    """Return the words of a name or text in lower case, split at case changes, digits, underscores and marks."""
     return _WORD_PATTERN.findall(_WORD_SEAM_PATTERN.sub(" ", text).lower())
 
 
 def telling_words(query: str) -> list[str]:
-    """Return the different words of a query; its fillers only when there is nothing else."""
+    """Return the distinct words of a query; its filler words only if there are no others."""
     found = dict.fromkeys(split_words(query))
     return [word for word in found if word not in _FILLER_WORDS] or list(found)
 
 
 def default_limit(queries: str | Sequence[str]) -> int:
-    """Return how many tools a search returns when its caller does not say: 8, and at least 2 for each query."""
+    """Return the default number of results: 8, and at least 2 for each query."""
     return (
         _DEFAULT_RESULTS
         if isinstance(queries, str)
@@ -75,14 +77,14 @@ def plan_queries(queries: str | Sequence[str]) -> list[list[str]]:
     return [split_query(query[: MAX_QUERY_CHARS // share], MAX_PIECES // share) for query in asked]
 
 
-def split_query(query: str, most: int = MAX_PIECES) -> list[str]:
-    """Split a query at the ends of its sentences into 1 to `most` pieces, which keep its order and lose nothing.
+def split_query(query: str, max_pieces: int = MAX_PIECES) -> list[str]:
+    """Split a query at the ends of its sentences into 1 to `max_pieces` pieces, in order and without a loss.
 
-    It is never split within a sentence: a comma or an "and" separates steps as often as it does not.
+    It is not split within a sentence: a comma or an "and" may or may not separate steps.
     """
     pieces: list[str] = []
     for sentence in filter(None, (part.strip() for part in _SENTENCE_END.split(query))):
-        if pieces and (len(pieces) == most or _count_telling(pieces[-1]) < _MIN_SEARCH_WORDS):
+        if pieces and (len(pieces) == max_pieces or _count_telling(pieces[-1]) < _MIN_SEARCH_WORDS):
             pieces[-1] = f"{pieces[-1]} {sentence}"
         else:
             pieces.append(sentence)
@@ -93,10 +95,11 @@ def split_query(query: str, most: int = MAX_PIECES) -> list[str]:
 
 
 def fuse_scores(pieces: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Return one score for each tool that has a positive one for some piece of a query.
+    """Return one score for each tool with a positive score for some piece of a query.
 
-    With `m`, the best score for a piece, a tool's score `s` for it adds `sqrt(m) * (s / m) ** 4`: the best tools of
-    each piece come before those that suit many pieces a little. The scores of a single piece stay as they are.
+    With `m` as the best score for a piece, a tool's score `s` for that piece adds `sqrt(m) * (s / m) ** 4`. Therefore
+    the best tools of each piece precede tools that match many pieces a little. The scores of a single piece stay
+    unchanged.
     """
     if len(pieces) == 1:
         return {number: score for number, score in pieces[0].items() if score > 0}

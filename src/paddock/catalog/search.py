@@ -1,9 +1,9 @@
-"""Find tools by what a person or a model calls them.
+"""Find tools by the words of a person or a model.
 
-Ranking is BM25 as SQLite has it (FTS5): in every Python, loaded in milliseconds, with weights for the columns and
-Porter's stemmer. Ours is only what it is fed: names taken apart at case, digits and underscores. The weights
-come from `benchmarks/bench_discovery.py`, which measures them on labelled questions. Where the extra `semantic` is
-installed, `semantic.py` mixes these scores with those of a model.
+The ranking is BM25 of SQLite (FTS5): part of every Python, loaded in milliseconds, with weights for the columns and
+Porter's stemmer. Paddock adds only the input: names split at case changes, digits and underscores. The weights come
+from `benchmarks/bench_discovery.py`, which measures them on labelled questions. With the extra `semantic`,
+`semantic.py` combines these scores with those of a model.
 """
 
 import sqlite3
@@ -26,31 +26,31 @@ from paddock.hub.result import ToolInfo
 from paddock.model.base import Json
 
 _COLUMN_WEIGHTS = {"name": 4.0, "server": 4.0, "description": 2.0, "parameters": 0.3}
-"""What is searched, and how much a word there counts. The name's own spelling counts as name, too."""
+"""The searched columns and their weights. The unsplit name is a part of the column `name`, too."""
 MAX_SEARCHED_CHARS = 4_000
-"""Characters of a description that are searched: hostile ones must not push others out of memory."""
+"""Maximum searched length of a description, in characters, so that a hostile one cannot exhaust memory."""
 MAX_SEARCHED_PARAMETERS = 100
-"""Parameters of a tool that are searched."""
+"""Maximum number of searched parameters of a tool."""
 _MAX_QUERY_WORDS = 32
 _WEIGHTS = ", ".join(map(str, _COLUMN_WEIGHTS.values()))
 _RANK_QUERY = f"SELECT rowid, -bm25(tools, {_WEIGHTS}) FROM tools WHERE tools MATCH ?"  # noqa: S608 - constants
 
 Scores = Mapping[int, float]
-"""Scores of tools by their number in the index; a tool without one does not suit at all."""
+"""Scores of tools by their number in the index; a tool without a score does not match."""
 Mix = Callable[[str, Scores], Scores]
-"""Returns the scores of a text from those that its words give."""
+"""Returns the final scores of a text, given the scores of its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A tool that was found. `score` is comparable within one query; larger is better."""
+    """A found tool. `score` is comparable within one query; larger is better."""
 
     tool: CatalogTool
     score: float
 
 
 class Index:
-    """Tools that can be searched. Building is linear in the text; searching does not change it."""
+    """An index of tools. Building it is linear in the text; searching does not change it."""
 
     def __init__(self, tools: Sequence[CatalogTool]) -> None:
         self._tools = tuple(tools)
@@ -77,30 +77,30 @@ class Index:
     ) -> tuple[Hit, ...]:
         """Return the best tools for a query, best first, or for several, interleaved by rank without repeats.
 
-        Only tools of `server` when it is given; at most `limit`, by default 8 and at least 2 for each query. Empty when
-        no word of the queries is known. The same queries have the same answer. Raises ValueError for too many queries.
+        With `server`, only its tools; at most `limit`, by default 8 and at least 2 for each query. Empty if no word of
+        the queries is known. The result is deterministic. Raises ValueError for too many queries.
         """
-        most = default_limit(queries) if limit is None else limit
+        count = default_limit(queries) if limit is None else limit
         ranked: list[list[int]] = []
         found: dict[int, float] = {}
         for pieces in plan_queries(queries):
             scores = fuse_scores([self._score_tools(piece, mix) for piece in pieces])
             if server is not None:
                 scores = {n: score for n, score in scores.items() if self._tools[n].server == server}
-            # Of equal scores the first tool is taken, as `sorted` would.
-            numbers = nlargest(most, sorted(scores), key=scores.__getitem__)
+            # Equal scores keep the order of the tools, as with `sorted`.
+            numbers = nlargest(count, sorted(scores), key=scores.__getitem__)
             ranked.append(numbers)
             for number in numbers:
                 found[number] = max(found.get(number, 0.0), scores[number])
         return tuple(
             Hit(self._tools[number], float(f"{found[number]:.4g}"))
-            for number in interleave_lists(ranked)[:most]
+            for number in interleave_lists(ranked)[:count]
         )
 
     def _score_tools(self, text: str, mix: Mix | None) -> Scores:
         scores: Scores = {}
         if terms := telling_words(text)[:_MAX_QUERY_WORDS]:
-            # Every term in quotes: the question is words, never the query language of FTS5.
+            # Each term is quoted: a query consists of words and is never FTS5 syntax.
             match = " OR ".join(f'"{term}"' for term in terms)
             with closing(self._base.execute(_RANK_QUERY, (match,))) as rows:
                 scores = dict(cast("Iterable[tuple[int, float]]", rows))
@@ -110,7 +110,7 @@ class Index:
 def keyword_search(tools: Sequence[CatalogTool], query: str, *, limit: int = 20) -> tuple[Hit, ...]:
     """Return tools by the compat score: a word equal to the name counts 10, in it 5, in the description 2.
 
-    Spec 2.1, `mcp_discover`. What scores nothing is not returned; equals stay in the order of `tools`.
+    Spec 2.1, `mcp_discover`. Tools without a score are left out; equal scores keep the order of `tools`.
     """
     wanted = query.lower().split()
     scored = [
@@ -138,7 +138,7 @@ def compute_confidence(score: float, query: str) -> float:
 
 
 def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
-    """Return what is indexed of a tool, one text for each column."""
+    """Return the indexed text of a tool, one string for each column."""
     tool = entry.tool
     return (
         " ".join(split_words(tool.name)),
@@ -149,7 +149,7 @@ def _list_columns(entry: CatalogTool) -> tuple[str, str, str, str]:
 
 
 def is_searched_in_part(tool: ToolInfo) -> bool:
-    """Tell whether some words of a tool find nothing, because there are too many."""
+    """Return whether a tool exceeds a limit, so that a part of its words is not searched."""
     return (
         len(tool.description) > MAX_SEARCHED_CHARS
         or len(_read_members(tool.input_schema)) > MAX_SEARCHED_PARAMETERS
@@ -163,7 +163,7 @@ def _read_members(schema: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def _iterate_parameters(schema: Mapping[str, Json]) -> Iterator[str]:
-    """Yield names and descriptions of the parameters at the top of a schema."""
+    """Yield names and descriptions of a schema's top-level parameters."""
     for name, member in list(_read_members(schema).items())[:MAX_SEARCHED_PARAMETERS]:
         yield name
         text = cast("dict[str, Any]", member).get("description") if isinstance(member, dict) else None

@@ -1,7 +1,7 @@
-"""Ranking by meaning: the scores of BM25 mixed with how similar a tool's vector is to that of the query.
+"""Ranking by meaning: combines BM25 scores with the similarity of a tool's vector to the query's.
 
-Vectors are computed by a thread, one text after another, and kept for later processes. Loading this module imports
-NumPy and ONNX Runtime, therefore nothing imports it before a search wants it.
+A thread computes vectors, one text after another, and stores them for later processes. This module imports NumPy and
+ONNX Runtime. Therefore it is imported only when a search needs it.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from paddock.hub.catalog_tool import CatalogTool
 MAX_TOOLS_PER_SERVER = 500
 """Maximum number of tools of one server that get a vector. Further ones are ranked by their words."""
 MAX_DESCRIPTION_CHARS = 600
-"""Maximum number of characters of a description that its vector tells of."""
+"""Maximum length of a description that goes into its vector, in characters."""
 _WORDS_WEIGHT, _VECTORS_WEIGHT = 0.4, 0.6
 _SERVER_WEIGHT = 0.5
 _SAVE_BATCH = 200
-"""Vectors that are computed until they are saved: a process that ends early loses no more."""
+"""Number of vectors after which they are saved: a process that ends early loses no more."""
 _SCHEME = f"1 {MODEL_SHA256}"
-"""Names how vectors are made. Another model or formula needs another name."""
+"""Version of the way vectors are made. Another model or formula needs another name."""
 
 _MIN_SPREAD = 1e-6
 
@@ -45,7 +45,7 @@ class Embedder(Protocol):
 
 
 class CatalogClosed(Exception):
-    """The catalogue was closed while vectors were computed."""
+    """The catalog was closed while vectors were computed."""
 
 
 class _Matrix(NamedTuple):
@@ -54,13 +54,13 @@ class _Matrix(NamedTuple):
     tools: int
     """Number of tools, also of those without a vector."""
     numbers: Sequence[int]
-    """The tools that have one, by their number in the index."""
+    """The numbers in the index of the tools with a vector."""
     rows: Vector
-    """Their vectors, one below the other."""
+    """Their vectors, as rows."""
 
 
 class Semantics:
-    """The vectors of the tools of one catalogue. `load` makes the model, at the first use and in a thread."""
+    """The vectors of one catalog's tools. `load` creates the model in a thread, at the first use."""
 
     def __init__(self, cache: VectorCache, load: Callable[[], Embedder] = SentenceModel) -> None:
         self._cache = cache
@@ -75,10 +75,10 @@ class Semantics:
     async def make_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> Mix:
-        """Return the function that mixes scores of `tools`, an index's, for any of `texts`.
+        """Return the function that combines scores of `tools` (those of an index) for any of `texts`.
 
-        Raises TimeoutError when the vectors of the tools are not there after `patience_s`; they go on being computed.
-        Raises ConfigurationError when the model cannot be loaded.
+        Raises TimeoutError if the tools' vectors are not ready within `patience_s`; their computation continues. Raises
+        ConfigurationError when the model cannot be loaded.
         """
         if self._matrix is None or self._tools != tools or _has_failed(self._matrix):
             self._tools = tools
@@ -93,7 +93,7 @@ class Semantics:
         )
 
     async def close(self) -> None:
-        """Stop computing vectors; those that are there are kept."""
+        """Stop computing vectors; finished ones are kept."""
         self._stopped.set()
         if self._matrix is not None:
             await asyncio.wait([self._matrix])
@@ -107,7 +107,7 @@ class Semantics:
     async def _compute_after(
         self, other: "asyncio.Task[_Matrix] | None", tools: Sequence[CatalogTool]
     ) -> _Matrix:
-        # One thread at a time: two would compute the same vectors.
+        # One thread at a time: two threads would compute the same vectors.
         if other is not None:
             await asyncio.wait([other])
         return await asyncio.to_thread(self._compute_matrix, tools)
@@ -154,10 +154,10 @@ class Semantics:
 def mix_scores(
     scores: Scores, numbers: Sequence[int], similarities: Column, *, count: int
 ) -> dict[int, float]:
-    """Return `0.4 z(scores) + 0.6 z(similarities)` of each of `count` tools for which that is positive.
+    """Return `0.4 z(scores) + 0.6 z(similarities)` of each of `count` tools for which it is positive.
 
-    `z` is the distance from the mean in standard deviations. `similarities` are those of the tools `numbers`; the
-    others, which have no vector, count as the mean.
+    `z` is the distance from the mean in standard deviations. `similarities` belong to the tools in `numbers`; tools
+    without a vector count as the mean.
     """
     by_words, by_meaning = np.zeros(count), np.zeros(count)
     by_words[list(scores)] = list(scores.values())
@@ -168,19 +168,19 @@ def mix_scores(
 
 def _standardize_scores(values: Column) -> Column:
     spread = float(values.std()) if values.size else 0.0
-    # Equal values differ from their mean by rounding alone, which must not be blown up.
+    # Equal values differ from their mean only by rounding, which must not be amplified.
     return (values - values.mean()) / spread if spread > _MIN_SPREAD else np.zeros_like(values)
 
 
 def _list_texts(entry: CatalogTool) -> tuple[str, str, str]:
-    """Return what a tool's vector tells of: name and server, taken apart into words, and description."""
+    """Return the texts behind a tool's vector: name and server, split into words, and description."""
     name = " ".join(split_words(entry.tool.name)) or entry.tool.name
     server = " ".join(split_words(entry.server)) or entry.server
     return name, server, entry.tool.description[:MAX_DESCRIPTION_CHARS].strip()
 
 
 def _hash_texts(entry: CatalogTool) -> bytes:
-    """Return what a tool's vector is kept under: one for each text that it is made of."""
+    """Return the key of a tool's vector: a hash over the texts behind it."""
     digest = hashlib.sha256(_SCHEME.encode())
     for text in _list_texts(entry):
         encoded = text.encode("utf-8", "replace")
@@ -189,5 +189,5 @@ def _hash_texts(entry: CatalogTool) -> bytes:
 
 
 def _has_failed(task: "asyncio.Task[_Matrix]") -> bool:
-    # Asking also marks the failure as seen; without that the event loop would log it where all callers gave up.
+    # Asking also marks the exception as retrieved; otherwise the event loop would log it if all callers had left.
     return task.done() and (task.cancelled() or task.exception() is not None)

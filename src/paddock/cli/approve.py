@@ -1,4 +1,4 @@
-"""`paddock approve`: answer what agents wait for whose client cannot ask."""
+"""`paddock approve`: answer the questions of agents whose client cannot ask."""
 
 import time
 from pathlib import Path
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from paddock.app.pending_approvals import WaitingQuestion
     from paddock.model.approval import Question, Verdict
 
-NO_TERMINAL = "a yes is for a person to give: run this on a terminal; `--deny` needs none"
+NO_TERMINAL = "only a person can approve: run this on a terminal; `--deny` works without one"
 _MAX_ARGUMENTS_CHARS = 100
-"""Characters of the arguments in the list."""
+"""Maximum length of the arguments in the list, in characters."""
 
 
 @click.command(
@@ -63,11 +63,11 @@ def command(
     from paddock.app.pending_approvals import PendingApprovals
 
     if whole_run and deny:
-        raise click.UsageError("--run goes with a yes, --deny is a no.")
+        raise click.UsageError("--run approves and --deny refuses; leave one of them out.")
     if id_ is not None and (everything or limit):
-        raise click.UsageError("--all and --limit go with the list, not with an ID.")
+        raise click.UsageError("--all and --limit apply to the list, not to an ID.")
     if id_ is None and (whole_run or deny):
-        raise click.UsageError("Say which: an ID out of the list that `paddock approve` prints.")
+        raise click.UsageError("Give an ID from the list that `paddock approve` prints.")
     inbox = PendingApprovals(load(workspace, flags=flags).settings.approvals.directory)
     if id_ is None:
         found = inbox.list_waiting()
@@ -87,7 +87,7 @@ def command(
 async def _ask_verdict(question: "Question", *, whole_run: bool) -> "Verdict":
     if whole_run:
         if "run" not in question.scopes:
-            raise Failure(f"{question.id} is asked once, and a yes holds for it alone; leave out --run")
+            raise Failure(f"{question.id} can only be approved once; leave out --run")
         question = question.model_copy(update={"scopes": ("run",)})
     answer = await Terminal().ask(question)
     if answer.verdict == "unasked":

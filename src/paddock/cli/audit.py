@@ -1,4 +1,4 @@
-"""`paddock audit`: what was done, as the ledger has it."""
+"""`paddock audit`: read the ledger."""
 
 import json
 import select
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
 _POLL_INTERVAL_MS = 200
-"""How often is looked for new records."""
+"""Interval between checks for new records, in seconds."""
 _SLOW_BYTES = 32 * 1024 * 1024
-"""What takes about a second to be read into the index."""
+"""Size of records that take about a second to index, in bytes."""
 
 
 @click.group(
@@ -167,7 +167,7 @@ def _find_directory(workspace: Path, flags: dict[str, str]) -> Path:
 
 
 def _find_records(directory: Path, wanted: RecordFilter, *, limit: int | None = None) -> list[AuditRecord]:
-    """Return what is wanted, the newest first, and show on a terminal how far the index is when that takes long."""
+    """Return matching records, newest first. On a terminal, show the progress of indexing if it takes long."""
     for name in list_irregular_files(directory):
         warn(f"{directory / name} is not a regular file, so its records are not shown: move it away")
     with _Progress() as progress:
@@ -175,7 +175,7 @@ def _find_records(directory: Path, wanted: RecordFilter, *, limit: int | None = 
 
 
 class _Progress:
-    """Shows how much of the ledger was read into its index, when there is a second's work of it."""
+    """Shows the progress of indexing the ledger, if it takes a second or more."""
 
     def __init__(self) -> None:
         self._bar: ProgressBar[int] | None = None
@@ -199,12 +199,12 @@ class _Progress:
 def _follow_ledger(
     follower: Follower, newest: list[AuditRecord], wanted: RecordFilter, *, as_json: bool
 ) -> None:
-    """Print records and those that follow, until Ctrl-C, or until standard output has no reader any more."""
+    """Print records and those that follow, until Ctrl-C, or until standard output has no reader."""
     click.get_current_context().meta[PRINTED_KEY] = True
     shown = {record.id for record in newest}
     _print_lines(newest, as_json=as_json)
     reader = select.poll()
-    reader.register(sys.stdout, 0)  # it tells of nothing but errors
+    reader.register(sys.stdout, 0)  # only errors are reported
     while not reader.poll(_POLL_INTERVAL_MS):
         new = (record for record in follower.new_records() if wanted.admits(record))
         _print_lines((record for record in new if record.id not in shown), as_json=as_json)
@@ -231,7 +231,7 @@ def _build_row(record: AuditRecord) -> tuple[str, ...]:
 
 
 def _render_facts(record: AuditRecord) -> str:
-    """Return what people want to read of a record; hashes are for programs (`--json`)."""
+    """Return the facts of a record for people; hashes are for programs (`--json`)."""
     facts = {**({"parent": record.parent} if record.parent else {}), **record.fields}
     return " ".join(
         f"{name}={_render_fact(value)}"

@@ -1,6 +1,6 @@
-"""What a shell is offered for what has been typed: names that are there. Nothing is started or asked over a network.
+"""Shell completions: existing names for the typed prefix. Nothing is started, and no network is used.
 
-Where looking fails there is nothing to offer: a shell has no place for errors.
+Errors give no completions, because a shell cannot display them.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ _MAX_HANDLES = 50
 
 
 class _Completion(Protocol):
-    """What click calls as `shell_complete`."""
+    """The callable that click uses as `shell_complete`."""
 
     def __call__(
         self, context: click.Context, parameter: click.Parameter, incomplete: str, /
@@ -27,7 +27,7 @@ class _Completion(Protocol):
 
 
 def _complete_from(look: Callable[[Settings, Path], Iterable[str]]) -> _Completion:
-    """Return a completion by the names that `look` finds for the settings of a workspace."""
+    """Return a completion with the names that `look` finds for the settings of a workspace."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str, /) -> list[str]:
         workspace: Path = context.params.get("workspace") or Path()

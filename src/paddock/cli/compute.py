@@ -79,15 +79,15 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 
 def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome | None, int]:
-    """Return what became of the request on standard input, and the signal that cut it short. Raises PaddockError."""
+    """Run the request on standard input; return its outcome, and the interrupting signal. Raises PaddockError."""
     settings = load(workspace, flags=flags).settings
-    most = settings.limits.compute.frame_bytes
-    raw = sys.stdin.buffer.read(most + 1)
-    if len(raw) > most:
-        raise InvalidInput(f"invalid JSON: the request is larger than {most} bytes")
+    max_bytes = settings.limits.compute.frame_bytes
+    raw = sys.stdin.buffer.read(max_bytes + 1)
+    if len(raw) > max_bytes:
+        raise InvalidInput(f"invalid JSON: the request is larger than {max_bytes} bytes")
     if holds_more(raw, values := settings.limits.compute.frame_values):
         how = "send less, or raise `limits.compute.frame_values`"
-        raise InvalidInput(f"invalid JSON: the request holds more than {values} values; {how}")
+        raise InvalidInput(f"invalid JSON: the request has more than {values} values; {how}")
     request = _read_request(parse_json(raw)).build_request(
         actor=find_actor(), surface="cli", workspace=workspace
     )
@@ -95,7 +95,7 @@ def _run_stdin_request(workspace: Path, flags: dict[str, str]) -> tuple[Outcome 
 
 
 def _read_request(body: Json) -> ComputationRequest:
-    """Return what a request asks for; null stands for what was not given. Raises InvalidInput."""
+    """Return the computation in a request; null counts as missing. Raises InvalidInput."""
     wanted = build_schema(jit=True)
     if _has_only_known(body, wanted):
         with contextlib.suppress(InvalidInput):

@@ -1,4 +1,4 @@
-"""`paddock doctor`: what confines programs on this machine."""
+"""`paddock doctor`: the confinement of programs on this machine."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """
     from paddock.app.state_check import check_places
     from paddock.sandbox.spec import read_configured_user
-    from paddock.sandbox.tiers import examine  # the help page needs no sandbox
+    from paddock.sandbox.tiers import examine  # not needed for the help page
 
     settings = load(workspace, flags=flags).settings
     sandbox = settings.sandbox
@@ -57,7 +57,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 async def _find_python(
     settings: Settings, workspace: Path, found: Examination, job_user: int | None
 ) -> "Toolchain | MissingToolchain":
-    """Return what runs Python programs of the workspace."""
+    """Return the toolchain for Python programs of the workspace."""
     from paddock.cli.runtimes import usual_jobs
     from paddock.runtimes.toolchain_cache import Toolchains
 
@@ -67,7 +67,7 @@ async def _find_python(
 
 
 def _describe_python(python: "Toolchain | MissingToolchain") -> tuple[str, str, str]:
-    """Return whether there is one, what it is or why there is none, and a fix."""
+    """Return the state of the toolchain, its description or the reason, and a remedy."""
     from paddock.runtimes.toolchain import Toolchain
 
     if isinstance(python, Toolchain):
@@ -88,16 +88,16 @@ def _print_report(
     effective = found.effective
     name = effective.tier if effective is not None else "none"
     risks = effective.facts.residual if effective is not None else ()
-    print_lines([f"tier in force: {name}; the least allowed is {found.minimum}"])
+    print_lines([f"tier: {name}; the minimum is {found.minimum}"])
     if found.users:
         print_lines([f"users: {found.users}"])
-    print_lines(f"  left open: {risk}" for risk in risks)
+    print_lines(f"  not confined: {risk}" for risk in risks)
     if not found.sufficient:
         print_lines(["programs will not run: follow a fix above, or lower sandbox.minimum_tier"])
 
 
-_CHANGES = "long loops run 2 to 14 times faster, and faults of V8's compilers come within a program's reach"
-_JIT = ("jit", "granted", f"a JavaScript program that asks for it is compiled: {_CHANGES}", "")
+_CHANGES = "long loops run 2 to 14 times faster, but bugs in V8's compilers become reachable for a program"
+_JIT = ("jit", "granted", f"a JavaScript program may be compiled on request: {_CHANGES}", "")
 _JITLESS = (
     "jit",
     "not granted",

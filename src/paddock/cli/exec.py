@@ -1,4 +1,4 @@
-"""`paddock exec`: one program in a language runtime, its output and its exit code passed through."""
+"""`paddock exec`: run one program in a language runtime; its output and its exit code are passed on."""
 
 import asyncio
 import json
@@ -51,15 +51,15 @@ from paddock.settings.schema import RuntimeSettings, Settings
 from paddock.texts import explain
 
 EXIT_OWN_FAILURE, EXIT_DENIED, EXIT_NO_RUNTIME, EXIT_TIMEOUT = 125, 126, 127, 124
-"""Exit codes that are not the program's, as env(1) and timeout(1) have them."""
+"""Exit codes that are not the program's, as in env(1) and timeout(1)."""
 
 _REST_KEY = "paddock.exec.rest"
 _MAX_CODE_BYTES = 4 * CODE_CHARS
-"""UTF-8 needs no more; a file that never ends is read no further."""
+"""Maximum size of a source in UTF-8; an endless file is not read further."""
 
 
 class _Program(click.Command):
-    """A command that takes what follows `--` as it is, dashes included."""
+    """A command that passes on everything after `--`, including dashes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args.index("--") if "--" in args else len(args)
@@ -69,8 +69,8 @@ class _Program(click.Command):
         except click.UsageError as problem:
             if "unexpected extra argument" not in problem.message:
                 raise
-            told = f"{problem.message}; arguments of the program follow --."
-            raise click.UsageError(told, problem.ctx) from None
+            message = f"{problem.message}; arguments of the program follow --."
+            raise click.UsageError(message, problem.ctx) from None
 
 
 @click.command(
@@ -197,9 +197,11 @@ def command(
             failure := build_thread_failure(error, exit_code=EXIT_OWN_FAILURE)
         ):
             raise failure from None
-        traceback.print_exc()  # a fault of ours; 1, as Python would end, could be the program's own
-        told = f"Paddock failed: {type(error).__name__}: {error}; please report it with what stands above"
-        raise Failure(told, exit_code=EXIT_OWN_FAILURE) from error
+        traceback.print_exc()  # Python's own exit code 1 could be the program's
+        message = (
+            f"Paddock failed: {type(error).__name__}: {error}; please report it with the traceback above"
+        )
+        raise Failure(message, exit_code=EXIT_OWN_FAILURE) from error
 
 
 def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:
@@ -232,7 +234,7 @@ def _read_options(
     env: dict[str, str],
     **plain: str | None,
 ) -> dict[str, Json]:
-    """Return the fields of a program's request that options speak of."""
+    """Return the fields of a program's request that options set."""
     if code is not None and file is not None:
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
@@ -261,7 +263,7 @@ def _read_options(
 def _execute_request(
     request: ExecutionRequest, settings: Settings, *, answered: bool, as_json: bool, output_dir: Path | None
 ) -> int:
-    """Run the program, print what is to be seen of it, and return the exit code."""
+    """Run the program, print its output or answer, and return the exit code."""
     assert isinstance(request.work, RuntimeRun)
     passing = OutputStreamer(combined=request.work.output.combined)
     take = None if as_json or answered else passing.take_output
@@ -287,31 +289,31 @@ def _execute_request(
     except BrokenPipeError:
         raise
     except OSError as error:
-        if not (cut_short and passing.broken is None):  # after a hangup there is no terminal to tell
+        if not (cut_short and passing.broken is None):  # after a hangup there is no terminal
             what = f"cannot write the output: {error.strerror}"
             raise Failure(what, exit_code=EXIT_OWN_FAILURE) from None
     return EXIT_SIGNAL_BASE + cut_short if cut_short else exit_code(outcome)
 
 
 def _not_kept(outcome: Outcome) -> str:
-    """Return why output that was to be kept is not, for who has seen it pass and may look for it later, or ""."""
+    """Return why output was not stored although it should be, for a person who may look for it later; or ""."""
     return outcome.program.not_kept if outcome.program else ""
 
 
 def _explain_failure(outcome: Outcome) -> str:
-    """Return why a program is not ok, unless its exit code and its own words say all of it."""
-    told = outcome.program is not None and outcome.program.exit_code is not None
-    if outcome.error is None or (outcome.status is Status.FAILED and told and not outcome.error.hint):
+    """Return why a program is not ok, unless its exit code and its own output say it."""
+    exited = outcome.program is not None and outcome.program.exit_code is not None
+    if outcome.error is None or (outcome.status is Status.FAILED and exited and not outcome.error.hint):
         return ""
     rule = outcome.decision.rule
-    said = outcome.error.hint
+    hint = outcome.error.hint
     if rule.removeprefix("runtimes.") in RuntimeSettings.model_fields and "`" not in outcome.error.message:
-        said = f"{rule} in the settings says so; paddock policy show tells in which file"
-    return outcome.error.message + (f"\n  hint: {said}" if said else "")
+        hint = f"{rule} in the settings decides this; paddock policy show prints its file"
+    return outcome.error.message + (f"\n  hint: {hint}" if hint else "")
 
 
 def exit_code(outcome: Outcome) -> int:
-    """Return the exit code that tells what became of a program."""
+    """Return the exit code for the end of a program."""
     program = outcome.program
     match outcome.status:
         case Status.DENIED:
@@ -369,7 +371,7 @@ def _read_input(given: str) -> InputFile:
 
 
 def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, Any]) -> Settings:
-    """Return the settings with the grants that the person at the command line gives, where no file decides on them."""
+    """Return the settings with the grants that the person at the command line gives, unless a file decides on them."""
     merged = load(workspace, flags=flags)
     asked = {
         "runtimes.access": options["access"],
@@ -385,18 +387,18 @@ def _read_source(file: str) -> str:
         if file == "-":
             data = sys.stdin.buffer.read(_MAX_CODE_BYTES + 1)
         else:
-            with Path(file).open("rb") as stream:  # it may be a pipe, for instance of `<(...)`
+            with Path(file).open("rb") as stream:  # it may be a pipe, for example from `<(...)`
                 data = stream.read(_MAX_CODE_BYTES + 1)
     except OSError as problem:
-        told = f"{file}: cannot read this program: {problem.strerror}"
-        raise click.BadParameter(told, param_hint="FILE") from None
+        message = f"{file}: cannot read this program: {problem.strerror}"
+        raise click.BadParameter(message, param_hint="FILE") from None
     try:
         text = decode_utf8(file, data) if len(data) <= _MAX_CODE_BYTES else ""
     except Failure as problem:
         raise click.BadParameter(problem.message, param_hint="FILE") from None
     if len(data) > _MAX_CODE_BYTES or len(text) > CODE_CHARS:
-        told = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
-        raise click.BadParameter(told, param_hint="FILE")
+        message = f"{file}: a program has at most {CODE_CHARS} characters, and this has more"
+        raise click.BadParameter(message, param_hint="FILE")
     return text
 
 
@@ -404,12 +406,12 @@ def _read_stdin() -> bytes:
     data = sys.stdin.buffer.read(STDIN_BYTES + 1)
     if len(data) > STDIN_BYTES:
         raise click.UsageError(
-            f"A program gets at most {STDIN_BYTES} bytes of standard input, and this is more; put them into a file of "
-            "the workspace, which it can read."
+            f"A program gets at most {STDIN_BYTES} bytes of standard input, but this is more; put it into a file of "
+            "the workspace, which the program can read."
         )
     return data
 
 
 def explain_request(problem: ValidationError) -> str:
-    """Return what is wrong with a request, a line for each fault, without what was given."""
+    """Return the faults of a request, one per line, without the given values."""
     return "\n".join(explain(problem, names={"work": "", "runtime": "", "output": ""}, most=None))

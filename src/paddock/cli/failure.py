@@ -1,4 +1,4 @@
-"""The exception for whatever keeps a command from being done."""
+"""The exception for a command that cannot be done."""
 
 import errno
 import os
@@ -14,14 +14,14 @@ from paddock.model.errors import NO_MORE_FILES, NO_MORE_PROCESSES, explain_start
 from paddock.rendering.terminal import escape_text
 
 PRINTED_KEY = "paddock.printed"
-"""In a context's `meta`: that the document of `--json` was printed; a failure after it adds none."""
+"""Key in a context's `meta`: the document of `--json` was printed; a later failure prints no second one."""
 
 _NO_TEMPORARY_DIRECTORY = "No usable temporary directory"
-"""What `tempfile` says where nothing can be written to, or all is full."""
+"""The error text of `tempfile` if no directory is writable, or all are full."""
 
 
 class Failure(click.ClickException):
-    """A command cannot be done; the message is printed to standard error as it is."""
+    """A command cannot be done; the message is printed to standard error unchanged."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class Failure(click.ClickException):
         self.exit_code = exit_code  # pyright: ignore[reportAttributeAccessIssue]
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message; texts of strangers may stand in it."""
+        """Print the message; it may contain untrusted text."""
         click.echo(fold_text(escape_text(self.message), file or sys.stderr), file=file, err=True)
 
 
 def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
-    """Return the failure of what the system refused, wherever that was."""
+    """Return the failure for an error of the operating system, wherever it was raised."""
     if isinstance(error, FileNotFoundError) and not error.filename and not _is_somewhere():
         return Failure("the current directory was removed; go to another one", exit_code=exit_code)
     if str(error.strerror).startswith(_NO_TEMPORARY_DIRECTORY):
@@ -42,20 +42,20 @@ def build_refusal_failure(error: OSError, *, exit_code: int = 1) -> Failure:
             f"{error.strerror}; set TMPDIR to a directory that can be written to", exit_code=exit_code
         )
     what = error.filename or "input or output failed"
-    told = (
+    message = (
         NO_MORE_FILES if error.errno in {errno.EMFILE, errno.ENFILE} else f"{what}: {error.strerror or error}"
     )
-    return Failure(told, exit_code=exit_code)
+    return Failure(message, exit_code=exit_code)
 
 
 def build_interrupt_failure() -> Failure:
-    """Return the failure of a command that Ctrl-C ends. The next one ends the process, whatever it is at."""
+    """Return the failure of a command that Ctrl-C ends. The next Ctrl-C ends the process at once."""
     end_at_next(signal.SIGINT)
     return Failure("Interrupted", exit_code=EXIT_INTERRUPTED)
 
 
 def _is_somewhere() -> bool:
-    """Tell whether there is a current directory, at which relative names begin."""
+    """Return whether the current directory exists; relative names start there."""
     try:
         os.getcwd()  # raises where the directory was removed
     except FileNotFoundError:
@@ -64,6 +64,6 @@ def _is_somewhere() -> bool:
 
 
 def build_thread_failure(error: RuntimeError, *, exit_code: int = 1) -> Failure | None:
-    """Return the failure of a thread that could not be started, None for any other error."""
+    """Return the failure for a thread that could not be started; None for any other error."""
     why = explain_start_failure(str(error))
     return Failure(why, exit_code=exit_code) if why == NO_MORE_PROCESSES else None

@@ -1,4 +1,4 @@
-"""Lines that are too wide for a terminal, broken between words. A pipe gets them as they are."""
+"""Break lines that are too wide for a terminal between words. A pipe gets them unchanged."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ _MAX_COLUMNS = 80
 
 
 def print_note(text: str) -> None:
-    """Print what a person is to know beside the answer to standard error; texts of strangers may stand in it."""
+    """Print a note for a person, beside the answer, to standard error; it may contain untrusted text."""
     click.echo(fold_text(make_encodable(escape_text(text)), sys.stderr), err=True)
 
 
 def fold_text(text: str, stream: IO[Any]) -> str:
-    """Return a text for `stream`: where that is a terminal, with its lines broken between words.
+    """Return a text for `stream`: for a terminal, lines are broken between words.
 
-    What follows a break is indented. Lines that are indented by four are quoted source, and stay whole.
+    The continuation of a line is indented. Lines with an indentation of four are quoted source and stay whole.
     """
     if not stream.isatty():
         return text
@@ -48,7 +48,7 @@ def wrap_line(line: str, width: int, margin: str) -> str:
 
 
 def _count_columns(stream: IO[Any]) -> int:
-    """Return how wide a terminal is; `COLUMNS` says otherwise where it is set, as everywhere."""
+    """Return the width of a terminal; the variable `COLUMNS` takes precedence, as usual."""
     if (given := os.environ.get("COLUMNS", "")).isdecimal() and int(given):
         return int(given)
     try:

@@ -1,4 +1,4 @@
-"""What the help pages and the mistakes of all commands have in common."""
+"""Help pages and usage errors, common to all commands."""
 
 import click
 
@@ -6,10 +6,10 @@ from paddock.texts import find_nearest
 
 
 class Group(click.Group):
-    """A group of commands: its help has whole sentences, and an unknown command the nearest known one."""
+    """A group of commands whose help has whole sentences. The error for an unknown command names the nearest one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command, however long it is."""
+        """Write the first sentence of each command, whatever its length."""
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         rows = [(name, _first_sentence(found.help or "")) for name, found in commands if found is not None]
         if rows:
@@ -19,7 +19,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments begin with. Raises UsageError, with the nearest name in it."""
+        """Return the command at the start of the arguments. Raises UsageError, with the nearest name."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             near = find_nearest(args[0], known)
@@ -29,11 +29,11 @@ class Group(click.Group):
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of a help text without its full stop, as click does with short ones."""
+    """Return the first sentence of a help text without its full stop, like click for short ones."""
     first = text.partition("\n\n")[0].replace("\n", " ").split(". ")[0]
     return " ".join(first.split()).removesuffix(".")
 
 
 def render_examples(*lines: str) -> str:
-    """Return the end of a help page: command lines, one below the other as they are."""
+    """Return the end of a help page: command lines, one per line."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -1,4 +1,4 @@
-"""`paddock install`: enters Paddock into the configuration of an MCP client, or takes it out."""
+"""`paddock install`: add Paddock to an MCP client's configuration, or remove it."""
 
 import os
 import re
@@ -39,13 +39,13 @@ from paddock.texts import find_nearest
 
 ENTRY_NAME = "paddock"
 ANY_CLIENT = "mcp-json"
-"""Stands for every client that the table does not have."""
+"""Stands for every client that is not in the table."""
 _HELP_COLUMNS = 70
-"""Width of the list of clients on the help page."""
+"""Width of the list of clients on the help page, in columns."""
 
 
 class _InstallRequest(NamedTuple):
-    """What a command line asks for."""
+    """The request of a command line."""
 
     client: str
     scope: Scope
@@ -84,14 +84,14 @@ def _check_name(_context: click.Context, parameter: click.Parameter, name: str) 
 
 
 def _check_image(_context: click.Context, parameter: click.Parameter, image: str | None) -> str:
-    """Return the name of an image, empty for none; the words after it are Paddock's, and those before it Docker's."""
+    """Return the name of an image; empty for none. It must not look like an option of Docker."""
     if image is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", image):
         raise click.BadParameter(f"{image!r} is not the name of an image, such as paddock:1", param=parameter)
     return image or ""
 
 
 class _ClientName(click.Choice[str]):
-    """The name of a client; a mistake is told with the nearest name."""
+    """The name of a client; the error for an unknown one names the nearest."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in self.choices:
@@ -202,14 +202,14 @@ def command(
 def _check_together(
     client: str, scope: Scope | None, *, replace: bool, remove: bool, move_servers: bool
 ) -> None:
-    """Raise UsageError for options that would be passed over."""
+    """Raise UsageError for options that would have no effect."""
     given = {"--remove": remove, "--replace": replace, "--scope": scope, "--move-servers": move_servers}
     surplus = next((option for option, value in given.items() if value), "")
     if client == ANY_CLIENT and surplus:
         raise click.UsageError(f"{ANY_CLIENT} prints an entry and changes no file; leave {surplus} out.")
     if remove and move_servers:
         raise click.UsageError(
-            "--move-servers goes with entering Paddock; leave --remove or --move-servers out."
+            "--move-servers is only possible when Paddock is added; leave --remove or --move-servers out."
         )
 
 
@@ -225,7 +225,7 @@ command.help = command.help.replace("{clients}", _list_clients())
 
 
 def _find_folder(workspace: str, docker: str) -> Path:
-    """Return the workspace on this machine. A container's is named as the machine of its client names it."""
+    """Return the workspace on this machine. For a container, it has the name that the client's machine uses."""
     if docker and is_absolute_elsewhere(workspace) and not Path(workspace).is_dir():
         return Path().absolute()
     context = click.get_current_context()
@@ -234,7 +234,7 @@ def _find_folder(workspace: str, docker: str) -> Path:
 
 
 def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
-    """Return the change of the client's file. Raises ConfigurationError, and Failure for an entry to be left alone."""
+    """Return the change of the client's file. Raises ConfigurationError, and Failure for a protected entry."""
     inside = wish.workspace if wish.scope == "project" else None
     draft = read_draft(wish.about.locate(wish.scope, wish.workspace), inside)
     there: object = draft.read_entries(wish.about.key).get(wish.name)
@@ -243,7 +243,7 @@ def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
     updated = wanted if command is None else update_command(command, wanted)
     if not wish.replace and (conflict := _find_conflict(wish, there, updated, remove=remove)):
         raise Failure(f"{draft.file}: {conflict}")
-    if remove or (there is not None and command is None):  # of something else nothing stays
+    if remove or (there is not None and command is None):  # nothing of another server's entry is kept
         draft.edit(wish.path, None)
     if not remove:
         if updated is None and command is not None:
@@ -252,12 +252,12 @@ def _draft_change(wish: _InstallRequest, *, remove: bool) -> FileDraft:
         if updated is not None and (kept := find_kept(updated, wanted)):
             warn(f"{draft.file}: `{wish.name}` keeps what was added to its command: {shlex.join(kept)}")
         if switch := find_switch(draft.read_entries(wish.about.key)[wish.name]):
-            warn(f"{draft.file}: `{wish.name}` is switched off by `{switch}`; to use it, switch it on")
+            warn(f"{draft.file}: `{wish.name}` is disabled by `{switch}`; to use it, enable it")
     return draft
 
 
 def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None, *, remove: bool) -> str:
-    """Return why an entry is changed or removed with --replace alone, and what else to do; empty where it is not."""
+    """Return why an entry is changed or removed only with --replace, and the alternatives; empty if it is not."""
     if there is None:
         return ""
     command = read_command(there)
@@ -265,7 +265,7 @@ def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None
         instead = "remove" if remove else "replace"
         return (
             f"`{wish.name}` does not start `paddock serve mcp`: it is another server. Nothing was changed.\n"
-            f"If Paddock {'has' if remove else 'shall have'} another name there, give it with --name; to {instead} "
+            f"If Paddock {'has' if remove else 'should have'} another name there, give it with --name; to {instead} "
             "this one, run the command again with --replace."
         )
     serves = find_workspace(there)
@@ -273,7 +273,7 @@ def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None
         if remove:
             return (
                 f"`{wish.name}` serves {serves}. Nothing was changed.\n"
-                "To remove it all the same, run the command again with --replace."
+                "To remove it anyway, run the command again with --replace."
             )
         return (
             f"`{wish.name}` serves {serves}. Nothing was changed.\n"
@@ -292,12 +292,12 @@ def _find_conflict(wish: _InstallRequest, there: object, updated: Command | None
 def _is_same_place(one: str, other: str) -> bool:
     try:
         return one == other or os.path.realpath(one) == os.path.realpath(other)
-    except ValueError:  # what is in a file need not be a path
+    except ValueError:  # the value in a file may be no path
         return False
 
 
 class _ServersMove(NamedTuple):
-    """Servers that move to the file that Paddock alone reads."""
+    """Servers that move to the file that only Paddock reads."""
 
     names: Sequence[str] = ()
     to: FileDraft | None = None
@@ -305,7 +305,7 @@ class _ServersMove(NamedTuple):
 
 
 def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run: bool) -> _ServersMove:
-    """Return what moves servers out of a file that the client loads itself; ask a person at a terminal."""
+    """Return the move of servers out of a file that the client loads itself; asks a person at a terminal."""
     if not (asked or wish.about.loads_mcp_json):
         return _ServersMove()
     from paddock.settings.loader import load
@@ -336,7 +336,7 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
 
 def _confirm_move(wish: _InstallRequest, file: Path, names: Sequence[str], *, dry_run: bool) -> bool:
     warn(
-        f"{wish.about.title} starts the servers of {file} itself, so its agent calls them past Paddock as well: "
+        f"{wish.about.title} starts the servers of {file} itself, so its agent can call them without Paddock, too: "
         f"{', '.join(names)}. To move them to {OWN_SERVERS_FILE}: {wish.write_command('--move-servers')}"
     )
     at_terminal = sys.stdin.isatty() and sys.stderr.isatty()
@@ -346,8 +346,8 @@ def _confirm_move(wish: _InstallRequest, file: Path, names: Sequence[str], *, dr
 def _write_drafts(
     wish: _InstallRequest, main: FileDraft, move: _ServersMove, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Write the drafts, unless it is a rehearsal, and print what became of them."""
-    # The new file of the servers first: an interruption leaves them in both, and in none never.
+    """Write the drafts, unless it is a dry run, and print the result."""
+    # The servers' new file is written first: after an interruption they are in both files, never in none.
     drafts = [each for each in dict.fromkeys((move.to, main, move.out_of)) if each is not None]
     backups = _warn_of_obstacles(drafts) if dry_run else write_drafts(drafts)
     difference = "\n".join(text for draft in drafts if (text := draft.render_diff()))
@@ -358,7 +358,7 @@ def _write_drafts(
         return
     click.echo(difference or f"{main.file}: nothing to change")
     for backup in backups:
-        click.echo(f"what was there before: {backup}", err=True)
+        click.echo(f"backup: {backup}", err=True)
     added = [line for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++ ")]
     if wish.scope == "project" and not dry_run and any(wish.served in line for line in added):
         print_note(
@@ -369,7 +369,7 @@ def _write_drafts(
 
 
 def _warn_of_obstacles(drafts: Sequence[FileDraft]) -> list[Path]:
-    """Warn of what would keep the drafts from being written."""
+    """Warn of obstacles that would prevent writing the drafts."""
     try:
         check_drafts(drafts)
     except ConfigurationError as error:
@@ -378,7 +378,7 @@ def _warn_of_obstacles(drafts: Sequence[FileDraft]) -> list[Path]:
 
 
 def _point_to_other_scope(wish: _InstallRequest, main: FileDraft) -> None:
-    """Say where else the client has an entry of that name: it decides which of the two counts."""
+    """Print where else the client has an entry with this name: the client decides which of the two counts."""
     for scope in wish.about.scopes:
         if scope == wish.scope:
             continue
@@ -388,17 +388,17 @@ def _point_to_other_scope(wish: _InstallRequest, main: FileDraft) -> None:
         except ConfigurationError:
             return
         if there is not None and draft.file != main.file:
-            print_note(f"{draft.file} has `{wish.name}`, too{_explain_other(wish, scope, there)}")
+            print_note(f"{draft.file} also has `{wish.name}`{_explain_other(wish, scope, there)}")
 
 
 def _explain_other(wish: _InstallRequest, scope: Scope, there: object) -> str:
-    """Return what an entry of the same name in another scope is, and what to do."""
+    """Return a description of an entry with the same name in another scope, and what to do."""
     if read_command(there) is None:
         return f", which is another server; {wish.about.title} uses one of the two. To have both, use --name."
     serves = find_workspace(there)
     replace = ["--replace"] if serves and not _is_same_place(serves, wish.served) else []
     remove = wish.write_command("--scope", scope, "--remove", *replace)
-    return f"{f', serving {serves}' if serves else ''}; to take it out: {remove}"
+    return f"{f', serving {serves}' if serves else ''}; to remove it: {remove}"
 
 
 def _print_entry(entries: Mapping[str, Any]) -> None:
@@ -408,7 +408,7 @@ def _print_entry(entries: Mapping[str, Any]) -> None:
 
 
 def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
-    """Print every client: whether it is there, its files, and which workspace Paddock serves it."""
+    """Print every client: whether it is installed, its files, and the workspaces that Paddock serves it."""
     rows: list[dict[str, Any]] = []
     for client, about in CLIENTS.items():
         files = {scope: about.locate(scope, workspace) for scope in about.scopes}
@@ -440,7 +440,7 @@ def _print_clients(workspace: Path, name: str, *, as_json: bool) -> None:
 
 
 def _find_served(about: Client, file: Path, name: str) -> str | None:
-    """Return the workspace that an entry serves; None where there is no entry, or no file that can be read."""
+    """Return the workspace that an entry serves; None without an entry, or without a readable file."""
     try:
         there = read_draft(file, None).read_entries(about.key).get(name)
     except ConfigurationError:

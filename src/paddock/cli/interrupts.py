@@ -1,6 +1,6 @@
-"""Signals where nothing waits for them: Ctrl-C, those that come twice, and those that were ignored.
+"""Signals outside of the event loop: Ctrl-C, repeated signals, and ignored ones.
 
-What waits for signals is in `signals`.
+`signals` handles signals that an event loop waits for.
 """
 
 import _thread
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
     from types import FrameType
 
 EXIT_INTERRUPTED = 130
-"""Exit code after Ctrl-C, as under a shell: 128 and the number of the signal."""
+"""Exit code after Ctrl-C, as in a shell: 128 plus the signal's number."""
 
 SAME_INTERRUPT_S = 0.5
-"""Seconds in which a signal counts as the one before it. timeout(1) sends each to its child and to the group of both,
-and what a terminal sends to all comes again from programs that pass it on, such as npm."""
+"""Time in which a repeated signal counts as the same, in seconds. timeout(1) signals its child and the group of both; a
+signal from a terminal arrives again from programs that forward it, such as npm."""
 
 
 def install_interrupt_hook() -> None:
-    """Have a Ctrl-C end the process that comes while nobody can be told, as in a callback of pydantic's or a `__del__`.
+    """Let a Ctrl-C end the process if it arrives where it cannot be raised, as in a `__del__`.
 
-    Python would print it and go on.
+    Python would print it and continue.
     """
-    told = sys.unraisablehook
+    default_hook = sys.unraisablehook
 
     def on_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             _end_by(signal.SIGINT)
-        told(unraisable)
+        default_hook(unraisable)
 
     sys.unraisablehook = on_unraisable
 
 
 def reset_sigchld() -> None:
-    """Undo that the ends of children are ignored, as some starters leave it: nobody would know how ours ended."""
+    """Reset SIGCHLD if the parent process ignored it; otherwise exit statuses of our children are lost."""
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def is_interrupt(error: Exception) -> bool:
-    """Tell whether it was Ctrl-C, of which pydantic makes an error of its own while it makes a validator."""
+    """Return whether an error was Ctrl-C; pydantic turns it into its own error while it builds a validator."""
     return type(error).__name__ == "SchemaError" and KeyboardInterrupt.__name__ in str(error)
 
 
 def end_at_next(number: int) -> None:
-    """Have the next signal of this number end the process, which one before it is about to end in order."""
+    """Let the next signal with this number end the process; an earlier one is already ending it in order."""
     received_at = time.monotonic()
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
@@ -61,7 +61,7 @@ def end_at_next(number: int) -> None:
 
 
 def _end_by(number: int) -> None:
-    """End the process by a signal, after what must come before; another signal, half a second later, does not wait."""
+    """End the process by a signal, after necessary records; a later signal (half a second on) does not wait."""
     if not forced_exit.has_acts():
         _kill_self(number)
         return
@@ -73,7 +73,7 @@ def _end_by(number: int) -> None:
             forced_exit.do_all()
         finally:
             done = True
-            os.kill(os.getpid(), number)  # only the main thread may give the signal its own meaning back
+            os.kill(os.getpid(), number)  # only the main thread may restore the default action
 
     def on_signal(_number: int, _frame: "FrameType | None") -> None:
         if done or time.monotonic() - received_at >= SAME_INTERRUPT_S:
@@ -81,9 +81,9 @@ def _end_by(number: int) -> None:
 
     signal.signal(number, on_signal)
     try:
-        # The interrupted code may hold the locks that are needed; `threading` itself takes some.
+        # The interrupted code may hold the needed locks; `threading` itself takes some.
         _thread.start_new_thread(end_process, ())
-    except RuntimeError:  # there may be no more threads
+    except RuntimeError:  # no further thread can be started
         _kill_self(number)
 
 

@@ -1,4 +1,4 @@
-"""`paddock servers login|logout`: logins at upstream servers that want one."""
+"""`paddock servers login|logout`: logins at upstream servers."""
 
 import asyncio
 import sys
@@ -94,7 +94,11 @@ async def _log_in(
     settings: "Settings", workspace: Path, name: str, scope: str, wait_ms: int, *, browser: bool
 ) -> "Login":
     from paddock.hub.auth.client_config import MACHINE_GRANT, is_scope
-    from paddock.hub.auth.code_flow import log_in, log_in_machine, save_login  # takes most of a second
+    from paddock.hub.auth.code_flow import (
+        log_in,
+        log_in_machine,
+        save_login,
+    )  # importing it takes most of a second
 
     if scope and not is_scope(scope):
         raise click.BadParameter("must be names separated by single spaces", param_hint="--scope")
@@ -120,13 +124,15 @@ async def _log_out(settings: "Settings", workspace: Path, name: str) -> bool:
         async with keeper.hold_lock():
             deleted = keeper.delete_login()
         if made is not None:
-            from paddock.hub.auth.code_flow import log_out  # takes most of a second
+            from paddock.hub.auth.code_flow import log_out  # importing it takes most of a second
             from paddock.hub.auth.tokens import LoginFailed
 
             try:
                 await log_out(made)
             except LoginFailed as error:
-                warn(f"the login is removed here, and may still count at its authorization server: {error}")
+                warn(
+                    f"the login is removed here, but may still be valid at its authorization server: {error}"
+                )
         return deleted
 
 
@@ -157,10 +163,10 @@ class _AddressPrinter:
         self._browser = browser
 
     async def visit(self, visit: "AuthorizationPrompt") -> None:
-        """Print the address, and open it where a person sits before a terminal."""
+        """Print the address; at a terminal, also open it."""
         if visit.before:
             warn(
-                f"the server now names another authorization server, {visit.issuer}, than at the last login, "
+                f"the server now names the authorization server {visit.issuer}; at the last login it was "
                 f"{visit.before}; log in only if you know why"
             )
         text = f"Log in at {visit.issuer} by opening this address:\n\n  {visit.url}\n"

@@ -1,4 +1,4 @@
-"""Options that several commands share, each defined once."""
+"""Options that several commands share."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -12,18 +12,18 @@ from paddock.audit.moment import parse_moment
 from paddock.settings.units import DURATIONS, MAX_AMOUNT, read_duration_ms, read_size_bytes
 
 LISTED_ENTRIES = 50
-"""How many entries a list shows that grows with use."""
+"""Default number of entries in a list that grows with use."""
 
 
 class _Directory(click.Path):
-    """A directory that is there, by its real name."""
+    """An existing directory, as its real path."""
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:  # noqa: ANN401 - click's signature
         try:
             return super().convert(value, param, ctx)
-        except FileNotFoundError:  # of the current directory, which relative names begin at
+        except FileNotFoundError:  # the current directory, at which relative names start
             self.fail("the current directory was removed; go to another one", param, ctx)
 
 
@@ -40,7 +40,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for p
 
 
 def _parse_pairs(_context: click.Context, parameter: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE texts as a mapping: split at the first `=`, the last one wins."""
+    """Return KEY=VALUE strings as a mapping: split at the first `=`; the last value of a key counts."""
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -68,7 +68,7 @@ def _parse_duration(_context: click.Context, parameter: click.Parameter, text: s
 
 
 def add_timeout_option(help: str) -> Callable[[Any], Any]:
-    """Return the option for a wall time, as seconds or as a duration with its unit. Its value is in milliseconds."""
+    """Return the option for a wall time, in seconds or as a duration with a unit. Its value is in milliseconds."""
     return click.option(
         "--timeout", metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
     )
@@ -87,11 +87,11 @@ def add_size_option(*names: str, help: str) -> Callable[[Any], Any]:
 
 
 timeout_ms = click.option("--timeout-ms", type=click.IntRange(1), hidden=True)
-"""The older spelling of `--timeout`, in milliseconds."""
+"""The deprecated spelling of `--timeout`, in milliseconds."""
 
 
 def choose_timeout_ms(timeout: int | None, timeout_ms: int | None) -> int | None:
-    """Return the wall time that `--timeout` or its older spelling gives. Raises UsageError for both."""
+    """Return the wall time from `--timeout` or its deprecated spelling. Raises UsageError for both."""
     if timeout is not None and timeout_ms is not None:
         raise click.UsageError("The timeout is given twice: with --timeout and with --timeout-ms.")
     return timeout if timeout_ms is None else timeout_ms
@@ -121,14 +121,14 @@ limit = click.option(
 
 
 def choose_limit(limit: int | None, *, everything: bool) -> int | None:
-    """Return how many entries a list shows, None for all: what `--limit` says, or else `--all`."""
+    """Return the maximum number of entries from `--limit` or `--all`; None for all."""
     return limit or (None if everything else LISTED_ENTRIES)
 
 
 def report_hidden(shown: int, hidden: int) -> None:
-    """Print to standard error how many older entries a list does not show."""
+    """Print to standard error how many older entries a list leaves out."""
     if hidden:
-        click.echo(f"{hidden} older not shown; --limit {shown + hidden} shows them", err=True)
+        click.echo(f"{hidden} older entries not shown; --limit {shown + hidden} shows them", err=True)
 
 
 settings = add_pairs_option(

@@ -1,4 +1,4 @@
-"""`paddock output`: what programs printed, as it was stored."""
+"""`paddock output`: the stored output of programs."""
 
 import re
 import sys
@@ -54,7 +54,7 @@ def _parse_range(
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,9})", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise click.BadParameter(f"{text!r} is not FIRST-LAST, for instance 10-20", param=parameter)
+        raise click.BadParameter(f"{text!r} is not FIRST-LAST, for example 10-20", param=parameter)
     return int(found[1]), int(found[2])
 
 
@@ -99,13 +99,13 @@ def query_(
 ) -> None:
     """Print the parts of stored output that hold a term, or lines by their numbers."""
     if not (terms or lines or after is not None):
-        raise click.UsageError("give --term, --lines or --after: what shall be looked for?")
+        raise click.UsageError("give --term, --lines or --after")
     if lines and (terms or after is not None):
-        raise click.UsageError("--lines goes with neither --term nor --after")
+        raise click.UsageError("--lines cannot be combined with --term or --after")
     if len(terms) > 10 or any(not 1 <= len(term) <= 1000 for term in terms):
-        raise click.UsageError("up to 10 terms of 1 to 1000 characters can be looked for")
+        raise click.UsageError("give up to 10 terms of 1 to 1000 characters")
     if any(make_encodable(term) != term for term in terms):
-        raise click.UsageError("a term is no UTF-8 text; output is searched as that")
+        raise click.UsageError("a term is not UTF-8 text; output is searched as UTF-8")
     first: Stream = "stdout" if stream == "both" else stream
     asked = OutputQuery(
         artifact_handle=handle,
@@ -201,9 +201,7 @@ def show(
         target.flush()
         if (error := why_broken(target)) is not None:
             raise error
-    if (
-        empty and sys.stderr.isatty()
-    ):  # elsewhere standard error gets what the program wrote there, and nothing else
+    if empty and sys.stderr.isatty():  # otherwise standard error gets only the program's own output
         click.echo("this output is empty" if stream == "both" else f"there is nothing on {stream}", err=True)
 
 
@@ -244,7 +242,7 @@ def gc(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     else:
         click.echo(f"deleted: {swept.deleted}")
         if swept.errors:
-            warn(f"could not be judged or deleted: {swept.errors}")
+            warn(f"could not be checked or deleted: {swept.errors}")
 
 
 def _open_artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
@@ -252,7 +250,7 @@ def _open_artifacts(workspace: Path, flags: dict[str, str]) -> Artifacts:
 
 
 def _print_found(found: OutputFound) -> None:
-    """Print excerpts, with what cannot be seen from them on standard error."""
+    """Print excerpts; notes go to standard error."""
     print_excerpts(found.to_wire()["excerpts"])
     if found.match_status == "noMatchFallback":
         click.echo("no match; these are the first lines" if found.excerpts else "no output", err=True)

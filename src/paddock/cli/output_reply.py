@@ -1,4 +1,4 @@
-"""Print parts of output as `grep -n` does, and the response to a program for people."""
+"""Print excerpts like `grep -n`, and the response of a program for people."""
 
 import sys
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from paddock.rendering.terminal import escape_except_colour, make_encodable
 
 
 def print_excerpts(excerpts: Iterable[Json]) -> None:
-    """Print excerpts, as a response has them, with stream and number before every line."""
+    """Print the excerpts of a response, with stream and number before each line."""
     for number, excerpt in enumerate(excerpts):
         if number:
             click.echo("--")
@@ -19,7 +19,7 @@ def print_excerpts(excerpts: Iterable[Json]) -> None:
 
 
 def print_response(response: Json) -> None:
-    """Print what a response shows: standard error's part to standard error, where to read the rest at the end."""
+    """Print a response: standard error's part to standard error, and finally the command that shows the rest."""
     if "outputBytes" in response:
         _print_text(f"{response['status']}: {count(response['outputBytes'], 'byte')} of output")
     for key, err in (("stdoutSummary", False), ("stderrSummary", True)):

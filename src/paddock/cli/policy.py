@@ -1,4 +1,4 @@
-"""`paddock policy`: what is allowed, and why; nothing is run."""
+"""`paddock policy`: the policy and its decisions; runs nothing."""
 
 import json
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
 _GROUPS = ("grants", "runtimes", "sandbox", "limits.timeout_policy")
-"""Settings that say what is allowed; numbers of scripts are in `paddock config show limits`."""
+"""Settings that grant something; `paddock config show limits` prints the limits of scripts."""
 _NO_RULE = "default"
-"""What decided where nothing did (`paddock.policy.decision`)."""
-_OWN_FLAGS = "no setting decides on it, so the flags of your own command do"
+"""The rule of a decision without an objection (`paddock.policy.decision`)."""
+_OWN_FLAGS = "no setting decides this, so the flags of your own command do"
 _EXIT_ASKS = 3
 """Exit code for a request that a person would be asked about."""
 
@@ -69,7 +69,7 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
 
 def _request_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that describe a request."""
+    """Add the options that describe a request to a command."""
     for option in reversed(
         (
             click.argument("target", metavar="RUNTIME|SERVER/TOOL"),
@@ -140,18 +140,23 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     steps = _list_steps(request, settings)
     if as_json:
         print_json(
-            {**_build_verdict(decision), "steps": [{"asks": asks, "objects": told} for asks, told in steps]}
+            {
+                **_build_verdict(decision),
+                "steps": [{"asks": asks, "objects": objections} for asks, objections in steps],
+            }
         )
         return
-    rows = [(asks, "objects" if told else "agrees", "; ".join(told)) for asks, told in steps]
+    rows = [
+        (asks, "objects" if objections else "agrees", "; ".join(objections)) for asks, objections in steps
+    ]
     if decision.asks:
         rows.append(("a person", "is asked", "; ".join(decision.asks)))
-    why = "no rule and no grant of the settings says otherwise" if decision.rule == _NO_RULE else ""
+    why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else ""
     print_table(("rule", "says", "why"), [*rows, ("decided by", decision.rule, why)])
 
 
 def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str, list[str]]]:
-    """Return what is asked about a request until somebody objects."""
+    """Return the rules that are checked for a request, up to the first objection."""
     found: list[tuple[str, list[str]]] = []
     if isinstance(request.work, RuntimeRun):
         for asks, objections in list_stages(request.work, request.limits, settings, _build_executables):
@@ -175,7 +180,9 @@ def _build_request(
     access: str | None,
     network: str,
 ) -> ExecutionRequest:
-    server, _, tool = target.rpartition("/")  # names of servers may hold slashes, those of tools should not
+    server, _, tool = target.rpartition(
+        "/"
+    )  # names of servers may contain slashes, names of tools should not
     if server and tool:
         work = ServerCall(server=server, tool=tool)
     elif target in RUNTIMES:
@@ -203,7 +210,7 @@ def _render_decision(decision: Decision) -> str:
 
 
 def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str, str]) -> str:
-    """Return the command with which a person gets what was denied, and what it gets; "" where it is denied, too."""
+    """Return the command by which a person gets what was denied, and its decision; "" if it is denied, too."""
     work = request.work
     if not isinstance(work, RuntimeRun) or decision.allowed or decision.asks:
         return ""
@@ -218,13 +225,13 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
 
 
 def _make_policy(settings: Settings) -> Policy:
-    from paddock.app.work import KINDS  # the help page needs no kinds
+    from paddock.app.work import KINDS  # not needed for the help page
 
     return Policy(settings, KINDS, _build_executables)
 
 
 def _build_executables(runtime: Runtime) -> Executables:
-    from paddock.runtimes.recipe import executables  # the help page needs no recipes
+    from paddock.runtimes.recipe import executables  # not needed for the help page
 
     return executables(runtime)
 

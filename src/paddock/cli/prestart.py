@@ -1,4 +1,4 @@
-"""A head start for programs at the command line: what they need comes up while the rest of Paddock is imported."""
+"""Start the processes that a program needs while the rest of Paddock is imported."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def run_prestarted(arguments: Sequence[str]) -> None:
-    """Run the command line that `arguments` begin, a command for programs of guests.
+    """Run the command line of `arguments`, a command that runs guest programs.
 
-    A fork server, and a reader for a program that was not read before, are started first; they end with the command.
+    First starts a fork server, and a parser if the program was not parsed before; they end with the command.
     """
     launcher = Launcher()
 
@@ -31,11 +31,11 @@ def run_prestarted(arguments: Sequence[str]) -> None:
         return open_session(settings, workspace, launcher=launcher, asker=asker)
 
     try:
-        with suppress(EngineError, OSError):  # the session will try again, and say why it cannot
+        with suppress(EngineError, OSError):  # the session will try again, and report the error
             launcher.prestart_fork_server("guest-jit" if "--jit" in arguments else "guest")
             if arguments[0] == "run" and not _was_read(arguments[1:]):
                 launcher.prestart_parse_worker()
-        from paddock.cli.root import command  # this is what takes its time
+        from paddock.cli.root import command  # this import takes long
 
         command(prog_name="paddock", obj=open_prestarted)
     finally:
@@ -43,13 +43,13 @@ def run_prestarted(arguments: Sequence[str]) -> None:
 
 
 def _was_read(arguments: Sequence[str]) -> bool:
-    """Guess whether a program was read before; a wrong guess costs time and nothing else."""
+    """Guess whether a program was parsed before; a wrong guess only costs time."""
     from paddock import saved_scripts
-    from paddock.javascript import parse_cache  # while the fork server starts
+    from paddock.javascript import parse_cache  # during the start of the fork server
 
     program = next((word for word in arguments if not word.startswith("-")), "-")
     try:
-        if not saved_scripts.find(program, Path()).is_file():  # what comes out of a pipe can be read once
+        if not saved_scripts.find(program, Path()).is_file():  # a pipe can only be read once
             return False
         script = saved_scripts.read(program, Path())
     except (ScriptNotFound, OSError):

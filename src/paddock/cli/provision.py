@@ -1,4 +1,4 @@
-"""`paddock servers enable|disable|refresh`: which servers are used, and which could be had."""
+"""`paddock servers enable|disable|refresh`: choose the servers that are used."""
 
 import asyncio
 import shlex
@@ -78,7 +78,7 @@ def refresh(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         print_json({"offers": offered})
     else:
-        click.echo(f"{count(offered, 'server')} can be had")
+        click.echo(f"{count(offered, 'server')} can be enabled")
 
 
 async def _enable_server(
@@ -94,7 +94,7 @@ async def _enable_server(
 
 
 def _describe_entry(name: str, entry: "Mapping[str, Json]") -> str:
-    """Return what an entry of a servers file starts or reaches, and the names of the variables that it gets."""
+    """Return the command or address of a servers-file entry, and the names of its variables."""
     words, variables = entry.get("args"), entry.get("env")
     arguments = cast("list[Json]", words) if isinstance(words, list) else []
     names = ", ".join(sorted(cast("dict[str, Json]", variables))) if isinstance(variables, dict) else ""
@@ -122,4 +122,4 @@ def _print_change(change: "Change", done: str, *, as_json: bool) -> None:
         return
     click.echo(f"{change.name} is {done} in {change.file}")
     if backup is not None:
-        click.echo(f"what was there before: {backup}", err=True)
+        click.echo(f"backup: {backup}", err=True)

@@ -1,4 +1,4 @@
-"""What a command repaired of Paddock's own files is recorded, also by commands that record nothing else."""
+"""Record a command's repairs of Paddock's own files, also for commands that record nothing else."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -10,9 +10,9 @@ from paddock.own_files import has_repairs
 
 @contextmanager
 def record_repairs() -> Generator[None]:
-    """Record in the user's ledger, at the end, the repairs that no other ledger has recorded.
+    """At the end, record in the user's ledger the repairs that no other ledger has recorded.
 
-    Where that ledger cannot be written, the warning that each repair logged is all there is.
+    If that ledger cannot be written, the warning that each repair logged must suffice.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The root of the command line. A command is loaded when it is called, so that `paddock --version` loads little."""
+"""The root of the command line. A command's module is imported when it is called; `paddock --version` stays fast."""
 
 import sys
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from paddock.rendering.terminal import escape_text
 
 _COMMANDS_PACKAGE = "paddock.cli"
 _AS_JSON_KEY = "paddock.as_json"
-"""In a context's `meta`: whether the command line asks for JSON, before it is known to make sense."""
+"""Key in a context's `meta`: whether the command line asks for JSON, before it has been validated."""
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run a script."),
     "exec": ("exec", "Run a program in one of the language runtimes."),
@@ -41,11 +41,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "vault": ("vault", "Keep secrets for scripts."),
     "webhook": ("webhook", "List, register, test and delete webhooks."),
     "tool": ("tool", "List, show, create, check and run script tools."),
-    "install": ("install", "Enter Paddock into the configuration of an MCP client."),
+    "install": ("install", "Add Paddock to an MCP client's configuration."),
     "audit": ("audit", "Read and verify the ledger."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
     "policy": ("policy", "Show what policy allows, and how it decides."),
-    "doctor": ("doctor", "Show what confinement this machine gives, proved by trying."),
+    "doctor": ("doctor", "Show the confinement that this machine supports, tested by use."),
     "config": ("config", "Show the settings in force and their sources."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
@@ -69,7 +69,7 @@ class _Lazy(Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's signature
-        """Run a command line; what the system refuses ends it with its reason, at whatever point."""
+        """Run a command line; an error of the operating system ends it with its reason, wherever it occurs."""
         try:
             return super().main(*args, **extra)
         except OSError as error:
@@ -82,7 +82,7 @@ class _Lazy(Group):
         sys.exit(failure.exit_code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
-        """Return the context of a command line; what is printed for that, such as help, may find no reader."""
+        """Return the context of a command line; output such as help may find no reader."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
@@ -106,7 +106,7 @@ class _Lazy(Group):
                 try:
                     print_json({"error": {"message": error.format_message()}})
                 except OSError:
-                    find_output_error()  # standard error and the exit code tell it, too
+                    find_output_error()  # standard error and the exit code report it, too
             raise _fold_error(error) from None
 
     def _carry_out(self, ctx: click.Context) -> object:
@@ -117,7 +117,7 @@ class _Lazy(Group):
         except (KeyboardInterrupt, click.Abort) as error:
             at_prompt = isinstance(error.__context__, EOFError)
             raise (
-                Failure("nothing was typed; nothing was done") if at_prompt else build_interrupt_failure()
+                Failure("there was no answer; nothing was done") if at_prompt else build_interrupt_failure()
             ) from None
         except BrokenPipeError:
             find_output_error()  # the reader closed the pipe
@@ -129,7 +129,7 @@ class _Lazy(Group):
 
 
 def _fold_error(error: click.ClickException) -> click.ClickException:
-    """Return a mistake in a command line with its lines broken for a terminal, any other exception as it is."""
+    """Return a usage error with its lines broken for a terminal; any other exception unchanged."""
     if not isinstance(error, click.UsageError) or type(error).show is not click.UsageError.show:
         return error
     text = fold_text(f"Error: {escape_text(error.format_message())}", sys.stderr).removeprefix("Error: ")
@@ -137,7 +137,7 @@ def _fold_error(error: click.ClickException) -> click.ClickException:
 
 
 def _find_failure(error: Exception) -> Failure | None:
-    """Return the failure that is behind an exception of others, None where it is a fault of ours, or click's."""
+    """Return the failure behind another library's exception; None for a fault of Paddock, or of click."""
     if isinstance(error, OSError):
         return _build_write_failure(find_output_error()) or build_refusal_failure(error)
     if isinstance(error, RuntimeError):

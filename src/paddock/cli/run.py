@@ -1,4 +1,4 @@
-"""`paddock run`: one script, its output on standard output, its error on standard error."""
+"""`paddock run`: run one script; its output goes to standard output, its error to standard error."""
 
 import sys
 from pathlib import Path

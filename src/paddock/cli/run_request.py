@@ -1,4 +1,4 @@
-"""Send one request to the gate and print what becomes of it, interrupts included."""
+"""Send one request to the gate and print its outcome; handles interrupts."""
 
 import asyncio
 import sys
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from paddock.output.recorder import OnOutput
 
 EXIT_SIGNAL_BASE = 128
-"""A command ended by a signal exits with this and the signal's number, as under a shell."""
+"""Added to a signal's number for the exit code of a command that the signal ended, as in a shell."""
 
 
 def execute_and_exit(request: ExecutionRequest, settings: Settings, *, as_json: bool) -> Never:
-    """Run a request, print its outcome, and exit: 0 when it is ok, 1 when it is not, 130 after Ctrl-C."""
+    """Run a request, print its outcome, and exit: 0 if it is ok, 1 if it is not, 130 after Ctrl-C."""
     terminal = Terminal()
     printer = _Printer(terminal, quiet=as_json, has_console=not isinstance(request.work, ServerCall))
     carried = carry_out(
@@ -49,10 +49,10 @@ async def carry_out(
     stop: asyncio.Event | None = None,
     terminal: Terminal | None = None,
 ) -> tuple[Outcome | None, int]:
-    """Return what became of a request and which signal cut it short, if any.
+    """Run a request; return its outcome and the signal that interrupted it, if any.
 
-    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is
-    None when the cancelled gate gave none.
+    The listeners are those of `Gate.execute`; a signal sets `stop`, or without it cancels the gate. The outcome is None
+    if the cancelled gate returned none.
     """
     with cancel_on_signals(stop) as received:
         try:
@@ -70,7 +70,7 @@ async def carry_out(
 
 
 def value_of(outcome: Outcome | None, number: int) -> Json:
-    """Return the value of a request that ended well. Raises `Failure`, with exit code 1 or that of the signal."""
+    """Return the value of a successful request. Raises `Failure`, with exit code 1 or that of the signal."""
     if outcome is None:
         raise Failure("Cancelled", exit_code=EXIT_SIGNAL_BASE + number)
     if not outcome.ok:
@@ -79,14 +79,14 @@ def value_of(outcome: Outcome | None, number: int) -> Json:
 
 
 class _Printer:
-    """Print console lines as they come on a terminal, else all at the end; then the result or the error.
+    """Prints console lines at once on a terminal, otherwise at the end; then the result or the error.
 
-    A pipe gets exactly what the script wrote. A terminal gets no control characters but colours, and nothing below a
-    question that it shows.
+    A pipe gets exactly the script's output. On a terminal, control characters except colours are escaped, and nothing
+    is printed below a displayed question.
     """
 
     def __init__(self, terminal: Terminal, *, quiet: bool, has_console: bool) -> None:
-        """Without a console, as a single call of a tool, lines are warnings of Paddock."""
+        """Without a console, as for a single call of a tool, lines are warnings of Paddock."""
         self._terminal = terminal
         self._has_console = has_console
         self._quiet = quiet
@@ -95,7 +95,7 @@ class _Printer:
         self._printed = 0
 
     def on_line(self, line: ConsoleLine) -> None:
-        """Take a console line of the running script."""
+        """Receive a console line of the running script."""
         self._lines.append(line)
         if self._live and not self._terminal.asking:
             self._print_lines(self._lines)
@@ -112,8 +112,8 @@ class _Printer:
                     warn(line.text)
             if outcome.ok and outcome.has_value:
                 _print_text(render.value_text(outcome.value))
-            for told in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
-                _print_text(fold_text(told, sys.stderr), err=True)
+            for text in filter(None, (render.error_text(outcome), render.plan_text(outcome))):
+                _print_text(fold_text(text, sys.stderr), err=True)
 
     def _print_lines(self, lines: tuple[ConsoleLine, ...] | list[ConsoleLine]) -> None:
         if not self._quiet and (rest := lines[self._printed :]):
@@ -123,6 +123,4 @@ class _Printer:
 
 def _print_text(text: str, *, err: bool = False) -> None:
     shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.echo(
-        make_encodable(shown), err=err, color=True
-    )  # `color`: a pipe gets escape sequences as they are
+    click.echo(make_encodable(shown), err=err, color=True)  # `color`: a pipe gets escape sequences unchanged

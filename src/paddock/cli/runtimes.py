@@ -1,4 +1,4 @@
-"""`paddock runtimes`: which languages this machine can run, how to get the others, how to start faster."""
+"""`paddock runtimes`: the languages of this machine, how to install others, and how to start faster."""
 
 import os
 import shlex
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One runtime as it is shown."""
+    """The displayed facts of one runtime."""
 
     runtime: str
     title: str
@@ -51,7 +51,7 @@ class _Row:
     executable: str = ""
     version: str = ""
     ms: int | None = None
-    """Milliseconds of its greeting, compile step included."""
+    """Duration of its greeting in milliseconds, including the compile step."""
     note: str = ""
     reason: str = ""
     """Why it is missing or fails."""
@@ -137,7 +137,7 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
             try:
                 subprocess.run(words, check=True, stdout=sys.stderr, umask=0o022)  # noqa: S603 - asked for
             except (OSError, subprocess.CalledProcessError) as error:
-                raise Failure(f"{words[0]} did not do it: {error}") from None
+                raise Failure(f"{words[0]} failed: {error}") from None
     if impossible:
         raise Failure("\n".join(impossible))
 
@@ -180,7 +180,7 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
 
 
 def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
-    """Return for each runtime a program as `paddock exec` runs it in a workspace when nothing else is asked for."""
+    """Return for each runtime the default program of `paddock exec` in a workspace."""
     jobs: list[ProgramTask] = []
     for name in RUNTIMES:
         work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
@@ -201,17 +201,17 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
                 if check and isinstance(each, InstalledToolchain)
                 else _build_row(each)
             )
-            told = [
+            notes = [
                 each.reason
                 for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
             ]
-            told.append(await _without_workspace(sandbox, toolchains, job, row))
-            rows.append(replace(row, note="; ".join(filter(None, (row.note, *told)))))
+            notes.append(await _without_workspace(sandbox, toolchains, job, row))
+            rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
     return rows
 
 
 async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: ProgramTask, row: _Row) -> str:
-    """Return what runs a program that may not read the workspace, "" for the executable of the row."""
+    """Return a note on the executable for programs without access to the workspace; "" if it is the row's."""
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
     found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
@@ -238,17 +238,17 @@ def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
 
 
 async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolchain) -> _Row:
-    """Run the greeting of a runtime through the gate, as any program."""
+    """Run the greeting of a runtime through the gate, like any program."""
     name = cast("Runtime", each.toolchain.recipe.name)
     work = RuntimeRun(runtime=name, code=hello(each.toolchain))
     request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     outcome = await opened.gate.execute(request)
     row, end = _build_row(each), outcome.program
-    said = end.stdout.head.strip() if end else ""
-    if outcome.ok and said == HELLO_OUTPUT:
+    printed = end.stdout.head.strip() if end else ""
+    if outcome.ok and printed == HELLO_OUTPUT:
         return replace(row, state="works", ms=round(outcome.usage.wall_ms + (end.compile_ms if end else 0)))
     if outcome.error is None:
-        return replace(row, state="fails", reason=f"it said {said!r}")
+        return replace(row, state="fails", reason=f"its output was {printed!r}")
     return replace(row, state="fails", reason=outcome.error.message, remedy=outcome.error.hint)
 
 

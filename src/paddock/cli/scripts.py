@@ -1,4 +1,4 @@
-"""`paddock script`: the scripts that can be run by name."""
+"""`paddock script`: scripts that run by name."""
 
 from pathlib import Path
 

@@ -62,8 +62,8 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
     path = find(name, workspace, "sequences")
     found = read(path, Sequence)
     if as_json:
-        told = found.model_dump(exclude_unset=True)
-        print_json({"name": name, "path": str(path.absolute()), **told})
+        fields = found.model_dump(exclude_unset=True)
+        print_json({"name": name, "path": str(path.absolute()), **fields})
         return
     rows = [("variable", variable, "required") for variable in found.required]
     rows += [("variable", variable, value) for variable, value in found.vars.items()]
@@ -101,7 +101,7 @@ def run(
 
 
 async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outcome | None, int]:
-    """Return what became of a sequence and which signal cut it short, if any; its steps are told as they end."""
+    """Run a sequence; return its outcome and the signal that interrupted it. Its steps are printed as they end."""
     with cancel_on_signals() as received:
         try:
             async with open_cli_session(settings, request.workspace) as opened:
@@ -118,7 +118,7 @@ async def carry_out(request: ExecutionRequest, settings: Settings) -> tuple[Outc
 
 
 def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool) -> Never:
-    """Print the answer of a sequence, or why there is none, and exit."""
+    """Print the answer of a sequence, or the error, and exit."""
     answer = value_of(outcome, number)
     if as_json:
         print_json(answer)
@@ -135,14 +135,14 @@ def print_answer_and_exit(outcome: Outcome | None, number: int, *, as_json: bool
 
 
 def print_step(record: StepRecord) -> None:
-    """Print what became of a step to standard error."""
+    """Print the end of a step to standard error."""
     took = "" if record["status"] == SKIPPED else f" ({record['ms']:.0f} ms)"
     why = f": {record['error']['message']}" if "error" in record else ""
     _print_text(f"{record['name']}: {record['status']}{took}{why}{_explain_where(record)}")
 
 
 def _explain_where(record: StepRecord) -> str:
-    """Return where a value is that was too large."""
+    """Return where a value is stored that was too large."""
     if "artifact" in record:
         return f"; read it with: paddock output show {record['artifact']}"
     return f"; {record['not_kept']}" if "not_kept" in record else ""

@@ -27,7 +27,7 @@ _OLD_TOOL_NAMES = {"native": "default", "seed": "compat"}
 
 
 class _ToolNames(click.Choice[str]):
-    """Accepts the old spellings of its choices, too."""
+    """Accepts deprecated spellings of its choices, too."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(_OLD_TOOL_NAMES.get(value, value), param, ctx)
@@ -106,9 +106,9 @@ def mcp(
     launcher = Launcher()
     names = tool_names or old_tool_names or "default"
     try:
-        with suppress(EngineError):  # the first program will try again, and is told why it cannot run
+        with suppress(EngineError):  # the first program will try again and report the error
             launcher.prestart_fork_server("guest")
-            launcher.prestart_parse_worker()  # they come up while the protocol's library is imported
+            launcher.prestart_parse_worker()  # they start while the protocol's library is imported
         asyncio.run(_serve_mcp(settings, settings_of, workspace, names, launcher=launcher, endpoint=endpoint))
     finally:
         launcher.close()
@@ -139,7 +139,7 @@ async def _serve_mcp(
     endpoint: "Endpoint | None",
 ) -> None:
     from paddock.app.session import open_session
-    from paddock.mcp_server import service  # the protocol's library costs 0.8 s
+    from paddock.mcp_server import service  # importing the protocol's library takes 0.8 s
 
     stop = asyncio.Event()
     with cancel_on_signals(stop):

@@ -1,4 +1,4 @@
-"""`paddock servers`: the upstream MCP servers of a workspace, their tools, and a single call."""
+"""`paddock servers`: the upstream MCP servers of a workspace and their tools."""
 
 import asyncio
 import json
@@ -148,7 +148,7 @@ def call(
 
 
 def _as_two_words(name: str) -> str:
-    """Return how to write what stands for a server alone and names a tool with it, as `time.now` does."""
+    """Return how to write a single name that contains server and tool, such as `time.now`, as two."""
     server, _, tool = name.partition("." if "." in name else "/")
     return f" Server and tool are two words: paddock servers call {server} {tool}" if server and tool else ""
 
@@ -174,7 +174,7 @@ async def _list_servers(
 async def _list_tools(
     settings: Settings, workspace: Path, only: str | None
 ) -> tuple[Sequence[tuple[str, ToolInfo, list[str]]], Sequence[str], str]:
-    """Return the tools by server with what is to be said of each, why servers could not tell theirs, and why none."""
+    """Return the tools by server with notes on each, why servers did not list theirs, and why there are none."""
     async with open_cli_session(settings, workspace) as opened:
         servers = opened.servers
         _warn_about(servers.config)
@@ -197,7 +197,7 @@ async def _list_tools(
 
 
 def _list_notes(servers: "Servers", server: str, tool: ToolInfo) -> list[str]:
-    """Return what is to be known of a tool before it is called."""
+    """Return notes on a tool for a person who will call it."""
     hidden = ["invisible characters in its definition are spelled out"] if has_hidden(tool) else []
     unchecked = servers.explain_unchecked(server, tool.name)
     return hidden + ([unchecked] if unchecked else [])
@@ -209,7 +209,7 @@ def _warn_about(config: ServersConfig) -> None:
 
 
 def _describe_address(server: Server) -> tuple[str, str]:
-    """Return transport and address of a server, without what may be secret: arguments, user, query."""
+    """Return transport and address of a server, without parts that may be secret: arguments, user, query."""
     match server:
         case StdioServer():
             return "stdio", server.secrets.hide(server.command)

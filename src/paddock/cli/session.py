@@ -1,4 +1,4 @@
-"""How the commands get a session."""
+"""Open sessions for the commands."""
 
 import os
 import pwd
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 def open_cli_session(
     settings: Settings, workspace: Path, terminal: Terminal | None = None
 ) -> "AbstractAsyncContextManager[Session]":
-    """Return a session of the person at the command line, who is asked there.
+    """Return a session for the person at the command line, who can be asked there.
 
-    A context may have an opener of its own.
+    A context may have its own opener.
     """
     from paddock.app.session import open_session
 
     opener: Callable[..., AbstractAsyncContextManager[Session]] = (
         click.get_current_context().obj or open_session
     )
-    guest = settings.guest.model_copy(update={"spare_workers": 0})  # one request: nobody would use a spare
+    guest = settings.guest.model_copy(update={"spare_workers": 0})  # a single request needs no spare
     settings = settings.model_copy(update={"guest": guest})
     return opener(settings, workspace, asker=(terminal or Terminal()).ask)
 
 
 def find_actor() -> str:
-    """Return who is at the command line: the user's name, or `uid N` when it has none."""
+    """Return the actor at the command line: the user's name, or `uid N` without one."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

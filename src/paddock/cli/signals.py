@@ -15,9 +15,9 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]:
-    """Set `stop`, or without it cancel the current task, at the first interrupt, so that it ends in order.
+    """At the first interrupt set `stop`, or without it cancel the current task, so that work ends in order.
 
-    Another one, half a second later, ends the process. Yields the list of signals that came.
+    Another interrupt, half a second later, ends the process. Yields the list of received signals.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -32,7 +32,7 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
         else:
             stop.set()
 
-    # What is ignored was to be ignored: nohup(1), jobs in the background of a script.
+    # An ignored signal stays ignored: nohup(1), background jobs of a script.
     heeded = [number for number in _ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     for number in heeded:
         loop.add_signal_handler(number, on_signal, number)
@@ -45,9 +45,9 @@ def cancel_on_signals(stop: asyncio.Event | None = None) -> Generator[list[int]]
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` returns. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
+    """Return the value of `work`. Raises `Failure`, with the exit code of the signal, after an interrupt has ended it.
 
-    It is cancelled, so that it ends in order: without processes, and without what it keeps in temporary directories.
+    Work is cancelled, so that it ends its processes and removes its temporary directories.
     """
     value, number = asyncio.run(_await_until_signal(work))
     if number:
@@ -56,7 +56,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _await_until_signal(work: Coroutine[Any, Any, T]) -> tuple[list[T], int]:
-    """Return the value of `work`, or none and the signal that cut it short."""
+    """Return the value of `work`, or none and the signal that interrupted it."""
     with cancel_on_signals() as received:
         try:
             return [await work], 0

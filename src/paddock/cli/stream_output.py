@@ -1,4 +1,4 @@
-"""Pass the output of a program on while it runs: bytes to a pipe, harmless text to a terminal."""
+"""Pass the output of a running program on: bytes to a pipe, escaped text to a terminal."""
 
 import os
 import re
@@ -12,17 +12,17 @@ from paddock.rendering.terminal import NO_COLOUR, escape_line, escape_piece, mak
 from paddock.sandbox.io import decode_stream
 
 _UNFINISHED_COLOUR_PATTERN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
-"""What may become a colour when the next piece has come."""
+"""The beginning of a sequence that the next piece may complete to a colour."""
 
 
 class OutputStreamer:
-    """Writes each stream to ours of the same name.
+    """Writes each stream to our stream with the same name.
 
-    `broken` is why one of them takes no more; then the command is told to end, as if by SIGTERM.
+    `broken` is why a stream cannot be written; then the command ends as if by SIGTERM.
     """
 
     def __init__(self, *, combined: bool = False) -> None:
-        """Take a program's streams; when they are `combined`, errors are among what comes as standard output."""
+        """Receive a program's streams; if they are `combined`, errors are part of standard output."""
         self.broken: OSError | None = None
         self._errors = sys.stdout if combined else sys.stderr
         self._screens: list[TerminalStream] = []
@@ -31,7 +31,7 @@ class OutputStreamer:
         self._unended_error = False
 
     def take_output(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        """Take the next output of the program. Never raises."""
+        """Pass on the next output of the program. Never raises."""
         if self.broken is not None:
             return
         try:
@@ -43,7 +43,7 @@ class OutputStreamer:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self, *, more: bool) -> None:
-        """End what the program began: its colours on a terminal, and its last line where `more` follows.
+        """Reset the program's colours on a terminal, and end its last line if `more` follows.
 
         `more` goes to standard error. Raises OSError.
         """
@@ -74,7 +74,7 @@ class OutputStreamer:
 
 
 class TerminalStream:
-    """One stream on a terminal. Carriage returns pass, for progress bars: they hide no line but the program's own."""
+    """One stream on a terminal. Carriage returns pass, for progress bars: they hide only the program's own lines."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -92,6 +92,6 @@ class TerminalStream:
         self.file.flush()
 
     def end(self) -> None:
-        """Write what was held back, and end the colours. Raises OSError."""
+        """Write the withheld text, and reset the colours. Raises OSError."""
         self.file.write(escape_line(self._pending) + (NO_COLOUR if self._coloured else ""))
         self.file.flush()

@@ -1,4 +1,4 @@
-"""The standard streams of the command line, whatever state they were handed over in."""
+"""The standard streams of the command line, whatever their inherited state."""
 
 import io
 import os
@@ -7,15 +7,15 @@ import sys
 from typing import IO, Any, TextIO, cast
 
 EXIT_BROKEN_PIPE = 141
-"""Exit code when nobody reads standard output any more: what a shell shows of SIGPIPE."""
+"""Exit code when standard output has no reader: the one that a shell shows for SIGPIPE."""
 
 
 class _BlockingWriter(io.BufferedWriter):
     """A buffer that waits for its reader.
 
-    Whoever shares the file may have made it non-blocking, as Node does with what it inherits; then a full pipe would be
-    an error, and the rest of the output lost. The file below stays one in C: were its `write` Python code, Ctrl-C could
-    come between a write and the note that it was made, and the same bytes go out once more.
+    A process that shares the file may have made it non-blocking, like Node does with inherited files; then a full pipe
+    would be an error, and the rest of the output lost. The raw file must be one in C: with a `write` in Python, Ctrl-C
+    could arrive between a write and its registration, and the same bytes would be written again.
     """
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer, for which Python 3.11 has no type
@@ -39,7 +39,7 @@ class _BlockingWriter(io.BufferedWriter):
 
 
 class _Terminal(io.TextIOWrapper):
-    """Text for a terminal: whoever wrote it, only line ends, tabs and colours act there."""
+    """Text for a terminal: whatever its origin, only line ends, tabs and colours have an effect."""
 
     def write(self, text: str, /) -> int:
         from paddock.rendering.terminal import escape_line, make_encodable
@@ -48,12 +48,12 @@ class _Terminal(io.TextIOWrapper):
         return len(text)
 
     def write_escaped(self, text: str) -> None:
-        """Write what was escaped already, and may hold carriage returns."""
+        """Write text that is already escaped and may contain carriage returns."""
         super().write(text)
 
 
 class _Err(io.FileIO):
-    """Standard error: what it does not take is lost, and nothing ends for that. `broken` is why."""
+    """Standard error: output that cannot be written is lost, without an exception. `broken` is the reason."""
 
     broken: OSError | None = None
 
@@ -66,15 +66,15 @@ class _Err(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Open streams that were closed on `/dev/null`, and have output wait for its reader.
+    """Open closed streams on `/dev/null`, and let output wait for its reader.
 
-    Else the next file that is opened gets the number of one that was closed, and what is printed goes into it.
+    Otherwise the next opened file would get the number of a closed stream, and receive its output.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             device = os.open(os.devnull, os.O_RDWR)
             if device == number:
-                # A child without it would open something else in its place.
+                # Otherwise a child would open another file under this number.
                 os.set_inheritable(number, True)
             else:
                 os.dup2(device, number)
@@ -85,7 +85,7 @@ def prepare_streams() -> None:
 
 
 def are_separate() -> bool:
-    """Tell whether standard output and standard error go to different places."""
+    """Return whether standard output and standard error are different files."""
     try:
         return not os.path.sameopenfile(1, 2)
     except OSError:
@@ -93,12 +93,12 @@ def are_separate() -> bool:
 
 
 def terminal_stream(buffer: IO[bytes], *, encoding: str = "utf-8") -> TextIO:
-    """Return a stream of text over the bytes of a terminal, which escapes whatever is written to it."""
+    """Return a text stream on the bytes of a terminal that escapes everything written to it."""
     return _Terminal(buffer, encoding=encoding, errors="replace", line_buffering=True)
 
 
 class _Controls:
-    """What writes to a terminal's stream with controls of Paddock's own, such as those of a progress bar."""
+    """Writes to a terminal's stream with Paddock's own control sequences, such as those of a progress bar."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -115,12 +115,12 @@ class _Controls:
 
 
 def with_controls(file: TextIO) -> TextIO:
-    """Return what writes to `file` without escaping; no text of a stranger may go there."""
+    """Return a stream that writes to `file` without escaping; untrusted text must not be written to it."""
     return cast("TextIO", _Controls(file))
 
 
 def write_escaped(file: TextIO, text: str) -> None:
-    """Write a piece of a program's output that was escaped (`terminal_text.escape_piece`)."""
+    """Write an escaped piece of a program's output (`terminal_text.escape_piece`)."""
     if isinstance(file, _Terminal):
         file.write_escaped(text)
     else:
@@ -128,15 +128,15 @@ def write_escaped(file: TextIO, text: str) -> None:
 
 
 def why_broken(file: TextIO) -> OSError | None:
-    """Return what kept standard error from taking something, None for a stream that tells it itself."""
+    """Return why standard error could not be written; None for a stream that raises itself."""
     raw = getattr(getattr(file, "buffer", None), "raw", None)
     return raw.broken if isinstance(raw, _Err) else None
 
 
 def find_output_error() -> OSError | None:
-    """Return why standard output does not take what is to be written to it, if so; then that goes nowhere.
+    """Return why standard output cannot be written, if so, and redirect it to nowhere.
 
-    It would fail once more at the end of the process, whose exit code is then another.
+    Otherwise it would fail again at the end of the process and change the exit code.
     """
     try:
         sys.stdout.flush()

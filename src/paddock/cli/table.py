@@ -12,16 +12,16 @@ from paddock.model.numbers import dumps
 from paddock.rendering.terminal import escape_text, make_encodable
 
 _MAX_COLUMNS = 100_000
-"""Columns that no table needs."""
+"""Maximum width of a table, in columns."""
 _MIN_CELL_COLUMNS = 24
-"""Columns of a terminal that a cell of several words gets at least; with less, rows are printed as cards."""
+"""Minimum width of a cell with several words, in columns; with less, rows are printed as cards."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str = "") -> None:
     """Print rows; a pipe gets no heading, and no line ends or tabs within a cell.
 
-    A pipe may end at a terminal after all, therefore cells are escaped there, too. `empty` says on standard error why
-    there are no rows and what to do.
+    A pipe may end at a terminal; therefore cells are escaped there, too. Without rows, `empty` is printed to standard
+    error: the reason and what to do.
     """
     if not rows:
         if empty:
@@ -34,13 +34,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines; on a terminal they break between words, and what follows a break is indented."""
+    """Print lines; on a terminal they break between words, with an indented continuation."""
     for line in lines:
         click.echo(fold_text(make_encodable(escape_text(line)), sys.stdout))
 
 
 def print_row(row: Sequence[str]) -> None:
-    """Print one row as a pipe gets it."""
+    """Print one row in the form for a pipe."""
     click.echo(make_encodable("\t".join(escape_text(" ".join(cell.split())) for cell in row)))
 
 
@@ -51,7 +51,7 @@ def print_json(value: Json) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text of a stranger, without what would move the cursor."""
+    """Print an untrusted text, without control sequences that move the cursor."""
     click.echo(make_encodable(escape_text(text)))
 
 
@@ -61,8 +61,8 @@ def warn(text: str) -> None:
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, or cards where the terminal is too narrow for one. Neither breaks a word, such as a handle."""
-    from rich.box import SIMPLE_HEAD  # rich takes longer to load than most commands to run
+    """Print a table, or cards if the terminal is too narrow. Words, such as handles, are never broken."""
+    from rich.box import SIMPLE_HEAD  # importing rich takes longer than most commands run
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -75,19 +75,19 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         texts = [title, *(row[number] for row in cells)]
         max_chars = max(cell_len(word) for text in texts for word in (*text.split(), ""))
         widest = max(map(cell_len, texts))
-        least = max(max_chars, min(widest, _MIN_CELL_COLUMNS))
-        table.add_column(title, min_width=least, no_wrap=least == widest)
+        min_width = max(max_chars, min(widest, _MIN_CELL_COLUMNS))
+        table.add_column(title, min_width=min_width, no_wrap=min_width == widest)
     for row in cells:
         table.add_row(*map(Text, row))
-    least = table.__rich_measure__(console, console.options.update(max_width=_MAX_COLUMNS)).minimum
-    if least <= console.width:
+    table_width = table.__rich_measure__(console, console.options.update(max_width=_MAX_COLUMNS)).minimum
+    if table_width <= console.width:
         console.print(table)
     else:
         _print_cards(columns, cells, console.width)
 
 
 def _print_cards(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
-    """Print each row below the other: its first cell, then a line for each further cell that is not empty."""
+    """Print rows one below the other: the first cell, then a line for each other cell that is not empty."""
     margin = max(map(len, columns[1:]), default=0) + 2 * INDENT
     for row in rows:
         click.echo(wrap_line(row[0], width, " " * INDENT))

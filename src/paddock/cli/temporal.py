@@ -116,7 +116,7 @@ def _build_request(name: str, workspace: Path, *options: dict[str, str]) -> Exec
 
 
 def _explain_problem(outcome: Outcome) -> str:
-    """Return why a schedule did not run to its end; empty when it did."""
+    """Return why a schedule did not run to its end; empty if it did."""
     return _explain_stop(outcome.value) if outcome.ok else error_text(outcome)
 
 

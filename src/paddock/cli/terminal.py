@@ -1,8 +1,8 @@
 """Ask the person at the terminal.
 
-The question goes to the terminal itself, not to standard output, and so does the answer come from there: a program
-that is piped somewhere can be asked about, and what a pipe says is no answer. What was typed before the question is
-thrown away, and no console line of a program is printed below it.
+The question is written to the terminal itself, not to standard output, and the answer is read from there. Therefore a
+program in a pipeline can be asked about, and a pipe cannot answer. Text that was typed before the question is
+discarded, and no console line of a program is printed below it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from contextlib import suppress
 from paddock.model.approval import Answer, Question, Scope
 
 NO_TERMINAL = (
-    "nobody can be asked here, for standard error is no terminal: run it on a terminal, or change the rule"
+    "there is no person to ask, because stderr is not a terminal: run it on a terminal, or change the rule"
 )
 _CHOICES: Mapping[tuple[Scope, ...], str] = {
     ("once",): "y: yes / N: no",
@@ -33,7 +33,7 @@ class Terminal:
         self.asking = False
 
     async def ask(self, question: Question) -> Answer:
-        """Return what the person answers; anything but a clear yes is a no."""
+        """Return the person's answer; everything except a clear yes means no."""
         if not sys.stderr.isatty():
             return Answer(verdict="unasked", told=NO_TERMINAL)
         try:
@@ -44,20 +44,20 @@ class Terminal:
         try:
             termios.tcflush(tty, termios.TCIFLUSH)
             os.write(tty, render_question(question).encode())
-            said = (await _read_line(tty)).strip().lower()
+            typed = (await _read_line(tty)).strip().lower()
         finally:
             self.asking = False
             with suppress(OSError):
                 os.write(tty, b"\r\n")
             os.close(tty)
-        if said in ("a", "all") and "run" in question.scopes:
+        if typed in ("a", "all") and "run" in question.scopes:
             return Answer(verdict="run", by="the person at the terminal")
-        verdict = question.scopes[0] if said in ("y", "yes") else "denied"
+        verdict = question.scopes[0] if typed in ("y", "yes") else "denied"
         return Answer(verdict=verdict, by="the person at the terminal")
 
 
 def render_question(question: Question) -> str:
-    """Return a question as lines of text. Its parts are one line each, whatever is in them."""
+    """Return a question as lines of text. Each part is one line, whatever it contains."""
     facts = {
         "to": question.what,
         "with": question.details,
@@ -72,7 +72,7 @@ def render_question(question: Question) -> str:
 
 
 async def _read_line(tty: int) -> str:
-    """Return the line that is typed; nothing when the terminal goes away."""
+    """Return the typed line; nothing when the terminal closes."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
 

@@ -317,12 +317,12 @@ def _print_end(outcome: Outcome | None) -> None:
     if end.error and end.error != end.stderr:
         hint = outcome.error.hint if outcome and outcome.error else ""
         _echo_text(end.error + (f"\n  hint: {hint}" if hint else "") + "\n", err=True)
-    if outcome is not None and (told := put_back(outcome)):
-        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + told + "\n", err=True)
+    if outcome is not None and (restored := put_back(outcome)):
+        _echo_text("\n" * bool(end.stderr and not end.stderr.endswith("\n")) + restored + "\n", err=True)
 
 
 def _echo_text(text: str, *, err: bool = False) -> None:
-    """Print what a script said as it is; a terminal gets no control sequences of it."""
+    """Print the output of a script unchanged; for a terminal, control sequences are escaped."""
     shown = escape_except_colour(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(make_encodable(shown), nl=False, err=err, color=True)
 

@@ -1,4 +1,4 @@
-"""`paddock servers search|describe|diff|approve`: find tools, see how they are called, and watch over what they say."""
+"""`paddock servers search|describe|diff|approve`: find tools, show how to call them, and review their changes."""
 
 import json
 import re
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from paddock.hub.pins import Change
     from paddock.hub.typescript import Described
 
-_NO_RESULTS = (
-    "nothing found; try other words, or see `paddock servers list` for the servers that are searched"
-)
+_NO_RESULTS = "nothing found; try other words, or see `paddock servers list` for the searched servers"
 
 
 @click.command(
@@ -104,7 +102,7 @@ def describe(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
         for each in known:
             name = (
                 each.name if each.name.isprintable() else json.dumps(each.name)
-            )  # a line end would end the comment
+            )  # a line end would close the comment
             print_text(f"// {name}{' (changed: see `paddock servers diff`)' if each.changed else ''}")
             print_text(each.declaration)
             for note in each.notes:
@@ -129,8 +127,8 @@ def diff(server: str | None, workspace: Path, flags: dict[str, str], *, as_json:
     )
     _print_notes(listing)
     _print_changes(changes, as_json=as_json)
-    if not changes and not as_json and (told := _explain_no_changes(config, listing, server)):
-        print_note(told)
+    if not changes and not as_json and (reason := _explain_no_changes(config, listing, server)):
+        print_note(reason)
     click.get_current_context().exit(int(bool(listing.failures)))
 
 
@@ -185,7 +183,7 @@ async def _describe_tools(
 async def _diff_tools(
     settings: Settings, workspace: Path, server: str | None
 ) -> "tuple[tuple[Change, ...], Listing, ServersConfig]":
-    """Return what waits for approval, what the servers listed, and what the servers file says."""
+    """Return the changes that wait for approval, the listing, and the servers file."""
     async with open_cli_session(settings, workspace) as opened:
         listing = await opened.servers.catalog.list_tools(server)
         return opened.servers.pins.list_changes(server), listing, opened.servers.config
@@ -202,7 +200,7 @@ def explain_no_servers(config: "ServersConfig") -> str:
 
 
 def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str | None) -> str:
-    """Return what it means that there is no change to show; "" where warnings have said it."""
+    """Return the meaning of an empty list of changes; "" if warnings have reported it."""
     if only is None and not config.servers:
         return explain_no_servers(config)
     names = config.servers if only is None else (only,)
@@ -210,7 +208,7 @@ def _explain_no_changes(config: "ServersConfig", listing: "Listing", only: str |
     compared = [name for name in names if name in listed or name not in listing.failures]
     if not compared:
         return ""
-    return f"nothing waits for approval: every tool of {', '.join(compared)} is as it was pinned"
+    return f"nothing waits for approval: every tool of {', '.join(compared)} equals its pin"
 
 
 async def _approve_changes(
@@ -262,7 +260,7 @@ def _explain_missing(unknown: "UnmatchedName", config: "ServersConfig", listing:
     elif server not in servers:
         return f"{unknown.name}: {UnknownServer(server, servers, config.absent)}"
     elif server in listing.failures:
-        why = f"server {server} did not tell its tools"
+        why = f"server {server} did not list its tools"
     else:
         why = "there is no such tool"
     near = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""

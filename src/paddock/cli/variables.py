@@ -1,4 +1,4 @@
-"""Variables and input of a script, from files. Variables are texts; only the input has types."""
+"""Variables and input of a script, from files. Variables are strings; only the input has types."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from paddock.settings.profiles import ProfileLimits
 _ASSIGNMENT_PATTERN = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*$")
 _QUOTED_PATTERN = re.compile(r"""(?:"((?:[^"\\]|\\.)*+)"|'([^']*)')\s*(?:#.*)?$""")
 MAX_FILE_BYTES = 64 * MIB
-"""Bytes that are read, before any limit is known: what never ends would fill memory."""
+"""Maximum number of bytes read before a limit is known: an endless file would fill memory."""
 _BYTE_ORDER_MARK = "\ufeff"
-"""With it some editors begin a file, and nobody sees it."""
+"""The byte order mark: some editors begin a file with it, and people do not see it."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def read_variables(path: Path) -> dict[str, str]:
-    """Return the variables of a JSON, TOML or .env file, told apart by its suffix. Raises `Failure`."""
+    """Return the variables of a JSON, TOML or .env file, by its suffix. Raises `Failure`."""
     try:
         text = _read_text(str(path), path)
         match path.suffix:
@@ -50,7 +50,7 @@ def read_variables(path: Path) -> dict[str, str]:
 def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str = "--input") -> Json:
     """Return the value of an option: JSON, `@FILE`, or `-` for standard input.
 
-    Raises `Failure`, also for more values than one message of a program of the profile may hold.
+    Raises `Failure`, also for more values than one message of a program of the profile may contain.
     """
     what = option
     try:
@@ -60,9 +60,9 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
         elif text.startswith("@"):
             what = text[1:]
             text = _read_text(what, Path(what))
-        if holds_more(text.encode("utf-8", "surrogateescape"), most := limits.frame_values):
+        if holds_more(text.encode("utf-8", "surrogateescape"), max_values := limits.frame_values):
             how = f"pass less, or raise `limits.{profile}.frame_values`"
-            raise Failure(f"{what}: it holds more than {most} values; {how}")
+            raise Failure(f"{what}: it has more than {max_values} values; {how}")
         return _parse_value(text)
     except OSError as problem:
         raise Failure(f"{what}: cannot be read: {problem.strerror}") from None
@@ -71,7 +71,7 @@ def read_input(text: str, limits: ProfileLimits, profile: Profile, option: str =
 
 
 def read_to_end(what: str, file: BinaryIO) -> bytes:
-    """Return what comes out of a pipe or a file, to its end. Raises `Failure` when it has none, and OSError."""
+    """Return the contents of a pipe or a file. Raises `Failure` for an endless one, and OSError."""
     raw = file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
         raise Failure(f"{what}: cannot be read: larger than {MAX_FILE_BYTES} bytes")
@@ -79,21 +79,21 @@ def read_to_end(what: str, file: BinaryIO) -> bytes:
 
 
 def decode_utf8(what: str, raw: bytes) -> str:
-    """Return what is in a file as text. Raises `Failure` when it is not UTF-8."""
+    """Return the contents of a file as text. Raises `Failure` if it is not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:
-        told = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
-        raise Failure(told) from None
+        message = f"{what}: this is not UTF-8 text (byte {problem.start + 1}); save it as UTF-8"
+        raise Failure(message) from None
 
 
 def _read_text(what: str, path: Path) -> str:
-    with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
+    with path.open("rb") as file:  # it may be a pipe, for example from `<(...)`
         return decode_utf8(what, read_to_end(what, file)).removeprefix(_BYTE_ORDER_MARK)
 
 
 def _parse_value(text: str) -> Json:
-    """Return the value of a JSON text. Raises ValueError, also for what Python reads and JSON does not know."""
+    """Return the value of a JSON text. Raises ValueError, also for constants that Python parses and JSON lacks."""
     try:
         return json.loads(text, parse_constant=_reject_constant, parse_float=read_finite, parse_int=read_int)
     except RecursionError:
@@ -101,13 +101,13 @@ def _parse_value(text: str) -> Json:
 
 
 def _reject_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a number that JSON knows")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _render_scalars(path: Path, values: object) -> dict[str, str]:
-    """Return named scalars as texts: true is `true`, 1.5 is `1.5`."""
+    """Return named scalars as strings: true becomes `true`, 1.5 becomes `1.5`."""
     if not isinstance(values, dict):
-        raise Failure(f"{path}: variables are an object of names and texts")
+        raise Failure(f"{path}: variables must be an object of names and texts")
     variables: dict[str, str] = {}
     for name, value in cast("dict[str, object]", values).items():
         if isinstance(value, str):
@@ -124,7 +124,7 @@ def _has_content(line: str) -> bool:
 
 
 def _parse_assignment(path: Path, number: int, line: str) -> tuple[str, str]:
-    """Return name and value of a line of an .env file; only double quotes know escapes."""
+    """Return name and value of a line of an .env file; only double quotes allow escapes."""
     found = _ASSIGNMENT_PATTERN.match(line)
     if found is None:
         raise Failure(f"{path}, line {number}: this is not NAME=VALUE")

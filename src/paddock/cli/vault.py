@@ -62,7 +62,7 @@ def list_(*, scope: str, workspace: Path, flags: dict[str, str], as_json: bool) 
         print_table(
             ("name",),
             [(name,) for name in names],
-            empty="there are no secrets in this scope; keep one: paddock vault set NAME",
+            empty="there are no secrets in this scope; store one: paddock vault set NAME",
         )
 
 
@@ -82,7 +82,7 @@ def delete(name: str, *, scope: str, workspace: Path, flags: dict[str, str], as_
 
 
 def ask_secret(question: str) -> str:
-    """Return a secret that a person types unseen, twice, or that is piped in."""
+    """Return a secret that a person types invisibly, twice, or that is piped in."""
     if not sys.stdin.isatty():
         return _read_piped()
     typed: str = click.prompt(question, hide_input=True, confirmation_prompt=True, err=True)
@@ -90,15 +90,15 @@ def ask_secret(question: str) -> str:
 
 
 def _read_piped() -> str:
-    """Return standard input without the newline that most programs add."""
+    """Return standard input without the newline that most programs append."""
     data = sys.stdin.buffer.read(VALUE_BYTES + 3)
     if len(data) > VALUE_BYTES + len("\r\n"):
-        raise Failure(f"a secret has 1 to {VALUE_BYTES} bytes, and standard input has more")
+        raise Failure(f"a secret has 1 to {VALUE_BYTES} bytes, but standard input has more")
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise Failure(
-            "the value on standard input is not UTF-8 text; encode it, for instance with base64"
+            "the value on standard input is not UTF-8 text; encode it, for example with base64"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
 

@@ -1,4 +1,4 @@
-"""`paddock webhook`: addresses that are told what happened (docs/sdk.md)."""
+"""`paddock webhook`: addresses that receive messages about events (docs/sdk.md)."""
 
 import asyncio
 from pathlib import Path
@@ -115,13 +115,13 @@ def delete(id_: str, *, workspace: Path, flags: dict[str, str], as_json: bool) -
 
 
 def _call_method(workspace: Path, flags: dict[str, str], method: str, *arguments: Json) -> Json:
-    """Return what `paddock.webhook.METHOD` gives, under policy and on the record; a failure ends the command."""
+    """Return the result of `paddock.webhook.METHOD`, under policy and recorded; a failure ends the command."""
     work = SdkCall(method=f"webhook.{method}", arguments=arguments)
     request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     ended = asyncio.run(carry_out(request, load(workspace, flags=flags).settings))
     try:
         return value_of(*ended)
-    except Failure as problem:  # in the words of scripts, who call a method
-        told = problem.message.removeprefix(f"paddock.webhook.{method}: ")
-        told = told.replace("paddock.webhook.list()", "paddock webhook list")
-        raise Failure(told, exit_code=problem.exit_code) from None
+    except Failure as problem:  # its text is for scripts, which call a method
+        message = problem.message.removeprefix(f"paddock.webhook.{method}: ")
+        message = message.replace("paddock.webhook.list()", "paddock webhook list")
+        raise Failure(message, exit_code=problem.exit_code) from None

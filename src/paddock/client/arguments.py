@@ -1,4 +1,4 @@
-"""What Python code gives a program, a tool or a script tool, as JSON; or what of it is none, and what to give."""
+"""Convert arguments from Python code to JSON; errors name the path of a value that is not JSON, and what to pass."""
 
 import json
 import math
@@ -23,13 +23,13 @@ _REPLACEMENTS = {
 }
 _MAX_KEY_CHARS = 60
 """Maximum length of a key in a path."""
-_NESTED_TOO_DEEP = "is nested too deep, or holds itself"
+_NESTED_TOO_DEEP = "is nested too deeply, or contains itself"
 
 
 def read_value(value: object, name: str) -> Json:
-    """Return a value as JSON has it: a finite Decimal becomes a number with its digits.
+    """Return a value as JSON; a finite Decimal becomes a number with its digits.
 
-    `name` is what the caller calls it. Raises ValueError, with the path of what is no JSON.
+    `name` is the caller's name for it. Raises ValueError, with the path of a value that is not JSON.
     """
     if value is None or isinstance(value, str | bool) or _is_json(value):
         return value
@@ -40,11 +40,11 @@ def read_value(value: object, name: str) -> Json:
 
 
 def read_object(value: object, name: str) -> dict[str, Json]:
-    """Return a mapping as a JSON object, an empty one for None. Raises ValueError, also for what is no mapping."""
+    """Return a mapping as a JSON object, an empty one for None. Raises ValueError, also for another type."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be a dict, and is {_describe_type(value)}")  # noqa: TRY004 - as for what is in it
+        raise ValueError(f"{name} must be a dict, but is {_describe_type(value)}")  # noqa: TRY004 - as for its members
     return cast("dict[str, Json]", read_value(dict(cast("Mapping[str, object]", value)), name))
 
 
@@ -77,7 +77,9 @@ def _convert_exactly(value: object, path: str) -> Json:
             return [_convert_exactly(each, f"{path}[{number}]") for number, each in enumerate(items)]
         case _:
             instead = _REPLACEMENTS.get(type(value).__name__, _JSON_TYPES)
-            raise ValueError(f"{path} is {_describe_type(value)}, which JSON does not have; give {instead}")
+            raise ValueError(
+                f"{path} is {_describe_type(value)}, which JSON does not support; give {instead}"
+            )
 
 
 def _convert_number(value: int | Decimal, path: str) -> Json:
@@ -88,12 +90,12 @@ def _convert_number(value: int | Decimal, path: str) -> Json:
         return read_int(digits) if digits.lstrip("-").isdecimal() else read_finite(digits)
     except NumberTooLongError as problem:
         raise ValueError(f"{path} is {problem}") from None
-    except ValueError:  # Python spells no longer one, or a double holds no such
-        raise ValueError(f"{path} is a number beyond what JSON readers take; give a text") from None
+    except ValueError:  # too long for Python, or beyond a double
+        raise ValueError(f"{path} is a number that JSON parsers reject; give a text") from None
 
 
 def _convert_key(key: object, path: str) -> str:
-    """Return a key as `json` writes it."""
+    """Return a key like `json` writes it."""
     match key:
         case str():
             return key

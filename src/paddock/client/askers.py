@@ -1,4 +1,4 @@
-"""Askers of Python programs: functions that wait, and functions that are awaited."""
+"""Askers of Python programs, as ordinary or async functions."""
 
 import asyncio
 import inspect
@@ -10,17 +10,17 @@ from paddock.app.approvals import Asker
 from paddock.model.approval import Answer, Question
 
 Asking = Callable[[Question], Answer | Awaitable[Answer]]
-"""Asks a person, and returns what they answer. An exception is a no, and so is whatever is no `Answer`."""
+"""Asks a person, and returns the answer. An exception or a result that is not an `Answer` means no."""
 
 
 class AskerEnded(Exception):
-    """Who was to ask has called `sys.exit`, or the like."""
+    """The asker has called `sys.exit`, or the like."""
 
 
 def adapt_asking(asking: Asking) -> Asker:
-    """Return an asker as the gate wants it. An ordinary function is called in a thread of its own.
+    """Return an asker for the gate. An ordinary function is called in its own thread.
 
-    When nobody waits for its answer any longer, the thread is left to itself; it keeps no program from ending.
+    If its answer is no longer needed, the thread is abandoned; it does not keep the process from ending.
     """
 
     async def ask(question: Question) -> Answer:

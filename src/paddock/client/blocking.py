@@ -1,4 +1,4 @@
-"""Paddock for programs without an event loop: the same methods, each waiting for its answer."""
+"""Paddock for programs without an event loop: the same methods, each waits for its result."""
 
 import asyncio
 import os
@@ -23,14 +23,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_OPEN = "this Paddock is not open: use it as `with BlockingPaddock() as p:`"
-_OWN_THREAD = "a listener cannot wait for the Paddock that it listens to; call it from another thread"
+_OWN_THREAD = "a listener cannot wait for its own Paddock; call it from another thread"
 
 
 class BlockingPaddock:
-    """Does what `Paddock` does, for ordinary functions: `with BlockingPaddock() as p:`.
+    """Like `Paddock`, for ordinary functions: `with BlockingPaddock() as p:`.
 
-    An event loop runs in a thread of its own, so it serves notebooks and callers from
-    several threads too. Ctrl-C while a program runs ends the program when the block is left.
+    An event loop runs in a separate thread, so that notebooks and callers in several threads can use it, too. After
+    Ctrl-C during a program, the program is ended when the block is left.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class BlockingPaddock:
         actor: str = "local",
         asker: "Asking | None" = None,
     ) -> None:
-        """Take what `Paddock` takes, and raise what it raises."""
+        """Take the arguments of `Paddock`, and raise its errors."""
         self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
         self._open: _OpenLoop | None = None
         self._end: Callable[[], object] | None = None
@@ -53,9 +53,9 @@ class BlockingPaddock:
         thread = threading.Thread(target=_run_loop, args=(self._paddock, opened), name="paddock", daemon=True)
         thread.start()
         self._open = opened.result()
-        # Also of one that was never left, once nobody knows it.
+        # The finalizer also ends an instance that was never closed, once it is garbage.
         self._end = ending = finalize(self, self._open.end)
-        ending.atexit = False  # too late for what needs threads; the end of this process ends the others
+        ending.atexit = False  # too late for threads; the end of this process ends the others
         return self
 
     def __exit__(
@@ -64,26 +64,26 @@ class BlockingPaddock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End every process, make the record durable, and end the loop. In a forked child it does nothing."""
+        """End every process, make the record durable, and end the loop. Has no effect in a forked child."""
         self._open = None
         if self._end is not None:
             self._end()
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The effective settings."""
         return self._paddock.settings
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was wrong with files that were read so far."""
+        """Faults of the files that were read so far."""
         return self._paddock.warnings
 
     @staticmethod
     def _make_waiting(
         method: Callable[Concatenate[Paddock, P], Coroutine[Any, Any, T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], T]":
-        """Return a method that does what `method` does and waits for it."""
+        """Return a method that runs `method` and waits for its result."""
 
         @wraps(method)
         def wait(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> T:
@@ -95,7 +95,7 @@ class BlockingPaddock:
     def _make_yielding(
         method: Callable[Concatenate[Paddock, P], AsyncGenerator[T]],
     ) -> "Callable[Concatenate[BlockingPaddock, P], Generator[T]]":
-        """Return a method that yields what `method` yields, waiting for each."""
+        """Return a method that yields the items of `method` and waits for each."""
 
         @wraps(method)
         def each(self: "BlockingPaddock", *args: P.args, **named: P.kwargs) -> Generator[T]:
@@ -129,10 +129,10 @@ class BlockingPaddock:
 
 
 class _OpenLoop:
-    """An event loop that runs in a thread of this process, with a Paddock open on it."""
+    """An event loop in a thread of this process, with a Paddock open on it."""
 
     def __init__(self) -> None:
-        """Belong to the loop and the thread that this is called in."""
+        """Belong to the current loop and thread."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.current_thread()
         self._pid = os.getpid()
@@ -141,11 +141,11 @@ class _OpenLoop:
         self._ended = False
 
     async def wait_until_ended(self) -> None:
-        """Return when it is to end."""
+        """Wait until the loop should end."""
         await self._ending.wait()
 
     def run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Have the loop do something, and wait for it. Raises RuntimeError where that would be for ever."""
+        """Run work on the loop and wait for it. Raises RuntimeError if that would block for ever."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if threading.current_thread() is self._thread:
@@ -154,14 +154,14 @@ class _OpenLoop:
         async def run_work() -> T:
             return await work()
 
-        with self._lock:  # a loop that is told to end does first what it was told before
+        with self._lock:  # a loop finishes earlier work before it ends
             if self._ended:
                 raise RuntimeError(_NOT_OPEN)
             future = asyncio.run_coroutine_threadsafe(run_work(), self._loop)
         return future.result()
 
     def end(self) -> None:
-        """End the loop, in the process that has it, and wait for that."""
+        """End the loop and wait for its end, only in the process that owns it."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -173,7 +173,7 @@ class _OpenLoop:
 
 
 def _run_loop(paddock: Paddock, opened: "Future[_OpenLoop]") -> None:
-    """Have a loop run with a Paddock open on it until it is told to end."""
+    """Run a loop with a Paddock open on it until it is told to end."""
 
     async def serve() -> None:
         async with paddock:

@@ -16,8 +16,8 @@ class FoundTool:
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """What a search found, the best first, and what is missing."""
+    """The found tools, best first, and what is missing."""
 
     tools: tuple[FoundTool, ...]
     notes: tuple[str, ...]
-    """Which servers could not be asked, which tools were left out or have definitions to beware of, and why."""
+    """Servers that could not be asked, tools that were left out or have suspicious definitions, and the reasons."""

@@ -1,4 +1,4 @@
-"""Paddock as Python programs use it: each method is one request through the gate, its answer one `Outcome`."""
+"""Paddock for Python programs: each method sends one request through the gate and returns its `Outcome`."""
 
 import asyncio
 import os
@@ -47,11 +47,11 @@ _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
 
 class Paddock:
-    """Runs programs for one workspace, as policy allows; to be opened as `async with Paddock() as p:`.
+    """Runs programs for one workspace under its policy; open it with `async with Paddock() as p:`.
 
-    Leaving it ends every process that it started. Whatever becomes of a request is an `Outcome`: a refusal, a timeout
-    and a failing program too. What is raised is a request that makes no sense (ValueError), a script or tool that is
-    not there (PaddockError), or a record that cannot be written (LedgerError): then nothing has run.
+    Leaving the block ends every process that it started. The result of a request is an `Outcome`, also for a refusal, a
+    timeout and a failing program. Exceptions are raised for an invalid request (ValueError), a script or tool that does
+    not exist (PaddockError), or a record that cannot be written (LedgerError): then nothing has run.
     """
 
     def __init__(
@@ -63,14 +63,15 @@ class Paddock:
         actor: str = "local",
         asker: "Asking | None" = None,
     ) -> None:
-        """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
+        """Use a workspace with `settings`, or else with those of files and environment, as the command line reads them.
 
-        `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` names
-        the caller in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the
-        answer is no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
+        `overrides` are settings, nested or by dotted key, as values or as strings in the form of `--set`. `actor` names
+        the caller in the record. `asker` asks a person about requests that a rule with the effect `ask` matches;
+        without it the answer is no. Raises ConfigurationError for invalid settings, and for a workspace that does not
+        exist.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
-        # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
+        # A missing workspace has no settings that could narrow anything. (`Path` raises for an unreadable path.)
         if not os.path.isdir(self._workspace):
             raise ConfigurationError(f"the workspace {self._workspace} is not a directory that can be read")
         self._settings = settings or load(self._workspace, flags=overrides).settings
@@ -81,7 +82,7 @@ class Paddock:
         self._prompting: PromptService | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the session. Raises LedgerError when there is no place for the record."""
+        """Open the session. Raises LedgerError when the record cannot be written."""
         session = open_session(self._settings, self._workspace, asker=self._asker)
         self._running = RunningSession(await self._open.enter_async_context(session))
         return self
@@ -98,12 +99,12 @@ class Paddock:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The effective settings."""
         return self._settings
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was wrong with files that were read so far."""
+        """Faults of the files that were read so far."""
         return self._require_running().session.warnings
 
     async def execute(
@@ -117,11 +118,11 @@ class Paddock:
         on_console: "OnConsole | None" = None,
         on_call: "OnCall | None" = None,
     ) -> Outcome:
-        """Run a JavaScript or TypeScript program, as `execute_code` does for models.
+        """Run a JavaScript or TypeScript program, like `execute_code` for models.
 
-        The program reads `input`; the outcome's value is what it returned. `on_console` sees its console as it
-        comes, `on_call` each call it makes when that has ended. A finite Decimal in `input` is a number with all its
-        digits. Raises ValueError for what is no JSON.
+        The program reads `input`; the outcome's value is its return value. `on_console` receives each console line at
+        once, `on_call` each call after it has ended. A finite Decimal in `input` becomes a number with all its digits.
+        Raises ValueError for a value that is not JSON.
         """
         work = GuestRun(source=code, input=read_value(input, "input"))
         return await self._execute_work(
@@ -137,7 +138,7 @@ class Paddock:
         mode: Calls = "run",
         jit: bool = False,
     ) -> AsyncGenerator[ConsoleLine | CallRecord | Outcome]:
-        """Run a program as `execute` does and yield what happens: console lines, ended calls, at last the outcome.
+        """Run a program like `execute` and yield events: console lines, ended calls, and finally the outcome.
 
         Closing the generator ends the program.
         """
@@ -171,7 +172,7 @@ class Paddock:
         jit: bool = False,
         on_console: "OnConsole | None" = None,
     ) -> Outcome:
-        """Run a script by name or path, as `paddock run` does. Raises ScriptNotFound, ValueError for no JSON."""
+        """Run a script by name or path, like `paddock run`. Raises ScriptNotFound, and ValueError if not JSON."""
         found = read(script, self._workspace)
         work = GuestRun(
             source=found.source,
@@ -223,7 +224,7 @@ class Paddock:
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
         if (language is None) is (runtime is None):
-            raise ValueError('give `language`, for instance "python"; `runtime` is another name of it')
+            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
         path = None if file is None else self._workspace / file
         wishes = {
             "runtime": language or runtime,
@@ -255,17 +256,17 @@ class Paddock:
     async def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
     ) -> Outcome:
-        """Run a script tool; what it gave is in `outcome.tool`.
+        """Run a script tool; its result is in `outcome.tool`.
 
-        Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
+        Raises ToolNotFound, ConfigurationError, and ValueError for inputs that are not JSON.
         """
         work = self._require_session().scripts.make_work(name, read_object(inputs, "inputs"))
         return await self._execute_work(work, timeout_ms)
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
-        """Run the script tools that a call of the prompt `name` means, each under policy and on the record.
+        """Run the script tools for a call of the prompt `name`, each under policy and recorded.
 
-        A tool that must be confirmed waits among `questions`; the same call within five minutes runs it, once.
+        A tool that needs confirmation is listed in `questions`; the same call within five minutes runs it, once.
         """
         scripts = self._require_session().scripts
         if self._prompting is None:
@@ -285,9 +286,9 @@ class Paddock:
         partial: bool = False,
         jit: bool = False,
     ) -> Outcome:
-        """Compute one text from another; the outcome's value is what was emitted.
+        """Compute one text from another; the outcome's value is the emitted text.
 
-        At most `output_bytes` (64 KiB) are kept; with `partial` also of a computation that failed or ran out of time.
+        At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout.
         """
         work = GuestRun(
             source=source,
@@ -308,9 +309,10 @@ class Paddock:
         *,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """Call one tool of an upstream server; the outcome's value is what the result means.
+        """Call one tool of an upstream server; the outcome's value is the value of its result.
 
-        A finite Decimal in `arguments` is a number with all its digits. Raises ValueError for what is no JSON.
+        A finite Decimal in `arguments` becomes a number with all its digits. Raises ValueError for a value that is not
+        JSON.
         """
         work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
         return await self._execute_work(work, timeout_ms)
@@ -318,21 +320,21 @@ class Paddock:
     async def search_tools(
         self, queries: str | Sequence[str], *, server: str | None = None, limit: int | None = None
     ) -> FoundTools:
-        """Find tools of the configured servers by what they do; this starts the servers.
+        """Find tools of the configured servers by their purpose; this starts the servers.
 
-        For a task of several steps give a list of short queries, one for each step, at most 12: their results are
-        interleaved by rank. At most `limit` tools, by default 8 and at least 2 for each query; only those of `server`
-        when it is given. Raises PaddockError for an unknown server, ValueError for no or too many queries.
+        For a task of several steps pass a list of short queries, one for each step, at most 12: their results are
+        interleaved by rank. Returns at most `limit` tools, by default 8 and at least 2 for each query; with `server`,
+        only its tools. Raises PaddockError for an unknown server, ValueError for no or too many queries.
         """
         from paddock.hub.typescript import render_signature
 
-        most = read_whole_number("limit", limit)
+        max_tools = read_whole_number("limit", limit)
         if not queries:
             raise ValueError("a search needs at least one query")
         servers = self._require_session().servers
         if server is not None and server not in servers.config.servers:
             raise UnknownServer(server, servers.config.servers, servers.config.absent)
-        hits, listing = await servers.catalog.search_tools(queries, server=server, limit=most)
+        hits, listing = await servers.catalog.search_tools(queries, server=server, limit=max_tools)
         return FoundTools(
             tuple(
                 FoundTool(
@@ -366,12 +368,12 @@ class Paddock:
         since: "datetime | None" = None,
         limit: int | None = 50,
     ) -> "list[AuditRecord]":
-        """Return up to `limit` records of the audit ledger that match everything that is given, the newest first.
+        """Return up to `limit` records of the audit ledger that match every given filter, newest first.
 
-        `name` is the id of a record, of its request, or of the request that called it; the rest is as for
-        `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
-        each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
-        a time zone; ValueError for an event or status that no record has.
+        `name` is the id of a record, of its request, or of the request that called it; the other filters are those of
+        `paddock audit tail`. The index beside the ledger is updated first, which takes about 20 seconds for each
+        million new records. Raises LedgerError when the ledger cannot be read, or for a `since` without a time zone;
+        ValueError for an unknown event or status.
         """
         from paddock.audit.search import STATUSES, RecordFilter, find
         from paddock.audit.sink import EVENTS
@@ -385,8 +387,8 @@ class Paddock:
             name=name, event=event, actor=actor, status=status, server=server, tool=tool, since=since
         )
         self._require_session()
-        directory, most = self._settings.audit.directory, read_whole_number("limit", limit, least=0)
-        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
+        directory, max_records = self._settings.audit.directory, read_whole_number("limit", limit, minimum=0)
+        return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=max_records)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
         work = make_tool_run(self._require_session().scripts.library, tool.id, inputs, prompt=tool.prompt)

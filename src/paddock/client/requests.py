@@ -1,4 +1,4 @@
-"""The requests of one open Paddock: where they may be made, what their listeners do to them, and what ends them."""
+"""The requests of one open Paddock: checks of the caller, errors of listeners, and cancellation."""
 
 import asyncio
 import os
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 FORKED = (
-    "this Paddock was opened by the process that this one was forked from, and serves that one alone: open another "
+    "this Paddock was opened before a fork and works only in the parent process: open another "
     "one after the fork"
 )
 _OTHER_LOOP = "this Paddock was opened on another event loop: open one on each loop, or use BlockingPaddock"
-_CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
+_CLOSED = "this Paddock was closed during the request, which was cancelled"
 
 
 class RunningSession:
@@ -35,7 +35,7 @@ class RunningSession:
         self._loop = asyncio.get_running_loop()
 
     def check_caller(self) -> None:
-        """Raise RuntimeError in another process and on another loop."""
+        """Raise RuntimeError in another process or on another event loop."""
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         if asyncio.get_running_loop() is not self._loop:
@@ -50,9 +50,9 @@ class RunningSession:
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> "Outcome":
-        """Return what became of a request. A listener that raises ends it, and what it raised is raised here.
+        """Run a request and return its outcome. An exception of a listener ends it and is raised here.
 
-        Raises PaddockError when the Paddock is closed meanwhile.
+        Raises PaddockError if the Paddock is closed meanwhile.
         """
         faults: list[BaseException] = []
 

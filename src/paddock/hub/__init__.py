@@ -1,1 +1,1 @@
-"""Upstream MCP servers: what the servers file says, and calls to their tools over a bounded pool."""
+"""Upstream MCP servers: their configuration files, and calls to their tools over a bounded pool."""

@@ -1,7 +1,7 @@
-"""What a call must satisfy before it goes to a server.
+"""Checks that a call must pass before it is sent to a server.
 
-Its tool is listed and is the one that was pinned, and the arguments are what its schema asks for. When a call is
-refused here, nothing was sent, and the refusal says what to do.
+The server must list the tool, the tool must equal its pin, and the arguments must match its schema. A call that is
+refused here was not sent, and the error says what to do.
 """
 
 from collections import OrderedDict
@@ -23,14 +23,14 @@ from paddock.model.request import Places
 from paddock.texts import suggest
 
 _MAX_CACHED_SCHEMAS = 256
-"""Compiled schemas that are kept."""
+"""Maximum number of compiled schemas in the cache."""
 _MAX_NAME_CHARS = 100
 _MAX_LISTED_TOOLS = 10
-"""Tools that are named where none is like the one that was asked for."""
+"""Maximum number of tools in the error for an unknown tool, if none has a similar name."""
 
 
 class Admission:
-    """Admits calls to tools. Servers are known by their names in `servers`."""
+    """Admits calls to tools of the servers in `servers`."""
 
     def __init__(self, servers: Mapping[str, Server], pins: Pins) -> None:
         self._servers = servers
@@ -41,7 +41,7 @@ class Admission:
         self._schemas: OrderedDict[tuple[str, str], ArgumentSchema] = OrderedDict()
 
     def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
-        """Take note of what a server lists. Raises ConfigurationError when the pins cannot be kept."""
+        """Record the tools that a server lists. Raises ConfigurationError when the pins cannot be stored."""
         self._listed[server] = tuple(tools)
         self._standings[server] = self._pins.review_listing(self._servers[server], tools)
         self._aliases[server] = make_aliases(self._standings[server])
@@ -49,67 +49,67 @@ class Admission:
             self._schemas.pop(key, None)
 
     def is_silent(self, server: str) -> bool:
-        """Return whether a server was noted as one that does not answer `server/discover`."""
-        with suppress(ConfigurationError):  # `learn` reports it
+        """Return whether a server is known not to answer `server/discover`."""
+        with suppress(ConfigurationError):  # `record_listing` reports it
             return self._pins.is_silent(self._servers[server])
         return False
 
     def note_silent(self, server: str, *, silent: bool) -> None:
-        """Note whether a server answers `server/discover`: the wait for it takes ten seconds."""
+        """Record whether a server answers `server/discover`: waiting for an answer takes ten seconds."""
         with suppress(ConfigurationError):
             self._pins.note_silent(self._servers[server], silent=silent)
 
     def list_pinned_tools(self, server: str) -> tuple[CatalogTool, ...]:
-        """Return the tools of a server as they were pinned, in the order of its listing."""
+        """Return the pinned tools of a server, in the order of its listing."""
         standings = self._standings.get(server, {})
         order = [tool.name for tool in self._listed.get(server, ()) if tool.name in standings]
         second = {name: alias for alias, name in self._aliases.get(server, {}).items()}
         return tuple(CatalogTool(server, *standings[name], second.get(name, "")) for name in order)
 
     def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool that a name means: itself, or the one whose alias it is, as far as its server is known."""
+        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
         if server not in self._standings:
             return self.resolve_remembered_tool(server, tool)
         return tool if tool in self._standings[server] else self._aliases[server].get(tool, tool)
 
     def may_be_alias(self, server: str, tool: str) -> bool:
-        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        """Return whether a name may be an alias: its server has not listed its tools yet."""
         if server in self._standings or server not in self._servers:
             return False
         try:
             return tool not in self._pins.list_names(self._servers[server])
-        except ConfigurationError:  # the call itself tells
+        except ConfigurationError:  # the call itself reports it
             return False
 
     def resolve_remembered_tool(self, server: str, tool: str) -> str:
-        """Return the tool that a name means of a server that has listed nothing yet: by what is pinned of it."""
+        """Return the tool's own name for an alias of a server that has not listed its tools yet, based on its pins."""
         try:
             names = self._pins.list_names(self._servers[server]) if server in self._servers else ()
-        except ConfigurationError:  # the call itself tells
+        except ConfigurationError:  # the call itself reports it
             return tool
         return tool if tool in names else make_aliases(names).get(tool, tool)
 
     def find_definition(self, server: str, tool: str) -> ToolInfo | None:
-        """Return the pinned definition of a tool that was listed."""
+        """Return the pinned definition of a listed tool."""
         standing = self._standings.get(server, {}).get(tool)
         return standing.tool if standing is not None else None
 
     def reads_only(self, server: str, tool: str) -> bool:
-        """Tell whether a server marked a tool as one that only reads when it last listed it, whatever is pinned."""
+        """Return whether the server's last listing marks a tool as read-only, whatever is pinned."""
         marks = [each.annotations.get("readOnlyHint") for each in self._listed[server] if each.name == tool]
         return bool(marks) and all(mark is True for mark in marks)
 
     def check_call(self, server: str, tool: str, arguments: Mapping[str, Json]) -> None:
-        """Let a call pass. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
+        """Check a call. Raises UnknownTool, ToolChanged or InvalidArguments. May be called in a thread.
 
-        A server that lists nothing at all has nothing to check against.
+        For a server that lists no tools at all, every call passes.
         """
         standings = self._standings[server]
         if not standings:
             return
         standing = standings.get(tool)
         if standing is not None and standing.changed:
-            # Somebody may have approved it in another process.
+            # Another process may have approved the change.
             self.record_listing(server, self._listed[server])
             standing = self._standings[server].get(tool)
         if standing is None:
@@ -135,23 +135,23 @@ class Admission:
             raise InvalidArguments(spell_invisible(text))
 
     def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Let bytes pass as base64. Raises InvalidArguments where the tool's schema does not say that it reads such."""
+        """Check that a tool reads bytes as base64. Raises InvalidArguments if its schema does not say so."""
         definition = self.find_definition(server, tool)
         if definition is None and self._standings[server]:
-            return  # `admit` says that there is no such tool
+            return  # `check_call` reports an unknown tool
         if place := find_misplaced(definition.input_schema if definition is not None else {}, places):
             raise InvalidArguments(
-                f"{server}.{tool} was not called: `{place}` holds bytes, and its schema does not say that they go as "
+                f"{server}.{tool} was not called: `{place}` holds bytes, but its schema does not declare them as "
                 "base64 (`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]"
             )
 
     def list_unchecked_arguments(self, server: str, tool: str) -> str:
-        """Return what of a tool's arguments is not checked, and why; empty when all is."""
+        """Return which arguments of a tool are not checked, and why; empty if all are."""
         definition = self.find_definition(server, tool)
         return self.list_unchecked_by_definition(server, definition) if definition is not None else ""
 
     def list_unchecked_by_definition(self, server: str, tool: ToolInfo) -> str:
-        """Return what of the arguments of a tool of this definition is not checked, and why; empty when all is."""
+        """Return which arguments of a tool with this definition are not checked, and why; empty if all are."""
         return self._load_schema(server, tool).unchecked
 
     def _load_schema(self, server: str, tool: ToolInfo) -> ArgumentSchema:
@@ -166,7 +166,7 @@ class Admission:
 
 
 def _suggest_tools(name: str, standings: Mapping[str, PinCheck]) -> str:
-    """Return which of the tools is meant, or which may be called."""
+    """Return the most similar tool name, or a list of the callable tools."""
     if hint := suggest(name, standings):
         return hint
     known = [each[:_MAX_NAME_CHARS] for each, standing in standings.items() if not standing.changed]

@@ -7,9 +7,10 @@ from paddock.model.aliases import write_alias
 
 
 def make_aliases(names: Iterable[str]) -> dict[str, str]:
-    """Return the tools of one server by alias, which is an identifier.
+    """Return the tools of one server by alias. Each alias is an identifier.
 
-    A tool has one where its name is printable ASCII, and no other tool has that name or would have that alias.
+    A tool gets an alias if its name is printable ASCII, no other tool has the alias as its name, and no other tool
+    would get the same alias.
     """
     known = dict.fromkeys(names)
     found = {name: alias for name in known if (alias := write_alias(name)) and alias not in known}

@@ -1,12 +1,12 @@
-"""Schemas of arguments as calls are checked with: as much of each as can be, and what is not checked.
+"""Compile the schema of a tool's arguments as far as possible, and report what is not checked.
 
-A server may publish a schema that Paddock does not compile: a pattern with a lookahead, a reference that leads out of
-it, an unknown draft. Its tool can still be called. What goes unchecked is said wherever people or programs learn of
-the tool, and what remains forbids nothing that the whole schema allows:
+A server may publish a schema that Paddock does not compile: a pattern with a lookahead, a reference to another
+document, an unknown draft. Its tool can still be called. Descriptions, answers and warnings name the unchecked part.
+The compiled part never rejects a value that the whole schema allows:
 
     whole     the schema compiles
-    mended    without keywords that do not compile, each of which is named
-    outline   types, required names and enums, with references inlined
+    mended    keywords that do not compile are left out and named
+    outline   only types, required names and enums, with references inlined
     nothing
 """
 
@@ -26,8 +26,9 @@ from paddock.texts import ellipsis
 _MAX_SCHEMA_CHARS = 64 * 1024
 """Maximum size of a schema that is compiled as a whole, in characters."""
 _MAX_REMOVED_KEYWORDS = 8
-"""Maximum number of keywords that are left out of a schema; with more it is checked in outline. Fewer of a large one,
-for it is compiled again after each."""
+"""Maximum number of keywords that are left out; beyond it only the outline is checked. A large schema may lose fewer,
+because it is compiled again after each.
+"""
 _MAX_VALUE_CHARS = 60
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _INVERTING_KEYWORDS = frozenset(
@@ -42,29 +43,29 @@ _INVERTING_KEYWORDS = frozenset(
         "unevaluatedItems",
     }
 )
-"""Keywords in which allowing more can forbid more."""
+"""Keywords under which a weaker subschema makes the whole schema stricter."""
 _COMPANION_KEYWORDS = {
     "properties": "additionalProperties",
     "patternProperties": "additionalProperties",
     "prefixItems": "items",
 }
-"""What forbids more once a keyword is gone."""
+"""By keyword: a sibling that becomes stricter if the keyword is removed."""
 _NULL = {"type": "null"}
 
 Path = list[str | int]
 
 
 class ArgumentSchema(NamedTuple):
-    """What checks the arguments of a tool."""
+    """The check of a tool's arguments."""
 
     schema: Schema | None
-    """None where nothing can be checked."""
+    """None if nothing can be checked."""
     unchecked: str = ""
-    """What is not checked and why, as a clause without an end; empty when all is."""
+    """What is not checked and why, as a clause without a full stop; empty if everything is."""
 
 
 def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
-    """Return what of a tool's schema can be checked. Raises nothing."""
+    """Compile as much of a tool's schema as possible. Raises nothing."""
     characters = _count_characters(document)
     if characters > _MAX_SCHEMA_CHARS:
         return _check_outline(document, f"the schema has more than {_MAX_SCHEMA_CHARS} characters")
@@ -81,8 +82,8 @@ def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
         except (ValueError, RecursionError) as problem:
             return _check_outline(document, str(problem))
         else:
-            said = f"arguments are not checked {' and '.join(skipped)}" if skipped else ""
-            return ArgumentSchema(compiled, said)
+            unchecked = f"arguments are not checked {' and '.join(skipped)}" if skipped else ""
+            return ArgumentSchema(compiled, unchecked)
         mended = None if path is None else _remove_keyword(schema, path)
         if mended is None or path is None:
             return _check_outline(document, why)
@@ -92,7 +93,7 @@ def compile_arguments(document: Mapping[str, Json]) -> ArgumentSchema:
 
 
 def _check_outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
-    """Return the check of types, required names and enums alone."""
+    """Check only types, required names and enums."""
     why = _shorten_text(why, 3 * _MAX_VALUE_CHARS)
     outline = _simplify_schema(unfold_schema(document))
     try:
@@ -107,7 +108,7 @@ def _check_outline(document: Mapping[str, Json], why: str) -> ArgumentSchema:
 
 
 def _simplify_schema(schema: Json) -> dict[str, Json]:
-    """Return what an unfolded schema says of types, required names and enums."""
+    """Reduce a schema with inlined references to types, required names and enums."""
     if not isinstance(schema, dict):
         return {}
     fields = cast("dict[str, Any]", schema)
@@ -137,14 +138,14 @@ def _simplify_schema(schema: Json) -> dict[str, Json]:
 
 
 def _list_texts(value: object) -> list[str]:
-    """Return a list of texts, each once; an empty one for anything else."""
+    """Return the distinct strings of a list; an empty list for any other value."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     texts = [each for each in items if isinstance(each, str)]
     return list(dict.fromkeys(texts)) if len(texts) == len(items) else []
 
 
 def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] | None:
-    """Return a schema without the keyword at a path; None where that could forbid more than the schema does."""
+    """Return a schema without the keyword at `path`; None if removing it could make the schema stricter."""
     whole = path[: len(path) - next((n for n, step in enumerate(reversed(path)) if isinstance(step, str)), 0)]
     keywords = set(_iterate_keywords(schema))
     turns = bool(keywords & _INVERTING_KEYWORDS)
@@ -169,7 +170,7 @@ def _remove_keyword(schema: Mapping[str, Json], path: Path) -> dict[str, Json] |
 
 
 def _is_name(path: Path) -> bool:
-    """Tell whether the last step of a path is a name that a schema chose, and no keyword."""
+    """Return whether the last step of a path is a name that the schema defines, not a keyword."""
     name = False
     for step in path[:-1]:
         name = not name and step in MAP_KEYWORDS
@@ -177,7 +178,7 @@ def _is_name(path: Path) -> bool:
 
 
 def _iterate_keywords(schema: Json) -> Iterator[str]:
-    """Yield the names in a schema; what `nullable` was rewritten to turns nothing."""
+    """Yield the names in a schema, except an `if` that stands for `nullable`: it does not invert anything."""
     todo: list[Json] = [schema]
     while todo:
         value = todo.pop()
@@ -190,7 +191,7 @@ def _iterate_keywords(schema: Json) -> Iterator[str]:
 
 
 def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
-    """Yield where a schema has a pattern."""
+    """Yield the paths of a pattern in a schema."""
     todo: list[tuple[Json, Path]] = [(schema, [])]
     while todo:
         value, path = todo.pop()
@@ -207,7 +208,7 @@ def _find_patterns(schema: Json, pattern: str) -> Iterator[Path]:
 
 
 def _describe_keyword(schema: Mapping[str, Json], path: Path) -> str:
-    """Return a keyword as people find it: where it is, and what it says."""
+    """Describe a keyword by its path and its value."""
     value: Any = schema
     for step in path:
         value = value[step]

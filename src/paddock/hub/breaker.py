@@ -3,17 +3,17 @@
 from dataclasses import dataclass, replace
 
 FAILURE_THRESHOLD = 5
-"""Consecutive failures that open the breaker."""
+"""Number of consecutive failures that opens the breaker."""
 
 COOLDOWN_MS = 30_000
-"""Milliseconds for which it stays open; the last of them still counts as open."""
+"""How long the breaker stays open, in milliseconds, including the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Count consecutive failures. Open, refuse; after the cooldown, let calls through again.
+    """Counts consecutive failures. Refuses calls while it is open; after the cooldown, allows them again.
 
-    The count starts anew when the breaker opens, so a server needs five more failures to open it again.
+    Opening resets the count, so that a server needs five more failures to open it again.
     """
 
     threshold: int = FAILURE_THRESHOLD
@@ -22,7 +22,7 @@ class Breaker:
     opened_at: float | None = None
 
     def is_open(self, now: float) -> bool:
-        """Tell whether calls are refused at `now` (milliseconds)."""
+        """Return whether calls are refused at `now`, in milliseconds."""
         return self.opened_at is not None and now - self.opened_at <= self.cooldown_ms
 
     def record_failure(self, now: float) -> "Breaker":
@@ -32,7 +32,7 @@ class Breaker:
         return replace(self, failures=0, opened_at=now)
 
     def record_success(self) -> "Breaker":
-        """Return the breaker after a success: everything is forgotten."""
+        """Return the breaker after a success: its failures are forgotten."""
         return (
             replace(self, failures=0, opened_at=None) if self.failures or self.opened_at is not None else self
         )

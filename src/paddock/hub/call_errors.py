@@ -1,4 +1,4 @@
-"""How a call failed, as the pool has to know it: what to tell caller and breaker, and whether to retry."""
+"""How a call failed: the error for its caller, its effect on the breaker, and whether to retry."""
 
 import asyncio
 from contextvars import ContextVar
@@ -11,15 +11,15 @@ from paddock.model.nesting import is_deeper
 from paddock.model.numbers import dumps
 
 MAX_ERROR_CODE = 2**53 - 1
-"""Largest code of an error, in either direction: what every reader of JSON takes."""
+"""Maximum error code, positive or negative: every JSON parser reads it exactly."""
 DATA_CHARS = 16 * 1024
-"""Maximum size of the data of an error, in characters of JSON."""
+"""Maximum size of an error's data, in characters of JSON."""
 _MAX_DATA_CHARS = 2_000
 _MAX_DATA_LEVELS = 32
 
 
 def bound_data(data: Json) -> Json:
-    """Return the data of a server's error; of what is too large or nested too deep, the beginning as text."""
+    """Return the data of a server's error. If it is too large or too deep, return its beginning as a string."""
     text = dumps(data, ensure_ascii=False)
     if len(text) <= DATA_CHARS and not is_deeper(data, _MAX_DATA_LEVELS):
         return data
@@ -27,7 +27,7 @@ def bound_data(data: Json) -> Json:
 
 
 class CallFailed(Exception):
-    """A call or a connect failed. `again`: one more try on a fresh child is right."""
+    """A call or a connect failed. With `again`, one retry on a new child is right."""
 
     def __init__(self, error: ServerError, verdict: CallHealth, *, again: bool = False) -> None:
         super().__init__(str(error))
@@ -38,29 +38,29 @@ class CallFailed(Exception):
 
 @dataclass(slots=True)
 class Trace:
-    """What the transport saw of one call. The protocol library tells only that a call failed, not how."""
+    """What the transport observed during one call. The protocol library reports that a call failed, not how."""
 
     sent: bool = False
-    """The request left us, in whole or in part."""
+    """The request was sent, in whole or in part."""
     status: int | None = None
     """HTTP status of the answer."""
     kind: str = ""
     """Content type of the answer."""
     place: str = ""
-    """Where the answer leads instead, without what may be secret."""
+    """Target of a redirect, without parts that may be secret."""
     cause: str = ""
     """Why there was no answer."""
     fault: str = ""
     """Why the answer could not be read to its end."""
     oversize: bool = False
-    """The answer was too large, which says nothing against the server."""
+    """The answer was too large. This is no fault of the server's health."""
     remedy: str = ""
-    """What a person can do about an answer that refuses us, or a proxy that is in the way."""
+    """What a person can do about a refusal, or about a failing proxy."""
     limit: asyncio.Timeout | None = None
-    """When the wait for the answer ends."""
+    """The timeout of the wait for the answer."""
     reopens: float = 0.0
-    """When the rest of the answer was last asked for, by the clock of the event loop."""
+    """Time of the last request for the rest of the answer, by the clock of the event loop."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("TRACE", default=None)
-"""The trace of the call that the current task makes. The transports run in a copy of the caller's context."""
+"""The trace of the current task's call. The transports run in a copy of the caller's context."""

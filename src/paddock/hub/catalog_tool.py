@@ -1,4 +1,4 @@
-"""A tool of an upstream server, as the catalog shows it."""
+"""A tool of an upstream server in the catalog."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,25 @@ from paddock.model.invisible import spell_invisible
 
 @dataclass(frozen=True, slots=True)
 class CatalogTool:
-    """A tool of an upstream server, as the catalogue shows it."""
+    """A tool of an upstream server in the catalog."""
 
     server: str
     tool: ToolInfo
     changed: bool = False
-    """The server now says something else than what was pinned; this is the pinned definition."""
+    """The server's current definition differs from the pin; this is the pinned definition."""
     hides: bool = False
-    """It was `changed` from the start: its definition holds invisible characters, which a person has to accept."""
+    """It was `changed` from the start: its definition contains invisible characters, which a person must accept."""
     alias: str = ""
-    """A second name, which is an identifier; empty where there is none."""
+    """A second name that is an identifier; empty if there is none."""
 
     @property
     def name(self) -> str:
-        """The name by which people and programs call it: `server.tool`."""
+        """Its name for people and programs: `server.tool`."""
         return f"{self.server}.{self.tool.name}"
 
     @property
     def warning(self) -> str:
-        """Warning for readers of its definition; empty when there is none."""
+        """Warning for readers of its definition; empty if there is none."""
         if not self.hides and not has_hidden(self.tool):
             return ""
         return (

@@ -1,7 +1,7 @@
-"""The servers files (`.paddock/servers.json` and `.mcp.json`): what they may say, and what Paddock makes of it.
+"""The servers files (`.paddock/servers.json` and `.mcp.json`): their format, and the servers that they define.
 
-Reading never fails. Whatever is wrong becomes a warning that the caller shows; the rest of the file counts.
-Values that came out of variables, and every header, are secrets: they are in no repr, warning or error.
+Loading never raises. Each fault becomes a warning, and the rest of the file counts. Values from variables and all
+headers are secrets: no repr, warning or error contains them.
 """
 
 import json
@@ -36,21 +36,21 @@ from paddock.texts import list_faults
 
 DEFAULT_TIMEOUT_MS = 60_000
 STATE_VOLUME = "paddock-state:/state"
-"""The volume of a container that serves a workspace, as `paddock install --docker` writes it."""
+"""The container volume for a workspace, as written by `paddock install --docker`."""
 
 _VARIABLE_PATTERN = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-"""`${env:NAME}` is how editors write it."""
+"""Editors write `${env:NAME}`."""
 _FOREIGN_PATTERN = re.compile(r"\$\{(?:input|config|command):[^}]{0,60}\}")
 _MIN_LITERAL_SECRET_CHARS = 8
 _MAX_ADDRESS_CHARS = 65_000
-"""Maximum length of an address, in characters; the HTTP client takes little more."""
+"""Maximum length of an address, in characters; the HTTP client accepts little more."""
 _HEADER_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header's name (RFC 9110, 5.6.2)."""
+"""The name of a header (RFC 9110, 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """How long a server lives between calls. `keep-alive` ends after its own idle time, if it has one."""
+    """How long a server lives between calls. A `keep-alive` server ends after its own idle time, if it has one."""
 
     mode: Literal["default", "keep-alive", "ephemeral"] = "default"
     idle_timeout_ms: int | None = None
@@ -58,23 +58,23 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StdioServer:
-    """A server that is a child process of ours, speaking over its stdin and stdout."""
+    """A server that runs as a child process; messages go over its stdin and stdout."""
 
     name: str
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path | None = None
-    """Working directory; ours when None."""
+    """Working directory; None for that of Paddock."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     lifecycle: Lifecycle = Lifecycle()
     secrets: ServerSecrets = NO_SECRETS
     credentials: ServerSecrets = NO_SECRETS
-    """Those of the secrets that let somebody in: not even the server's own results hold them."""
+    """The secrets that are credentials: they are removed even from the server's own results."""
     questions: bool = False
-    """Whether it may have a person asked in the midst of a call."""
+    """Whether it may ask a person during a call."""
     start_ms: int = 0
-    """Milliseconds that its start may take, where that is more than a call may."""
+    """Maximum time to start, in milliseconds, if that is longer than the maximum time of a call."""
 
     def __repr__(self) -> str:
         command = self.secrets.hide(self.command)
@@ -94,14 +94,14 @@ class HttpServer:
     lifecycle: Lifecycle = Lifecycle()
     secrets: ServerSecrets = NO_SECRETS
     credentials: ServerSecrets = NO_SECRETS
-    """Those of the secrets that let somebody in: not even the server's own results hold them."""
+    """The secrets that are credentials: they are removed even from the server's own results."""
     oauth: OAuth = DEFAULT
     questions: bool = False
-    """Whether it may have a person asked in the midst of a call."""
+    """Whether it may ask a person during a call."""
 
     @property
     def has_credentials(self) -> bool:
-        """Whether the entry itself says who we are, so that no login is used."""
+        """Whether the entry itself contains credentials; then no login is used."""
         named = any(name.lower() == "authorization" for name in self.headers)
         return named or urlsplit(self.url).username is not None
 
@@ -114,16 +114,16 @@ Server = StdioServer | HttpServer
 
 @dataclass(frozen=True, slots=True)
 class ServersConfig:
-    """The servers of a file, by name, and what was wrong with the rest of it."""
+    """The servers of a file by name, and the faults of the rest."""
 
     servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
     warnings: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By name: why a server of the file is not among them, and what to do."""
+    """By name: why a server of the file is not usable, and what to do."""
     disabled: frozenset[str] = frozenset()
     """Names of those that are absent because their entries disable them."""
     usable: bool = True
-    """Whether the file, if there is one, could be read."""
+    """Whether the file could be read; a missing file counts as readable."""
 
 
 class _IdleTime(BaseModel):
@@ -132,12 +132,12 @@ class _IdleTime(BaseModel):
 
 
 def _as_text(value: object) -> object:
-    """Return a value of `env` as a process gets it: other programs let people write `3000` and `true`."""
+    """Return a value of `env` as a string: other programs allow `3000` and `true` without quotes."""
     return json.dumps(value) if isinstance(value, int) else value
 
 
 class _Entry(BaseModel):
-    """One entry as written, without what is `null`. Keys of other programs (`description`) are passed over."""
+    """One entry as written, without `null` members. Keys of other programs (`description`) are ignored."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
@@ -156,7 +156,7 @@ class _Entry(BaseModel):
     lifecycle: Literal["keep-alive", "ephemeral"] | _IdleTime | None = None
     disabled: bool = False
     enabled: bool = True
-    """The same, as some programs write it."""
+    """The same field in the spelling of other programs."""
     oauth: OAuthEntry = OAuthEntry()
 
     @field_validator("oauth", mode="before")
@@ -173,14 +173,15 @@ def load_servers(
     read: Callable[[Path, int], bytes] = read_bounded,
     base: Path | None = None,
 ) -> ServersConfig:
-    """Read a servers file, taking `${NAME}` and `${NAME:-default}` from `environ`.
+    """Read a servers file. `${NAME}` and `${NAME:-default}` are replaced from `environ`.
 
-    `read` gives what it holds, of at most so many bytes, or raises OSError.
-    Servers whose names match one of the globs `questions` may have a person asked in the midst of a call.
+    `read` returns the file's contents, at most that many bytes, or raises OSError. Servers whose names match one of the
+    globs `questions` may ask a person during a call. Relative working directories start at `base`, by default the
+    file's directory.
 
-    A missing file means no servers. A file that is not understood means no servers and one warning with the
-    position. An entry that is not understood is left out with a warning, and one that starts Paddock itself
-    without. Relative working directories start at `base`, by default the file's directory. Raises nothing.
+    A missing file defines no servers. A file that is not valid defines no servers and gives one warning with the
+    position. An entry that is not valid is left out with a warning; an entry that starts Paddock itself is left out
+    silently. Raises nothing.
     """
     try:
         text = read(path, SERVERS_FILE_BYTES).decode("utf-8-sig")
@@ -192,7 +193,7 @@ def load_servers(
     try:
         document: object = json.loads(text, object_pairs_hook=_read_object)
     except _TwiceError as error:
-        return _list_unusable(f"{path}: {error.args[0]!r} stands twice in one object; remove one of them.")
+        return _list_unusable(f"{path}: {error.args[0]!r} occurs twice in one object; remove one of them.")
     except json.JSONDecodeError as error:
         where, hint = f"{path}:{error.lineno}:{error.colno}", _suggest_remedy(text, error.pos)
         return _list_unusable(f"{where}: not JSON: {error.msg}. {hint}".rstrip())
@@ -212,11 +213,11 @@ def load_servers(
 
 
 class _TwiceError(Exception):
-    """A name stands twice in an object of a servers file: a reader of the first would not see the one that counts."""
+    """A key occurs twice in an object of a servers file: a reader of the first would miss the one that counts."""
 
 
 def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON. Raises _TwiceError."""
+    """Return a JSON object. Raises _TwiceError."""
     read: dict[str, object] = {}
     for name, value in members:
         if name in read:
@@ -226,14 +227,14 @@ def _read_object(members: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _list_unusable(why: str) -> ServersConfig:
-    """Return what a servers file gives that cannot be used."""
+    """Return the servers of a file that cannot be used: none, with a warning."""
     return ServersConfig(warnings=(f"{why} None of its servers is used.",), usable=False)
 
 
 def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, also: Path) -> ServersConfig:
-    """Return the servers of two files. A name in both means the entry of the first, and a warning says so.
+    """Return the servers of two files. For a name in both, the first file's entry counts, with a warning.
 
-    Of a first file that cannot be read, nobody knows the names; then the second has no servers either.
+    If the first file cannot be read, its names are unknown; then the servers of the second file are not used either.
     """
     if not first.usable:
         unused = f"{also}: not used, because its servers may have other entries in {where}"
@@ -241,7 +242,7 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
     named = first.servers.keys() | first.absent.keys()
     twice = [name for name in (*second.servers, *second.absent) if name in named]
     warnings = (
-        f"{also}: server {name!r}: {where} has it, too, and that entry is used; remove one of them"
+        f"{also}: server {name!r}: {where} also has it, and that entry is used; remove one of them"
         for name in twice
     )
     return ServersConfig(
@@ -253,7 +254,7 @@ def combine_configs(first: ServersConfig, second: ServersConfig, where: Path, al
 
 
 def is_paddock(entry: object) -> bool:
-    """Tell whether an entry starts Paddock, as `paddock install` writes it into a file that Paddock reads as well."""
+    """Return whether an entry starts Paddock: `paddock install` may write one into a file that Paddock reads, too."""
     if not isinstance(entry, dict):
         return False
     fields = cast("dict[str, object]", entry)
@@ -264,13 +265,13 @@ def is_paddock(entry: object) -> bool:
 
 
 def find_serve(words: Sequence[object]) -> int | None:
-    """Return the index of `serve` in a command line that starts `paddock serve mcp`, None in any other.
+    """Return the index of `serve` in a command line that starts `paddock serve mcp`; None in any other.
 
-    Paddock is started directly, by another program such as `uvx`, or in a container.
+    The command line may start Paddock directly, by another program such as `uvx`, or in a container.
     """
     serve = next((at for at, pair in enumerate(pairwise(words)) if pair == ("serve", "mcp")), 0)
     launcher = [word for word in words[:serve] if isinstance(word, str)]
-    names = {PureWindowsPath(word).name.removesuffix(".exe") for word in launcher}  # it knows both slashes
+    names = {PureWindowsPath(word).name.removesuffix(".exe") for word in launcher}  # it handles both slashes
     return serve if "paddock" in names or STATE_VOLUME in launcher else None
 
 
@@ -287,7 +288,7 @@ def _read_entries(
     disabled: set[str] = set()
     file = str(path.relative_to(base)) if path.is_relative_to(base) else path.name
     for name, raw in entries.items():
-        if is_paddock(raw):  # it would start itself, and that one itself
+        if is_paddock(raw):  # it would start itself without end
             absent[name] = f"{name} in {file} is Paddock itself"
             continue
         found: list[str] = []
@@ -307,14 +308,14 @@ def _read_entries(
 
 
 _RESERVED_SERVER_NAMES = ("then", "toJSON")
-"""Servers with names that JavaScript itself looks up on objects (glue/servers.js)."""
+"""Names that JavaScript itself looks up on objects (bootstrap/servers.js)."""
 _COMMENT_PATTERN = re.compile(r"//|/\*|#")
 _LAST_COMMA = re.compile(r",\s*[]}]")
 _CONTEXT_CHARS = 200
 
 
 def _suggest_remedy(text: str, at: int) -> str:
-    """Return what to do about what editors allow in their own files, where reading a text as JSON ended."""
+    """Return how to remove comments and commas that editors allow, from the position at which JSON parsing failed."""
     if _COMMENT_PATTERN.match(text, at):
         return "JSON has no comments: remove them. "
     start = max(at - _CONTEXT_CHARS, 0)
@@ -324,24 +325,26 @@ def _suggest_remedy(text: str, at: int) -> str:
 
 
 def _is_elsewhere(document: Mapping[str, object]) -> bool:
-    """Tell whether a file without `mcpServers` has servers all the same: in `servers`, as VS Code, or at the top."""
+    """Return whether a file without `mcpServers` has servers elsewhere: in `servers` (VS Code) or at the top level."""
     entries = (cast("dict[str, object]", value) for value in document.values() if isinstance(value, dict))
     return "servers" in document or any({"command", "url"} & entry.keys() for entry in entries)
 
 
 class _Interpolation:
-    """Fill in variables and remember every value that came out of one."""
+    """Replaces variables and records each inserted value."""
 
     def __init__(self, environ: Mapping[str, str], warn: Callable[[str], None]) -> None:
         self._environ = environ
         self.warn = warn
         self.resolved: set[str] = set()
         self.credentials: set[str] = set()
-        """Those of them that let somebody in, by the names of their variables."""
+        """The values that are credentials, judged by the names of their variables."""
 
     def __call__(self, text: str) -> str:
         for other in _FOREIGN_PATTERN.findall(text):
-            self.warn(f"`{other}` is an editor's, and stays as it is. Write ${{NAME}}, and set the variable.")
+            self.warn(
+                f"`{other}` is a variable of editors: it is not replaced. Write ${{NAME}}, and set the variable."
+            )
         return _VARIABLE_PATTERN.sub(self._look_up_variable, text)
 
     def _look_up_variable(self, match: re.Match[str]) -> str:
@@ -361,7 +364,7 @@ class _Interpolation:
 
 
 _PATH_VARIABLES = frozenset({"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TMPDIR"})
-"""Variables whose values name places; hiding them would only make error texts useless."""
+"""Variables with paths; hiding their values would only make error texts useless."""
 
 
 _TYPE_MESSAGES = {
@@ -374,11 +377,11 @@ _TYPE_MESSAGES = {
     "int_parsing": "must be a whole number",
     "bool_type": "must be true or false",
 }
-"""What to say of a member of another type."""
+"""Errors for a member of the wrong type."""
 
 
 def _make_server(name: str, raw: object, base: Path, fill: _Interpolation) -> Server | None:
-    """Return the server of an entry; None for one that is disabled, or after a warning."""
+    """Return the server of an entry; None if it is disabled, or after a warning."""
     if not isinstance(raw, dict):
         fill.warn("must be an object; skipped.")
         return None
@@ -433,7 +436,9 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
         if not (
             _HEADER_PATTERN.fullmatch(key) and value.isascii() and value.replace("\t", " ").isprintable()
         ):
-            fill.warn(f"header {key!r} holds what no header can, such as a line end; skipped.")
+            fill.warn(
+                f"header {key!r} contains a character that headers cannot contain, such as a line end; skipped."
+            )
             return None
     if entry.transport == "sse":
         fill.warn(
@@ -448,7 +453,7 @@ def _http_server(name: str, address: str, entry: _Entry, fill: _Interpolation) -
     except ValueError as error:
         fill.warn(f"`oauth`: {error}; skipped.")
         return None
-    # `Bearer x` and its parts: servers repeat the bare token.
+    # Servers repeat `Bearer x` in parts, too, for example the token alone.
     literal = {word for value in headers.values() for word in (value, *value.split())} | _list_credentials(
         url
     )
@@ -480,12 +485,12 @@ def _make_lifecycle(entry: _Entry) -> Lifecycle:
 
 
 def _explain_address(url: str) -> str:
-    """Return why no server can be at an address, "" if one can. The address is not repeated: it may hold a password."""
+    """Return why an address cannot be used, or "". The text does not repeat the address: it may contain a password."""
     if not url.isprintable() or len(url) > _MAX_ADDRESS_CHARS:
-        return f"holds what no address can, such as a line end, or more than {_MAX_ADDRESS_CHARS} characters"
+        return f"contains a line end or the like, or has more than {_MAX_ADDRESS_CHARS} characters"
     try:
         parts = urlsplit(url)
-    except ValueError:  # of brackets that hold no address
+    except ValueError:  # brackets without an address
         parts = None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         return "must be an address that begins with http:// or https://"
@@ -493,18 +498,18 @@ def _explain_address(url: str) -> str:
         port = parts.port
     except ValueError:
         port = 0
-    return "" if is_port(port) else f"names a port that is none: a port is 1 to {MAX_PORT}"
+    return "" if is_port(port) else f"names a port out of range: a port is 1 to {MAX_PORT}"
 
 
 def _list_credentials(url: str) -> set[str]:
-    """Return what an address holds of secrets: its password, and long values of its query."""
+    """Return the secrets in an address: its password, and long values of its query."""
     return _list_password_forms(url) | {
         value for _, value in parse_qsl(urlsplit(url).query) if len(value) >= _MIN_LITERAL_SECRET_CHARS
     }
 
 
 def _list_password_forms(url: str) -> set[str]:
-    """Return the password of an address, as it is sent, too."""
+    """Return the password of an address, decoded and as it is sent."""
     parts = urlsplit(url)
     if not parts.password:
         return set()
@@ -513,6 +518,6 @@ def _list_password_forms(url: str) -> set[str]:
 
 
 def render_host(url: str) -> str:
-    """Return scheme, host and port of an address: the parts that hold no credentials."""
+    """Return scheme, host and port of an address: the parts without credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

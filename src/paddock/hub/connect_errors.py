@@ -1,6 +1,6 @@
-"""Why a server could not be reached, or broke off, in words for whoever wrote its entry.
+"""Why a server could not be reached, or broke the connection, in words for the author of its entry.
 
-The words of the exceptions are for programmers, and some repeat what was sent.
+The texts of the exceptions are for programmers, and some repeat what was sent.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Proxy(NamedTuple):
     """Without credentials; may be empty."""
 
     def explain_failure(self, why: str) -> str:
-        """Return why nothing was reached through it."""
+        """Return the error of a request through the proxy."""
         return f"the proxy{f' {self.address}' if self.address else ''} that {self.variable} names: {why}"
 
     @property
@@ -42,15 +42,15 @@ _CLOSED = ("Server disconnected", "peer closed connection")
 
 
 def describe_cause(error: Exception) -> str:
-    """Return what became of a request or of its answer, without a word of either."""
-    told = (_of_system(each) for each in _iterate_causes(error))
-    return next(filter(None, told), None) or _of_http(error)
+    """Return why a request failed, without repeating the request or the answer."""
+    causes = (_of_system(each) for each in _iterate_causes(error))
+    return next(filter(None, causes), None) or _of_http(error)
 
 
 def find_proxy(url: httpx2.URL, error: Exception) -> Proxy | None:
-    """Return the proxy of the environment that a request to `url` failed for; None where it was something else.
+    """Return the proxy that made a request to `url` fail; None if the cause is another.
 
-    A connection that fails its TLS had reached the server.
+    A connection whose TLS fails had reached the server.
     """
     if not isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
         return None
@@ -61,7 +61,7 @@ def find_proxy(url: httpx2.URL, error: Exception) -> Proxy | None:
 
 
 def _without_credentials(value: str) -> str:
-    """Return the address of a proxy without user and password; "" where it is not sure which part they are."""
+    """Return the address of a proxy without user and password; "" if these cannot be told apart reliably."""
     url = _parse_proxy(value)
     if url is None or "@" in f"{url.path}{url.query.decode()}{url.fragment}":
         return ""
@@ -69,7 +69,7 @@ def _without_credentials(value: str) -> str:
 
 
 def _parse_proxy(value: str) -> httpx2.URL | None:
-    """Return the address of a proxy, which may lack its scheme; None for one that is none."""
+    """Return the address of a proxy, which may lack its scheme; None if it is not valid."""
     try:
         return httpx2.Proxy(_with_scheme(value)).url
     except (ValueError, httpx2.InvalidURL):
@@ -81,18 +81,18 @@ def _with_scheme(value: str) -> str:
 
 
 def build_client(make: Callable[[httpx2.AsyncBaseTransport], Client], url: httpx2.URL) -> Client:
-    """Return the HTTP client that `make` makes with a transport for the server at `url`.
+    """Return the HTTP client that `make` builds on a transport for the server at `url`.
 
     Raises ConfigurationError when an environment variable that applies to `url` names a proxy or certificates that
-    cannot be used. A proxy for other addresses may be anything: the library itself would read, and reject, them all.
+    cannot be used. Variables for other addresses do not matter, although the library itself would reject all of them.
     """
     return make(_ProxyTransport(url))
 
 
 class _ProxyTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through the proxy that the environment names for their scheme.
+    """Sends requests through the environment's proxy for their scheme.
 
-    A server may redirect from http to https, which can have another proxy.
+    A server may redirect from http to https, which may have another proxy.
     """
 
     def __init__(self, url: httpx2.URL) -> None:
@@ -126,7 +126,7 @@ def _open_transport(url: httpx2.URL) -> httpx2.AsyncHTTPTransport:
 
 
 def _choose_proxy(url: httpx2.URL) -> tuple[str, str]:
-    """Return the environment variable that names the proxy for `url`, and its value; two empty ones without a proxy."""
+    """Return the environment variable that names the proxy for `url`, and its value; two empty strings if none."""
     proxies = getproxies()
     if any(_is_exempt(url, entry.strip()) for entry in proxies.get("no", "").split(",")):
         return "", ""
@@ -135,12 +135,12 @@ def _choose_proxy(url: httpx2.URL) -> tuple[str, str]:
 
 
 def _is_exempt(url: httpx2.URL, entry: str) -> bool:
-    """Return whether an entry of NO_PROXY names `url`: `*`, a domain, an address or a network, as curl has them."""
+    """Return whether an entry of NO_PROXY matches `url`: `*`, a domain, an address or a network, as in curl."""
     if not entry or entry == "*":
         return bool(entry)
     try:
         return ip_address(url.host) in ip_network(entry.strip("[]"), strict=False)
-    except ValueError:  # one of them is a name
+    except ValueError:  # one of them is a host name
         pass
     scheme, _, place = entry.rpartition("://")
     try:
@@ -157,15 +157,15 @@ def _is_exempt(url: httpx2.URL, entry: str) -> bool:
 
 
 def _explain_proxy(name: str, value: str) -> str:
-    """Return why the value of an environment variable names no proxy, and what to write; "" if it is in order.
+    """Return why the value of a proxy variable is not valid, and what to write; "" if it is.
 
-    The value is not repeated: a proxy's address may hold a password.
+    The text does not repeat the value: a proxy's address may contain a password.
     """
     url = _parse_proxy(value)
     if url is None or not url.host:
-        return f"{name} is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+        return f"{name} is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
     if not is_port(url.port):
-        return f"{name} names port {url.port}, and a port is 1 to {MAX_PORT}; correct it, or unset it"
+        return f"{name} names port {url.port}, but a port is 1 to {MAX_PORT}; correct it, or unset it"
     return ""
 
 
@@ -182,12 +182,12 @@ def _explain_tls_variable() -> str:
             try:
                 ssl.create_default_context(cafile=place)
             except ssl.SSLError:
-                return f"{name} names {place}, which holds no certificates; correct it, or unset it"
+                return f"{name} names {place}, which contains no certificates; correct it, or unset it"
     return ""
 
 
 def _as_set(name: str) -> str:
-    """Return how a variable is spelled in the environment, where either case counts."""
+    """Return a variable's name as the environment spells it; both cases count."""
     return name if name in os.environ else name.upper()
 
 
@@ -195,11 +195,11 @@ def _of_system(error: BaseException) -> str | None:
     match error:
         case ssl.SSLCertVerificationError():
             why = error.verify_message.rstrip(".")
-            return f"its certificate is not trusted: {why}; SSL_CERT_FILE may name who signed it"
+            return f"its certificate is not trusted: {why}; SSL_CERT_FILE can name a file with its issuer's certificate"
         case ssl.SSLError():
-            return "no TLS is spoken there"
+            return "the server does not use TLS"
         case socket.gaierror():
-            return "its host name is not known"
+            return "its host name is unknown"
         case OSError() if error.errno is not None:
             return os.strerror(error.errno).lower()
         case _:
@@ -211,17 +211,17 @@ def _of_http(error: Exception) -> str:
         case httpx2.TimeoutException():
             return "no answer in time"
         case httpx2.LocalProtocolError():
-            return "what is to be sent is no HTTP"
+            return "the request is not valid HTTP"
         case httpx2.ProtocolError():
-            return "it closed the connection" if str(error).startswith(_CLOSED) else "its answer is no HTTP"
+            return "it closed the connection" if str(error).startswith(_CLOSED) else "its answer is not HTTP"
         case httpx2.InvalidURL():
-            return "its address is none"
+            return "its address is not valid"
         case _:
             return "the connection broke"
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Give an exception and what caused it; of several causes the first one."""
+    """Yield an exception and its causes; of several causes the first one."""
     while error is not None:
         yield error
         several = (

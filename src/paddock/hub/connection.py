@@ -1,7 +1,7 @@
-"""One connection to an upstream server: the MCP library on our transports, and every way it can fail.
+"""One connection to an upstream server: the MCP library on Paddock's transports, and an error for each way to fail.
 
-This module (with `session`, `wire` and `web`) needs `mcp`, which takes most of a second to import; the pool
-imports it in a thread while the server's process is starting.
+This module (with `session`, `stdio` and `http`) imports `mcp`, which takes most of a second. The pool imports it in a
+thread while the server's process is starting.
 """
 
 import asyncio
@@ -69,20 +69,20 @@ T = TypeVar("T")
 
 _CLIENT = Implementation(name="paddock", version="1")
 _LAST_ANSWERS_S = 5.0
-"""Seconds for the answers to calls that are under way when a session is forgotten."""
+"""Seconds to wait for the answers to calls in flight when a session is forgotten."""
 _AUTH_WORDS = ("unauthorized", "invalid_token", "forbidden")
 _SLOW_S = 15.0
-"""Seconds after which one is told that a server takes its time to start."""
+"""Seconds after which a slow start is logged."""
 
 _log = logging.getLogger("paddock.hub")
 
 for _name in ("client", "mcp.client", "httpx2", "httpcore2"):
-    # They log addresses, headers and messages, secrets included. What they know is in our errors.
+    # These loggers print addresses, headers and messages, including secrets. Paddock's errors contain what is safe.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 class Connection:
-    """A connection to one server. Calls may run side by side."""
+    """A connection to one server. Calls may run concurrently."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class Connection:
         auth: "BearerAuth | None" = None,
     ) -> None:
         self.lost = asyncio.Event()
-        """Set once the connection is of no more use."""
+        """Set once the connection can no longer be used."""
         self.session: Session | None = None
         self.listed = False
-        """Whether somebody has heard its tools since they last changed."""
+        """Whether the server's tools were listed since they last changed."""
         self.listing = asyncio.Lock()
         self.rpc = None if process is None else StdioRpc(process.stdin)
         self._server = server
@@ -111,7 +111,7 @@ class Connection:
 
     @property
     def protocol(self) -> str:
-        """The protocol version agreed upon; empty before."""
+        """The agreed protocol version; empty before the handshake."""
         return (self.session and self.session.protocol_version) or ""
 
     @property
@@ -121,11 +121,11 @@ class Connection:
 
     @property
     def silent(self) -> bool:
-        """Whether the server left `server/discover` without an answer."""
+        """Whether the server did not answer `server/discover`."""
         return self.session is not None and self.session.silent
 
     def declare_lost(self, broken_rule: str = "", *, by_us: bool = False) -> None:
-        """Declare the connection lost: by us, for a broken rule, or (empty) because the other side ended it."""
+        """Mark the connection as lost. `by_us`: Paddock ended it. `broken_rule`: why the server was cut off."""
         if not self.lost.is_set():
             self._broken_rule = broken_rule
             if broken_rule:
@@ -137,7 +137,7 @@ class Connection:
                 self.rpc.end_waits()
 
     async def wait_until_lost(self) -> None:
-        """Wait until the connection is lost, and for answers that may still come on it, for some seconds."""
+        """Wait until the connection is lost, then some seconds for answers that may still arrive."""
         await self.lost.wait()
         if self._forgotten and self._under_way:
             with contextlib.suppress(TimeoutError):
@@ -145,36 +145,36 @@ class Connection:
 
     @property
     def elicited(self) -> "ElicitationFnT | None":
-        """What answers questions of the server; None when it may ask none."""
+        """Answers questions of the server; None if it may ask none."""
         return self._questions.on_elicitation if self._questions is not None else None
 
     async def negotiate_version(self, *, probe: bool, quiet: bool = False) -> None:
         """Agree on a protocol version; `probe` asks for the stateless era first. Raises CallFailed.
 
-        A long wait is told, unless `quiet`.
+        A slow answer is logged, unless `quiet`.
         """
         assert self.session is not None
         server, limit = self._server, self._server.timeout_ms
         if isinstance(server, StdioServer):
             limit = max(limit, server.start_ms)
-        told = (
+        message = (
             f"server {server.name!r} has not answered for {_SLOW_S:g} s; it has {limit / 1000:g} s to start"
         )
         report = _log.debug if quiet else _log.warning
-        notice = asyncio.get_running_loop().call_later(_SLOW_S, report, told)
+        notice = asyncio.get_running_loop().call_later(_SLOW_S, report, message)
         try:
             await self._wait_for_answer(self.session.agree_on_version(probe=probe), "the handshake", limit)
         finally:
             notice.cancel()
 
     async def call_tool(self, tool: str, arguments: dict[str, Any], timeout_ms: float) -> object:
-        """Return the raw answer to `tools/call`. Raises CallFailed."""
+        """Send `tools/call` and return the raw answer. Raises CallFailed."""
         if self._process is None and not _is_plain(tool, arguments):
             arguments = mark_numbers(arguments)
         if self._process is None and not _is_text(tool, arguments):
             text = (
                 f"Tool {tool!r} of server {self._server.name} was not called: its name or an argument holds half of a "
-                "character (a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
+                "character (a lone surrogate), which HTTP cannot carry; repair it with `text.toWellFormed()`."
             )
             raise CallFailed(InvalidArguments(text), CallHealth.NEUTRAL)
         asking = self._request_call if self._questions is None else self._call_with_questions
@@ -193,7 +193,7 @@ class Connection:
         return answer if self._process is not None or _is_plain(answer) else unmark_numbers(answer)
 
     async def list_tools(self, timeout_ms: float) -> tuple[list[object], str]:
-        """Return the raw entries of all pages of `tools/list`, and what is missing. Raises CallFailed."""
+        """Return the raw entries of all pages of `tools/list`, and a note about missing ones. Raises CallFailed."""
         try:
             return await self._wait_for_answer(self._request_tools(), "the tool listing", timeout_ms)
         except CallFailed as failed:
@@ -204,7 +204,7 @@ class Connection:
             raise
 
     async def _call_with_questions(self, tool: str, arguments: dict[str, Any]) -> object:
-        """Call a tool of a server that may ask a person meanwhile."""
+        """Call a tool of a server that may ask a person during the call."""
         assert self._questions is not None
         with self._questions.track_call():
             answer = await self._request_call(tool, arguments)
@@ -222,7 +222,7 @@ class Connection:
         except MCPError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-        # Refused before it ran: the server wants arguments repeated as headers, which its listing names.
+        # The server refused the call before it ran: it wants arguments repeated as headers, which its listing names.
         await self._request_tools()
         return await self.session.send_raw_request("tools/call", params)
 
@@ -240,7 +240,7 @@ class Connection:
             if not (cursor := page.get("nextCursor")):
                 break
             if repr(cursor) in seen:
-                cut = "its tool listing leads back to a page that was read; the rest is left out"
+                cut = "its tool listing returns to an earlier page; the rest is left out"
                 break
             room -= len(repr(tools))
             if room < 0:
@@ -255,14 +255,14 @@ class Connection:
         return entries, cut
 
     async def _wait_for_answer(self, request: Awaitable[T], what: str, timeout_ms: float) -> T:
-        """Wait for a request, at most `timeout_ms`; turn whatever goes wrong into CallFailed."""
+        """Wait for a request, at most `timeout_ms`; turn every failure into CallFailed."""
         trace = Trace()
         token = TRACE.set(trace)
         self._under_way += 1
         self._quiet.clear()
         try:
-            # Our clock and not the library's, which starts only when the request is written: a server that
-            # does not read would hold the call for ever.
+            # Paddock's own timeout: the library's starts only when the request is written. A server that does not read
+            # would block the call for ever.
             async with asyncio.timeout(timeout_ms / 1000) as trace.limit:
                 return await request
         except TimeoutError:
@@ -272,7 +272,7 @@ class Connection:
         except MCPError as error:
             failure = await self._explain_error(error, trace)
         except (ValidationError, RuntimeError) as error:
-            # From the handshake and the header listing, the only places where the library checks answers.
+            # Raised by the handshake and the listing of headers, the only places where the library checks answers.
             text = "its answer breaks the protocol" if isinstance(error, ValidationError) else str(error)
             failure = CallFailed(
                 ServerUnavailable(self._hide_secrets(text), sent=trace.sent), CallHealth.FAILURE
@@ -282,11 +282,13 @@ class Connection:
             self._under_way -= 1
             if not self._under_way:
                 self._quiet.set()
-            trace.limit = None  # it knows the task, and so its result; contexts of timers keep the trace
+            trace.limit = (
+                None  # it refers to the task and its result; contexts of timers keep the trace alive
+            )
         raise failure from None
 
     async def _suggest_for_timeout(self) -> str:
-        """Return what can be done about an answer that did not come in time."""
+        """Return the remedy for an answer that did not arrive in time."""
         if self.protocol:
             return "Ask for less at once, or raise its `timeoutMs`."
         if self._process is None:
@@ -300,27 +302,27 @@ class Connection:
         return f"{first}, or raise its `timeoutMs`.{await self._process.last_words()}"
 
     async def _explain_error(self, error: MCPError, trace: Trace) -> CallFailed:
-        """Tell what an error of the library means: the server's own answer, or that there is none."""
+        """Return the meaning of a library error: the server's own error, or that there is no answer."""
         if trace.status in AUTH_STATUS or any(word in error.message.lower() for word in _AUTH_WORDS):
-            told = (
+            reason = (
                 f"HTTP {trace.status}" if trace.status in AUTH_STATUS else self._hide_secrets(error.message)
             )
             name, remedy = self._server.name, self._hide_secrets(trace.remedy)
             where = "env" if self._process is not None else "headers"
-            text = f"Server {name} refuses our credentials ({told}); correct its `{where}`."
+            text = f"Server {name} refuses our credentials ({reason}); correct its `{where}`."
             if remedy and trace.status in AUTH_STATUS:
-                text = f"Server {name} {remedy} ({told})."
+                text = f"Server {name} {remedy} ({reason})."
             return CallFailed(ServerUnauthorized(text), CallHealth.NEUTRAL)
         oversize = error.message if isinstance(error, OversizedAnswerError) else trace.fault
         if isinstance(error, OversizedAnswerError) or trace.oversize:
             text = f"Server {self._server.name} gave no whole answer: {oversize}."
             return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
         if _is_forgotten_session(error, trace):
-            self._forgotten = True  # other calls hear of it themselves, or are still answered
+            self._forgotten = True  # other calls get their own error, or still an answer
             self.declare_lost()
             text = f"Server {self._server.name} has forgotten our session."
             return CallFailed(ServerUnavailable(text, retryable=True), CallHealth.NEUTRAL, again=True)
-        if error.code == CONNECTION_CLOSED:  # a server may use this code in an answer of its own
+        if error.code == CONNECTION_CLOSED:  # a server may use this code in its own answer
             if self._process is None and error.message.startswith("SSE stream"):
                 return self._explain_cut_answer(error, trace)
             unheard = not trace.sent or (self._process is None and trace.status is None and not trace.cause)
@@ -330,16 +332,16 @@ class Connection:
             failure := find_request_error(self._server, error, trace)
         ):
             return CallFailed(failure, CallHealth.FAILURE)
-        # An answer. One that blames the request comes from a healthy server.
+        # The server answered. An error that blames the request comes from a healthy server.
         own_fault = error.code == INTERNAL_ERROR or -32019 <= error.code <= -32000
         verdict = CallHealth.FAILURE if own_fault else CallHealth.SUCCESS
-        told = spell_invisible(self._hide_secrets(error.message))
+        message = spell_invisible(self._hide_secrets(error.message))
         data = bound_data((self._server.secrets | self._login_secrets).hide_in(error.data))
         code = error.code if abs(error.code) <= MAX_ERROR_CODE else INTERNAL_ERROR
-        return CallFailed(ServerRejected(told, code=code, data=data), verdict)
+        return CallFailed(ServerRejected(message, code=code, data=data), verdict)
 
     async def _explain_lost(self, error: MCPError, trace: Trace) -> CallFailed:
-        """Explain a connection that ended under a call. Repeating is right when the server is surely dead."""
+        """Explain a connection that ended during a call. A retry is right if the server is certainly dead."""
         self.declare_lost()
         name, process = self._server.name, self._process
         if self._broken_rule:
@@ -363,7 +365,7 @@ class Connection:
         return CallFailed(failure, CallHealth.NEUTRAL, again=True)
 
     def _explain_cut_answer(self, error: MCPError, trace: Trace) -> CallFailed:
-        """Explain an answer over HTTP that ended too early. Other calls have streams of their own."""
+        """Explain an HTTP answer that ended too early. Other calls have their own streams."""
         text = self._hide_secrets(f"Server {self._server.name} broke off its answer ({error.message}).")
         return CallFailed(ServerUnavailable(text, sent=trace.sent), CallHealth.FAILURE)
 
@@ -376,17 +378,17 @@ class Connection:
 
 
 def _is_forgotten_session(error: MCPError, trace: Trace) -> bool:
-    """Tell whether the server refused the call because it does not know our session, as after its restart.
+    """Return whether the server refused the call because it does not know our session, as after a restart.
 
-    It should answer 404, which the library turns into "Session terminated" where the body says nothing; many servers
-    answer 400. Servers of the stateless era answer 404 where they do not know a method.
+    It should answer 404, which the library turns into "Session terminated" if the body is empty; many servers answer
+    400. Servers of the stateless era answer 404 to an unknown method.
     """
     refused = trace.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
     return refused and error.code != METHOD_NOT_FOUND and "session" in error.message.lower()
 
 
 def _is_plain(*values: object) -> bool:
-    """Tell whether no number in JSON values has, or wants, a mark to go through the library."""
+    """Return whether no number in JSON values needs a mark, or already has one, to pass the library unchanged."""
     try:
         return MARK.encode() not in orjson.dumps(values)
     except TypeError:
@@ -394,7 +396,7 @@ def _is_plain(*values: object) -> bool:
 
 
 def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
-    """Tell whether a call can be written as UTF-8; a pipe carries what cannot as an escape, HTTP does not."""
+    """Return whether a call is valid UTF-8. A pipe carries other characters as escapes; HTTP does not."""
     try:
         to_json([tool, arguments])
     except PydanticSerializationError:
@@ -405,14 +407,14 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
 def _watch_output(
     connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, most_values: int
 ) -> PipeReader:
-    """Return the messages of a process; what else it writes is counted."""
+    """Return a reader of a process's messages; it counts everything else that the process writes."""
     process.stdout.rpc, process.stdout.most_values = connection.rpc, most_values
     stderr = RateAllowance(STDERR_BYTES, STDERR_BYTES_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
         if not stderr.spend_amount(size):
             connection.declare_lost(
-                f"it wrote more than {STDERR_BYTES} bytes to its standard error, faster than "
+                f"it wrote more than {STDERR_BYTES} bytes to stderr, faster than "
                 f"{STDERR_BYTES_PER_SECOND} a second; have it log less"
             )
 
@@ -439,9 +441,9 @@ async def open_connection(
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so that no
-    further call goes out on it; `on_changed` when the server says that its tools changed. `auth` puts tokens into
-    HTTP requests; where it waits for a person, `quiet` keeps a long wait from being told. What breaks an open HTTP
-    connection comes out of the context as an exception group. `most_values` bounds the values in one answer.
+    further call is sent. `on_changed` is called when the server reports that its tools changed. `auth` puts tokens into
+    HTTP requests; if it waits for a person, `quiet` suppresses the log entry about a slow start. A failure of an open
+    HTTP connection leaves the context as an exception group. `most_values` limits the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
     unasked = UnsolicitedBudget(connection.declare_lost, asyncio.get_running_loop().time)
@@ -453,7 +455,7 @@ async def open_connection(
             reader = _watch_output(connection, process, unasked, most_values)
             writer = PipeWriter(process.stdin)
         else:
-            # To read whom it trusts takes 50 ms and more, in which nothing else would go on here.
+            # Loading the trusted certificates takes 50 ms and more, which would block the event loop.
             http = await asyncio.to_thread(http_client, server, auth, most_values)
             await stack.enter_async_context(http)
             streams = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
@@ -475,7 +477,7 @@ async def open_connection(
         connection.session = await stack.enter_async_context(session)
         try:
             await connection.negotiate_version(probe=probe, quiet=quiet)
-        except CallFailed as error:  # raised in here, it would come out as an exception group
+        except CallFailed as error:  # raised here, it would become an exception group
             failure = error
         else:
             try:

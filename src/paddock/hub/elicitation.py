@@ -1,8 +1,8 @@
-"""What a server asks its user for in the midst of a call, and who answers.
+"""Questions that a server asks its user during a call, and their answers.
 
-A program never does. Of a server among `servers.questions`, a person who can be asked about the call is shown the
-question together with the one answer that can be given: what the form holds by itself (SEP-1034). They agree or not.
-A form that wants more than that, an address to be opened, or anything but a form fails the call.
+A program never answers. If the server is among `servers.questions` and a person can be asked, the person sees the
+question and the one possible answer: the form's own default values (SEP-1034). The person agrees or declines. A form
+that needs typed values, a request to open an address, and anything except a form fail the call.
 """
 
 import asyncio
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
 MAX_ROUNDS = 5
-"""Times that one call may come back with questions."""
+"""Maximum number of rounds of questions in one call."""
 _MAX_FORMS = 5
-"""Questions of one round."""
+"""Maximum number of questions in one round."""
 _MAX_SCHEMA_CHARS = 16 * 1024
 _MAX_MESSAGE_CHARS = 4000
 
 
 def read_form(params: Mapping[str, Any]) -> ServerForm:
-    """Return what the parameters of `elicitation/create` ask. Raises UnanswerableQuestion."""
+    """Return the form in the parameters of `elicitation/create`. Raises UnanswerableQuestion."""
     message, schema = params.get("message"), params.get("requestedSchema")
     if params.get("mode", "form") != "form":
-        raise UnanswerableQuestion("it wants its user to open an address, which Paddock opens for no server")
+        raise UnanswerableQuestion(
+            "it asks its user to open an address, which Paddock never does for a server"
+        )
     if not isinstance(message, str) or len(message) > _MAX_MESSAGE_CHARS or not isinstance(schema, dict):
         raise UnanswerableQuestion("its question breaks the protocol")
     fields = cast("dict[str, Any]", schema).get("properties", {})
@@ -47,20 +49,20 @@ def read_form(params: Mapping[str, Any]) -> ServerForm:
         fits = False
     if not fits:
         raise UnanswerableQuestion(
-            "it asks for values that somebody would have to type, which is not possible here"
+            "it asks for values that a person would have to type, which is not possible here"
         )
     return ServerForm(message, values)
 
 
 class Questions:
-    """The questions that come over one connection."""
+    """The questions of one connection."""
 
     def __init__(self) -> None:
         self._calls: list[tuple[Person | None, Trace | None]] = []
 
     @contextmanager
     def track_call(self) -> Generator[None]:
-        """Know a call of the current task while it lasts."""
+        """Register the current task's call during the context."""
         entry = (PERSON.get(), TRACE.get())
         self._calls.append(entry)
         try:
@@ -71,9 +73,9 @@ class Questions:
     async def settle_result(
         self, answer: object, again: Callable[[dict[str, Any]], Awaitable[object]]
     ) -> object:
-        """Return the result of a call that came back with questions (SEP-2322).
+        """Answer the questions of a call (SEP-2322) and return the call's result.
 
-        `again` makes the call once more with further parameters. Raises UnanswerableQuestion and MCPError.
+        `again` repeats the call with further parameters. Raises UnanswerableQuestion and MCPError.
         """
         for _ in range(MAX_ROUNDS):
             if not asks_back(answer):
@@ -95,7 +97,7 @@ class Questions:
                     params = cast("dict[str, Any]", request["params"])
                     answers[key] = await _ask_person(params, PERSON.get(), TRACE.get())
                 case _:
-                    raise UnanswerableQuestion("it wants something else than an answer of its user")
+                    raise UnanswerableQuestion("it requests something other than an answer of its user")
         return answers
 
     async def on_elicitation(
@@ -103,8 +105,8 @@ class Questions:
         context: "ClientRequestContext",
         params: "ElicitRequestParams",
     ) -> "ElicitResult | ErrorData":
-        """Answer a server of the older era, which asks past the call. Where two calls run, nobody knows whose it is."""
-        from mcp_types import ElicitResult  # loaded before the first question
+        """Answer a server of the older era. Its questions name no call; with two calls in flight they are cancelled."""
+        from mcp_types import ElicitResult  # already loaded at the first question
 
         if len(self._calls) != 1:
             return ElicitResult(action="cancel")
@@ -116,17 +118,17 @@ class Questions:
 
 
 def asks_back(answer: object) -> bool:
-    """Tell whether an answer is a question."""
+    """Return whether an answer asks a question."""
     return isinstance(answer, dict) and cast("dict[str, Any]", answer).get("resultType") == "input_required"
 
 
 async def _ask_person(
     params: Mapping[str, Any], person: Person | None, trace: Trace | None
 ) -> dict[str, Any]:
-    """Return the result of an elicitation; the time of the call stands still meanwhile. Raises UnanswerableQuestion."""
+    """Return the result of an elicitation. The call's timeout stops meanwhile. Raises UnanswerableQuestion."""
     question = read_form(params)
     if person is None:
-        raise UnanswerableQuestion("nobody is there who could be asked")
+        raise UnanswerableQuestion("there is no person to ask")
     with _pause_timeout(trace.limit if trace is not None else None):
         action = await person(question)
     return {"action": action, "content": dict(question.values)} if action == "accept" else {"action": action}
@@ -140,7 +142,7 @@ def _pause_timeout(limit: asyncio.Timeout | None) -> Generator[None]:
         return
     loop = asyncio.get_running_loop()
     left = ends - loop.time()
-    with suppress(RuntimeError):  # the call has ended meanwhile
+    with suppress(RuntimeError):  # the call has ended in the meantime
         limit.reschedule(None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Bytes among the arguments of a program: sent as base64 where the schema of the tool says that it is read so."""
+"""Bytes in a program's arguments: sent as base64 if the tool's schema declares base64 there."""
 
 import json
 import re
@@ -13,7 +13,7 @@ _MAX_PATH_CHARS = 200
 
 
 def find_misplaced(schema: Mapping[str, Json], places: Sequence[Sequence[str]]) -> str:
-    """Return the first of the places, as a program writes it, of which a schema does not say base64; empty for none."""
+    """Return the first place, in a program's notation, that a schema does not declare as base64; empty if none."""
     tree = unfold_schema(schema)
     for place in places:
         nodes = [tree]
@@ -34,7 +34,7 @@ def _is_base64(node: Mapping[str, Json]) -> bool:
 
 
 def _iterate_same_place(node: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
-    """Yield a schema and those of which a value at the same place may be."""
+    """Yield a schema and the schemas that it combines for the same value."""
     yield node
     for keyword in ("allOf", "anyOf", "oneOf"):
         members = node.get(keyword)

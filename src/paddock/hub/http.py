@@ -1,6 +1,7 @@
 """The HTTP client below streamable HTTP: a failing request fails its own call, not the whole connection.
 
-What a server sends is bounded in size and, where nobody waits for it, in time: the library reads whole bodies, decoded.
+Answers are limited in size, because the library reads whole bodies, decoded. Requests that no caller waits for are also
+limited in time.
 """
 
 import asyncio
@@ -27,23 +28,23 @@ from paddock.model.numbers import MARK, NumberTooLongError, loads, mark_numbers,
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 _FAREWELL_S = 1.0
-"""Seconds for the polite end of a session."""
+"""Maximum time to end a session, in seconds."""
 _APART_S = 0.5
-"""Seconds between two requests for the rest of one stream; a server may ask for none."""
+"""Minimum time between two requests for the rest of one stream, in seconds; a server may ask for no pause."""
 _PLAIN_ENCODINGS = ("", "identity")
 _MAX_VALUE_CHARS = 200
 _LINES = re.compile(rb"\r\n|\r|\n|[^\r\n]+").findall
 _MAX_CHECKED_BYTES = 64 << 10
-"""Bytes of an answer up to which it is looked at whose answer it is; what fails is short."""
+"""Maximum size of an answer whose id is checked, in bytes: errors are short."""
 
 
 def http_client(
     server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MAX_VALUES
 ) -> httpx2.AsyncClient:
-    """Return a client with the server's headers. No read timeout: each call has its own.
+    """Return a client with the server's headers. It has no read timeout: each call has its own.
 
-    An answer or event with more than `most_values` values ends with an error, before the library decodes it. Raises
-    CallFailed for a `url` that is none, and when an environment variable names a proxy for it or certificates that
+    An answer or event with more than `most_values` values ends with an error before the library decodes it. Raises
+    CallFailed for a `url` that is not valid, and when an environment variable for it names a proxy or certificates that
     cannot be used.
     """
     headers = {"accept-encoding": "identity", **server.headers}
@@ -52,14 +53,14 @@ def http_client(
         make = partial(_Client, most_values, headers=headers, timeout=timeout, auth=auth)
         return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
     except httpx2.InvalidURL:
-        why = f"the `url` of {server.name} is no address of a web server; correct it"
+        why = f"the `url` of {server.name} is not the address of a web server; correct it"
     except ConfigurationError as problem:
         why = str(problem)
     raise CallFailed(ServerUnavailable(f"{why}."), CallHealth.NEUTRAL)
 
 
 class _Client(httpx2.AsyncClient):
-    """Note in the call's trace what became of the request, and turn a network failure into an answer."""
+    """Records in the call's trace how the request ended, and turns a network failure into an answer."""
 
     def __init__(self, most_values: int, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
@@ -72,11 +73,11 @@ class _Client(httpx2.AsyncClient):
         if request.method == "GET":
             await _wait_between_requests(trace)
         request = _unmark_numbers(request)
-        before, trace.sent = trace.sent, True  # also for whoever waits no longer
+        before, trace.sent = trace.sent, True  # also counts if the caller is cancelled
         try:
             response = await super().send(request, **options)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            # The library's transport would end with all its calls; a gateway in between would answer just so.
+            # The library's transport would end with all its calls. A 502 is what a gateway would answer.
             trace.sent = before or not isinstance(error, _UNSENT_ERRORS)
             trace.cause, proxy = describe_cause(error), find_proxy(request.url, error)
             if proxy is not None:
@@ -85,7 +86,7 @@ class _Client(httpx2.AsyncClient):
         trace.status, trace.cause = response.status_code, ""
         trace.kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.headers.get("content-encoding", "").strip().lower() not in _PLAIN_ENCODINGS:
-            # Decoded by the library, a few bytes would fill our memory.
+            # The library would decode it: a few bytes could fill the memory.
             await response.aclose()
             trace.cause = "it compresses its answers, although it is asked not to"
             return httpx2.Response(502, request=request)
@@ -101,7 +102,7 @@ class _Client(httpx2.AsyncClient):
         return response
 
     async def _end_session(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """End a session politely; nobody waits long for the answer, nor reads it."""
+        """End a session; the wait for the answer is short, and the answer is not read."""
         try:
             async with asyncio.timeout(_FAREWELL_S):
                 response = await super().send(request, **options)
@@ -112,14 +113,14 @@ class _Client(httpx2.AsyncClient):
 
 
 async def _wait_between_requests(trace: Trace) -> None:
-    """Wait, so that streams which end at once are not asked for again and again without a pause."""
+    """Wait, so that a stream that ends at once is not requested again without a pause."""
     now = asyncio.get_running_loop().time()
     trace.reopens = max(now, trace.reopens + _APART_S)
     await asyncio.sleep(trace.reopens - now)
 
 
 async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Response:
-    """Return a redirect without its body, which the library would read however long it is."""
+    """Return a redirect without its body: the library would read it without a limit."""
     await response.aclose()
     bare = httpx2.Response(response.status_code, request=response.request)
     bare.next_request = response.next_request
@@ -130,7 +131,7 @@ async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Respons
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that ends with an error where it holds too much."""
+    """A body that ends with an error when it exceeds a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, most_values: int) -> None:
         self._stream = stream
@@ -141,7 +142,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
         if meter.too_deep:
             raise _make_oversize_error(self._trace, f"it is nested more than {MAX_DEPTH} deep")
         if meter.values > self._most_values:
-            values = f"it holds more than {self._most_values} values"
+            values = f"it has more than {self._most_values} values"
             raise _make_oversize_error(
                 self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
             )
@@ -151,7 +152,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 class _BoundedDocument(_BoundedBody):
-    """One document, which has the bounds of a stdio server's message; it may also be broken off."""
+    """One JSON document, with the limits of a stdio server's message."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, meter = 0, JsonMeter(MAX_DEPTH)
@@ -170,10 +171,10 @@ class _BoundedDocument(_BoundedBody):
 
 
 class _BoundedEvents(_BoundedBody):
-    """Server-sent events, each a document; the library bounds their bytes.
+    """Server-sent events; each contains a document. The library limits their bytes.
 
-    A line break is no part of a JSON string, so whatever quotes the other fields of an event hold, the count of `data`
-    begins outside of strings.
+    A JSON string contains no line break. Therefore the count of a `data` field starts outside of strings, whatever
+    quotes the other fields of the event contain.
     """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -194,9 +195,9 @@ class _BoundedEvents(_BoundedBody):
 
 
 class _MatchingAnswer(httpx2.AsyncByteStream):
-    """An answer in JSON that is the answer to its request: for one with another number, everybody would wait in vain.
+    """A JSON answer that must belong to its request: with another id, the callers would wait until their timeouts.
 
-    An error whose server did not read the number (JSON-RPC 2.0, section 5: `id` is null) gets the request's.
+    If the server could not read the id (JSON-RPC 2.0, section 5: `id` is null), its error gets the id of the request.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, request: bytes, trace: Trace) -> None:
@@ -213,7 +214,7 @@ class _MatchingAnswer(httpx2.AsyncByteStream):
             asked, answer = from_json(self._request), from_json(body)
             number, other = asked["id"], answer["id"]
         except (ValueError, LookupError, TypeError):
-            return body  # nobody waits for it, or the library says what is wrong with it
+            return body  # no caller waits for it, or the library reports the fault
         if other is None and "error" in answer:
             return to_json({**answer, "id": number})
         if str(other) != str(number):
@@ -233,7 +234,7 @@ def _make_oversize_error(trace: Trace, text: str) -> httpx2.StreamError:
 
 
 class _ExactEvents(httpx2.AsyncByteStream):
-    """Events whose numbers keep their digits on their way through the library (`paddock.model.numbers`)."""
+    """Events whose numbers keep their digits while they pass the library (`paddock.model.numbers`)."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
@@ -262,7 +263,7 @@ def _mark_event(line: bytes) -> bytes:
 
 
 def _mark_numbers(body: bytes) -> bytes:
-    """Return an answer with marks in its result; the library checks other numbers, which hold no data."""
+    """Return an answer with marked numbers in its result. The library checks the others; they contain no data."""
     if not may_lose(body):
         return body
     try:
@@ -272,20 +273,20 @@ def _mark_numbers(body: bytes) -> bytes:
     except NumberTooLongError as problem:
         return _make_error_answer(body, str(problem))
     except (ValueError, RecursionError, LookupError, TypeError):
-        return body  # no answer, or the library says what is wrong with it
+        return body  # no answer, or the library reports the fault
 
 
 def _make_error_answer(body: bytes, problem: str) -> bytes:
-    """Return an error in the place of an answer that no reader takes."""
+    """Return an error in place of an answer that no reader accepts."""
     answer = parse_slowly(body) or {
         "id": None,
-        "error": {"code": INTERNAL_ERROR, "message": f"the answer holds {problem}"},
+        "error": {"code": INTERNAL_ERROR, "message": f"the answer contains {problem}"},
     }
     return to_json({"jsonrpc": "2.0", **answer})
 
 
 def _unmark_numbers(request: httpx2.Request) -> httpx2.Request:
-    """Return a request with numbers in the place of marked texts, in its body and its headers."""
+    """Return a request with numbers in place of marked strings, in its body and its headers."""
     if MARK.encode() not in request.content:
         return request
     kept = [

@@ -1,4 +1,4 @@
-"""What an HTTP answer that brings no result means, and what can be done about it."""
+"""The meaning of an HTTP answer without a result, and its remedy."""
 
 import re
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from paddock.hub.config import HttpServer, render_host
 from paddock.model.errors import ServerUnavailable
 
 _STAND_INS = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
-"""What the library says where the body of a refusal says nothing."""
+"""The library's error texts for a refusal with an empty body."""
 _MEDIA_TYPE_PATTERN = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _MAX_MEDIA_TYPE_CHARS = 60
 _START = "Start it, or correct its `url`"
@@ -20,7 +20,7 @@ _WRONG_URL_STATUSES = (404, 405, 406, 410, 415, 421)
 
 
 def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> ServerUnavailable | None:
-    """Return the error for a request without an answer of the protocol; None when `error` is the server's answer."""
+    """Return the error for a request without an answer of the protocol; None if `error` is the server's own answer."""
     name, status = server.name, trace.status
     if trace.cause:
         retryable = not trace.sent
@@ -45,16 +45,16 @@ def _explain_status(error: MCPError, trace: Trace, status: int) -> str | None:
     if status >= HTTPStatus.BAD_REQUEST:
         return f"answers HTTP {status}{_suggest_remedy(status)}." if error.message in _STAND_INS else None
     if error.code == PARSE_ERROR and error.message.startswith("Failed to parse"):
-        return "answers with what is no message of the protocol."
+        return "answers with something other than a message of the protocol."
     if error.code == INVALID_REQUEST and error.message.startswith("Unexpected content type"):
-        return f"answers with {_render_content_type(trace.kind)}, which is no MCP; correct its `url`."
+        return f"answers with {_render_content_type(trace.kind)}, which is not MCP; correct its `url`."
     if status == HTTPStatus.ACCEPTED and error.code == INVALID_REQUEST:
-        return "takes the request, and answers nothing (HTTP 202)."
+        return "accepts the request, but sends no answer (HTTP 202)."
     return None
 
 
 def _render_content_type(kind: str) -> str:
-    """Return a content type; a server may write anything there."""
+    """Return a content type for an error text; a server may write anything there."""
     return (
         kind
         if _MEDIA_TYPE_PATTERN.fullmatch(kind) and len(kind) <= _MAX_MEDIA_TYPE_CHARS
@@ -66,7 +66,7 @@ def _suggest_remedy(status: int) -> str:
     if status in _WRONG_URL_STATUSES:
         return "; correct its `url`"
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return ": it was asked too often; wait before the next call"
+        return ": too many requests; wait before the next call"
     if status in _RETRYABLE_STATUSES:
         return ": it cannot answer now; try again later"
-    return "; its own log may say why"
+    return "; see its own log"

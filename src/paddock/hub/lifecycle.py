@@ -1,13 +1,13 @@
 """The life of upstream servers as one state machine: no I/O, no clock, no randomness.
 
-`Pool.handle_event(event, now)` takes what happened and returns what has to be done. The same events at the same
-times give the same instructions, so that Hypothesis can drive it and a failure can be replayed.
+`Pool.handle_event(event, now)` takes an event and returns instructions. The same events at the same times give the same
+instructions, so that Hypothesis can drive it and a failure can be replayed.
 
-A *child* is one incarnation of a server: a process, or an HTTP connection. Its state moves only along
-`TRANSITIONS`. It takes a place in the pool from the instruction to start it until the report that it is
-really gone; a closed or failed child that is still dying keeps its place, so there are never more than
-`bound` processes. Calls that cannot go out at once wait in one queue, first come first served. A server has
-at most one child, so concurrent calls share it.
+A *child* is one incarnation of a server: a process, or an HTTP connection. Its state changes only along `TRANSITIONS`.
+It occupies a slot in the pool from the instruction to start it until the report that nothing of it is left. A closed or
+failed child that is still ending keeps its slot, so that there are never more than `bound` processes. Calls that cannot
+be sent at once wait in one queue, first come first served. A server has at most one child, which its concurrent calls
+share.
 
 Times are milliseconds on any monotonic clock.
 """
@@ -23,7 +23,7 @@ IDLE_TIMEOUT_MS = 300_000
 
 
 class State(StrEnum):
-    """Where a child is in its life."""
+    """The state of a child."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -42,16 +42,16 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 
 class CallHealth(StrEnum):
-    """What a call or a connect says about the health of its server."""
+    """What a call or a connect shows about the health of its server."""
 
     SUCCESS = "success"
     FAILURE = "failure"
     NEUTRAL = "neutral"
-    """Refused credentials, an exited process, a caller who left: nothing that the breaker counts."""
+    """Refused credentials, an exited process, a cancelled call: the breaker does not count it."""
 
 
 class Refusal(StrEnum):
-    """Why a call is turned away."""
+    """Why a call is refused."""
 
     BREAKER_OPEN = "breaker open"
     POOL_FULL = "pool full"
@@ -61,7 +61,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallRequested:
-    """Somebody wants to call a server. `call` is a number never used before."""
+    """A caller wants to call a server. `call` is a number that was never used before."""
 
     call: int
     server: str
@@ -69,7 +69,7 @@ class CallRequested:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """A call is over, whether it was dispatched, still waiting, or its caller went away."""
+    """A call has ended: it was answered, or cancelled before or after its dispatch."""
 
     call: int
     verdict: CallHealth
@@ -77,7 +77,7 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class WaitExpired:
-    """A call has waited as long as a call may wait for a place in the pool."""
+    """A call has waited for a slot for the maximum time."""
 
     call: int
 
@@ -99,7 +99,7 @@ class ConnectFailed:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost:
-    """A ready child broke off without being told to."""
+    """A ready child ended without an instruction."""
 
     child: int
 
@@ -118,7 +118,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """Everything must end; no call is taken any more."""
+    """The pool ends: everything stops, and no further call is accepted."""
 
 
 Event = (
@@ -136,7 +136,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a server as this child; answer with Connected or ConnectFailed, and with Gone at the very end."""
+    """Start a server as this child. Report Connected or ConnectFailed, and Disconnected at the end."""
 
     child: int
     server: str
@@ -144,7 +144,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a child and everything it started; answer with Gone."""
+    """End a child and everything that it started. Report Disconnected."""
 
     child: int
 
@@ -159,7 +159,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Turn a waiting call away."""
+    """Refuse a waiting call."""
 
     call: int
     server: str
@@ -171,12 +171,12 @@ Instruction = Start | Stop | Dispatch | Refuse
 
 @dataclass(frozen=True, slots=True)
 class IdleRules:
-    """How long a server's child may stay without calls."""
+    """How long a server's child may stay idle."""
 
     idle_timeout_ms: float | None = IDLE_TIMEOUT_MS
-    """None: for ever (keep-alive)."""
+    """None: without a limit (keep-alive)."""
     ephemeral: bool = False
-    """End it as soon as its last call ends."""
+    """End it when its last call ends."""
 
 
 @dataclass(slots=True)
@@ -187,18 +187,18 @@ class Child:
     server: str
     state: State = State.IDLE
     live: bool = False
-    """Takes a place: something of it may still exist."""
+    """Occupies a slot: something of it may still exist."""
     idle_since: float = 0.0
     calls: set[int] = field(default_factory=set[int])
 
     def change_state(self, state: State) -> None:
-        """Change the state; an illegal move is a defect of this module."""
+        """Change the state. A forbidden transition is a bug of this module."""
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state = state
 
 
 class Pool:
-    """All servers, their children, their breakers and the calls that wait."""
+    """All servers, their children, their breakers and the waiting calls."""
 
     def __init__(
         self, terms: Mapping[str, IdleRules], *, bound: int = MAX_LIVE, breaker: Breaker | None = None
@@ -211,11 +211,11 @@ class Pool:
         self.shut = False
         self._terms = terms
         self._servers: dict[int, str] = {}
-        """The server of each call that was dispatched."""
+        """The server of each dispatched call."""
         self._started = 0
 
     def handle_event(self, event: Event, now: float) -> list[Instruction]:
-        """Take an event at time `now` and return what to do, in order. News of former children is ignored."""
+        """Process an event at time `now` and return the instructions. Events of former children are ignored."""
         match event:
             case CallRequested(call, server):
                 self.queue[call] = server
@@ -244,7 +244,7 @@ class Pool:
 
     @property
     def live(self) -> int:
-        """The number of places taken."""
+        """Number of occupied slots."""
         return sum(child.live for child in self.children.values())
 
     def _child_reported(
@@ -277,7 +277,7 @@ class Pool:
                 return []
 
     def _place_call(self, call: int, server: str, now: float) -> list[Instruction]:
-        """Dispatch a waiting call, refuse it, start its server, or leave it waiting."""
+        """Dispatch a waiting call, refuse it, start its server, or keep it waiting."""
         if self.shut:
             return [self._refuse_call(call, Refusal.SHUT_DOWN)]
         if self.breakers[server].is_open(now):
@@ -304,7 +304,7 @@ class Pool:
         return Start(child.number, server)
 
     def _make_room(self) -> list[Instruction]:
-        """Close the longest idle children until every waiting server has, or will have, a place."""
+        """Close the longest idle children until there will be a slot for each waiting server."""
         if not self.queue:
             return []
         ready = (State.IDLE, State.ACTIVE, State.CONNECTING)
@@ -336,7 +336,7 @@ class Pool:
         return self._settle_child(child, now) if child.state is State.ACTIVE else []
 
     def _settle_child(self, child: Child, now: float) -> list[Instruction]:
-        """Let a child without calls rest, or end it: an ephemeral one, or one whose breaker has opened."""
+        """Keep a child without calls idle, or end it if it is ephemeral or its breaker has opened."""
         if child.calls:
             return []
         child.change_state(State.IDLE)
@@ -346,7 +346,7 @@ class Pool:
         return self._make_room()
 
     def _wait_expired(self, call: int) -> list[Instruction]:
-        """Refuse a call with no place in sight; one whose server is starting or ending goes on waiting."""
+        """Refuse a call that has no slot. A call keeps waiting if its server is starting or ending."""
         server = self.queue.get(call)
         if server is None or (server in self.children and self.children[server].live):
             return []

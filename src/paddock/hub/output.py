@@ -1,9 +1,9 @@
-"""What a stdio server writes, cut into lines: answers go to the requests that wait, the rest is queued within bounds.
+"""Split the output of a stdio server into lines: answers go to waiting requests, the rest into a bounded queue.
 
-    pipe -> line -> counted, where it is long -> stdio_rpc, if it answers a request -> else the queue of the library
+    pipe -> line -> counted if it is long -> stdio_rpc if it answers a request -> else the queue of the library
 
-A line with too many values is dropped as it arrives, and fails the one call that it answers. While a large line is
-decoded, and while the library is behind, nothing more is read: the server waits, not our memory.
+A line with too many values is dropped while it arrives, and fails the one call that it answers. While a large line is
+decoded, and while the library is behind, nothing is read: the server waits, and memory stays bounded.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from paddock.large_json import MIN_SLICED_VALUES
 from paddock.model.json_meter import COUNTED_BYTES, MAX_VALUES, JsonMeter
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Bytes in one message of a server. Longer ones break the connection: nobody may fill our memory."""
+"""Maximum size of one message of a server, in bytes. A longer one breaks the connection."""
 MAX_DEPTH = 500
-"""Levels of arrays and objects in one message of a server."""
+"""Maximum depth of arrays and objects in one message of a server."""
 _QUEUED_BYTES = 1024 * 1024
-"""Bytes of lines that wait for the library; with more, nothing is read until it has caught up."""
+"""Maximum bytes of lines that wait for the library. Beyond it, reading pauses."""
 _LINES_PER_TURN = 32
-"""Lines that the library takes before others have their turn."""
+"""Maximum number of lines for the library before other tasks run."""
 _LINE_END_BYTES = 256
-"""Bytes kept of either end of a line that is dropped: the number of its request is there."""
+"""Bytes kept of the head and the tail of a dropped line: they contain the number of its request."""
 
 
 class PendingRequests(Protocol):
     """The requests that wait for answers."""
 
     def take_answer(self, line: bytes) -> bool:
-        """Take a line that answers a request; return whether it did."""
+        """Use a line that answers a request; return whether it did."""
         ...
 
     async def take_large(self, line: bytes) -> bool:
@@ -42,22 +42,22 @@ class PendingRequests(Protocol):
 
 
 class ServerOutput(asyncio.Protocol):
-    """Receives what a server writes, and holds the lines that answer no request of `stdio_rpc`."""
+    """Receives the output of a server, and queues the lines that answer no request of `stdio_rpc`."""
 
     def __init__(self) -> None:
         self.rpc: PendingRequests | None = None
         self.most_values = MAX_VALUES
         self.fault = ""
-        """Why the output ended before the server closed it."""
+        """Why reading ended before the server closed its output."""
         self._transport: asyncio.ReadTransport | None = None
         self._complete: deque[bytes] = deque()
-        """Ends of lines that have arrived; the first one continues `_begun`."""
+        """Unprocessed ends of lines; the first one continues `_begun`."""
         self._pending = b""
         self._begun = bytearray()
         self._counted = 0
         self._meter: JsonMeter | None = None
         self._dropped: tuple[bytes, bytes, str] | None = None
-        """Both ends of a line that is dropped, and why."""
+        """Head and tail of a line that is being dropped, and the reason."""
         self._decoding: asyncio.Task[None] | None = None
         self._queue: deque[bytes] = deque()
         self._queued = 0
@@ -66,7 +66,7 @@ class ServerOutput(asyncio.Protocol):
         self._over = False
 
     async def next_line(self) -> bytes | None:
-        """Return the next line that no request took; None at the end."""
+        """Return the next line that answered no request; None at the end."""
         self._taken += 1
         if self._taken % _LINES_PER_TURN == 0:
             await asyncio.sleep(0)
@@ -81,9 +81,7 @@ class ServerOutput(asyncio.Protocol):
         return line
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(
-            "asyncio.ReadTransport", transport
-        )  # those of other event loops are of no such class
+        self._transport = cast("asyncio.ReadTransport", transport)  # other event loops have other classes
 
     def data_received(self, data: bytes) -> None:
         *complete, self._pending = data.split(b"\n")
@@ -91,13 +89,13 @@ class ServerOutput(asyncio.Protocol):
         self._split_lines()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop decoding: a line without an end is no message."""
+        """Stop decoding: a line without an end is not a message."""
         if self._decoding is not None:
             self._decoding.cancel()
         self._end_output("")
 
     def _split_lines(self) -> None:
-        """Go through the lines that have arrived, up to one that is to be decoded in slices."""
+        """Process the lines that have arrived, until one that must be decoded in slices."""
         while self._complete and not self._over:
             part = self._complete.popleft()
             if self._begun or self._dropped or len(part) > COUNTED_BYTES:
@@ -112,7 +110,7 @@ class ServerOutput(asyncio.Protocol):
             self._extend_line(rest)
 
     def _extend_line(self, part: bytes) -> None:
-        """Add to the line that has begun, as long as it is within its bounds."""
+        """Extend the current line, within its limits."""
         if self._dropped is not None:
             start, end, why = self._dropped
             self._dropped = start, (end + part)[-_LINE_END_BYTES:], why
@@ -127,7 +125,7 @@ class ServerOutput(asyncio.Protocol):
         if self._meter.too_deep:
             self._drop_line(f"it is nested more than {MAX_DEPTH} deep")
         elif self._meter.values > self.most_values:
-            values = f"it holds more than {self.most_values} values"
+            values = f"it has more than {self.most_values} values"
             self._drop_line(f"{values}; ask for less at once, or raise `servers.answer_values`")
         elif len(self._begun) > MAX_LINE_BYTES:
             self._end_output(f"a message is longer than {MAX_LINE_BYTES} bytes")
@@ -137,7 +135,7 @@ class ServerOutput(asyncio.Protocol):
         self._begun.clear()
 
     def _finish_line(self) -> None:
-        """Pass on the line that has begun, which is at its end."""
+        """Pass on the current line, which is complete."""
         line, values = bytes(self._begun), self._meter.values if self._meter is not None else 0
         self._begun.clear()
         self._meter = None

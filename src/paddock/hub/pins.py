@@ -1,12 +1,12 @@
-"""Definitions of tools are pinned at their first use: what a tool says later counts once a person approved it.
+"""Definitions of tools are pinned at their first use: a changed definition counts once a person approved it.
 
-A server that was harmless when somebody looked can say something else tomorrow: in its description, to talk a
-model into something, or in its schema, to be given more. So the first definition of every tool is kept, and a
-tool that then says something else, or is no longer listed, is not called and not shown as changed until the
-change is approved. What is approved is the definition that was refused, not whatever the server says by then.
+A server that was harmless when a person looked can change its tools tomorrow: a description to persuade a model, or a
+schema to receive more data. Therefore the first definition of every tool is stored. If the server then changes the tool
+or no longer lists it, Paddock does not call it and shows the pinned definition until the change is approved. The
+approval applies to the definition that was refused, not to a later one.
 
-A definition with characters that people do not see is never pinned by itself. What is pinned spells them out, and what
-the server says waits for approval like a change of that.
+A definition with invisible characters is never pinned unchanged. The pin spells them out, and the server's own
+definition waits for approval like a change.
 """
 
 import difflib
@@ -24,16 +24,16 @@ from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible_in_json
 
 MAX_DEFINITION_CHARS = 128 * 1024
-"""Characters of a definition that is kept to be shown; of a longer one only the hash."""
+"""Maximum length of a stored definition, in characters; of a longer one only the hash is stored."""
 
 
 class PinCheck(NamedTuple):
-    """A tool as it was pinned, and whether the server now says something else."""
+    """A pinned tool, and whether the server's current definition differs."""
 
     tool: ToolInfo
     changed: bool = False
     hides: bool = False
-    """It never said anything that was pinned as it is: it has invisible characters, which nobody has accepted."""
+    """No unchanged definition was ever pinned: it has invisible characters that no person has accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class Change:
 
 
 class Pins:
-    """The pinned definitions of the servers of one servers file, shared by all processes that use it."""
+    """The pinned definitions of the servers in one servers file, shared by all processes that use it."""
 
     def __init__(self, state: Path, servers_file: Path) -> None:
-        """`state` is Paddock's directory for what it remembers of servers."""
+        """Use `state`, Paddock's directory for facts about servers."""
         self._kept = JsonFile(memory_of(state, servers_file) / "pins.json", _is_sound)
         self._file = str(servers_file)
 
     def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, PinCheck]:
-        """Compare what a server lists with what is pinned, and pin what is new. Raises ConfigurationError.
+        """Compare a server's listing with the pins, and pin new tools. Raises ConfigurationError.
 
-        A server with another command or address than the one that was pinned is another server.
+        An entry with another command or address than the pinned one counts as a new server.
         """
         listed = {tool.name: tool for tool in tools}
         hashes = {name: _hash_json(_make_definition(tool)) for name, tool in listed.items()}
@@ -86,17 +86,17 @@ class Pins:
         }
 
     def list_names(self, server: Server) -> tuple[str, ...]:
-        """Return the tools that are pinned of a server. Raises ConfigurationError."""
+        """Return the names of a server's pinned tools. Raises ConfigurationError."""
         entry = self._find_entry(self._kept.look(), server)
         return tuple(entry["tools"]) if entry is not None else ()
 
     def is_silent(self, server: Server) -> bool:
-        """Return whether a server was noted not to answer `server/discover`. Raises ConfigurationError."""
+        """Return whether a server is known not to answer `server/discover`. Raises ConfigurationError."""
         entry = self._find_entry(self._kept.look(), server)
         return entry is not None and entry.get("silent") is True
 
     def note_silent(self, server: Server, *, silent: bool) -> None:
-        """Note whether a server answers `server/discover`, for every later process. Raises ConfigurationError."""
+        """Record whether a server answers `server/discover`, for later processes. Raises ConfigurationError."""
 
         def change(pins: dict[str, Any]) -> None:
             pins["file"] = self._file
@@ -113,7 +113,7 @@ class Pins:
         self._kept.update(change)
 
     def list_changes(self, server: str | None = None) -> tuple[Change, ...]:
-        """Return what waits for approval, as the servers were last heard. Raises ConfigurationError."""
+        """Return the changes that wait for approval, based on the last listings. Raises ConfigurationError."""
         held: dict[str, Any] = self._kept.look().get("servers", {})
         return tuple(
             _make_change(name, tool, entry["tools"][tool], after)
@@ -144,7 +144,7 @@ class Pins:
     def _note_listing(
         self, pins: dict[str, Any], server: Server, listed: Mapping[str, ToolInfo], hashes: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Note in the file what a server lists, and return its entry."""
+        """Record a server's listing in the file, and return its entry."""
         pins["file"] = self._file
         entry = self._find_entry(pins, server) or {
             "identity": _hash_identity(server),
@@ -172,20 +172,20 @@ class Pins:
 
 
 def _make_change(server: str, tool: str, pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> Change:
-    """Return what waits for approval beside a pin; the tool is no longer listed if `after` is None."""
+    """Return the change beside a pin. With `after` None, the tool is no longer listed."""
     return Change(
         server, tool, pin["definition"], after and after["definition"], is_new=_differs_invisibly(pin, after)
     )
 
 
 def _spell_out_pin(tool: ToolInfo) -> dict[str, Json]:
-    """Return the pin of a definition in which invisible characters are spelled out."""
+    """Return the pin of a definition, with its invisible characters spelled out."""
     definition = json.loads(spell_invisible_in_json(_dump_definition(_make_definition(tool))))
     return {"hash": _hash_json(definition), "definition": _bound_definition(definition)}
 
 
 def _differs_invisibly(pin: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool:
-    """Tell whether what waits differs from a pin by nothing but characters that are not seen."""
+    """Return whether a waiting change differs from its pin only in invisible characters."""
     if after is None or "inputSchema" not in after["definition"]:
         return False
     spelled = json.loads(spell_invisible_in_json(_dump_definition(after["definition"])))
@@ -197,12 +197,12 @@ def _dump_definition(definition: Mapping[str, Json]) -> str:
 
 
 def memory_of(state: Path, servers_file: Path) -> Path:
-    """Return the directory for what is remembered of the servers of one file."""
+    """Return the directory with the facts about the servers of one file."""
     return state / hashlib.sha256(str(servers_file.absolute()).encode()).hexdigest()[:16]
 
 
 def _is_sound(pins: Mapping[str, Any]) -> bool:
-    """Tell whether this is what `Pins` writes: half of a pin must not pass for none."""
+    """Return whether the file's contents are complete: half of a pin must not pass as no pin."""
     servers = pins.get("servers", {})
     return isinstance(servers, dict) and all(map(_is_entry, cast("dict[str, Any]", servers).values()))
 
@@ -245,7 +245,7 @@ def _hash_identity(server: Server) -> str:
 
 
 def _differs_from_entry(entry: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:
-    """Tell whether a listing is another than the entry knows."""
+    """Return whether a listing differs from the recorded one."""
     known = {name: pin["hash"] for name, pin in entry["tools"].items()}
     for name, pending in entry["pending"].items():
         if pending is None:
@@ -266,10 +266,10 @@ def _make_definition(tool: ToolInfo) -> dict[str, Json]:
 
 
 def _make_tool(name: str, definition: Mapping[str, Any], listed: ToolInfo | None) -> ToolInfo:
-    """Return a pinned definition; of one that was too long to keep, its name and, if it still is so, itself."""
+    """Return a pinned definition. If it was too long to store: the listed one if equal, otherwise the name."""
     if "inputSchema" in definition:
-        told = (definition[key] for key in ("description", "inputSchema", "outputSchema", "annotations"))
-        return ToolInfo(name, *told)
+        fields = (definition[key] for key in ("description", "inputSchema", "outputSchema", "annotations"))
+        return ToolInfo(name, *fields)
     same = listed is not None and _hash_json(_make_definition(listed)) == definition["hash"]
     return listed if same and listed is not None else ToolInfo(name, "", {"type": "object"}, None, {})
 

@@ -1,7 +1,7 @@
 """The hub: calls to upstream servers, over as few processes as possible.
 
-`Pool` in `lifecycle` decides, this module does: it feeds events in and carries instructions out. One task
-owns each child from its start to its end, so what was opened is closed on every path.
+`Pool` in `lifecycle` decides, and this module acts: it passes events in and carries out the instructions. One task owns
+each child from its start to its end, so that each resource is closed on every path.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WAIT_MS = 5_000
-"""How long a call waits for a place in a full pool."""
+"""Maximum wait of a call for a slot in a full pool."""
 SWEEP_MS = 60_000
-"""How often idle servers are looked for."""
+"""Interval between checks for idle servers."""
 _MAX_WARNINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of one server right now."""
+    """The current state of one server."""
 
     name: str
     state: str
     """`idle` also for a server that was never started; see `live`."""
     live: bool
-    """A process or connection of it exists."""
+    """Whether its process or connection exists."""
     pid: int | None
     protocol: str
     starts: int
@@ -64,55 +64,55 @@ class ServerStatus:
     """Consecutive failures that the breaker has counted."""
     last_error: str
     warnings: tuple[str, ...]
-    """Where its answers broke the protocol."""
+    """How its answers broke the protocol."""
 
 
 @dataclass(slots=True)
 class _Record:
-    """What the hub remembers of a server beyond its children."""
+    """Facts about a server that outlive its children."""
 
     server: Server
     starts: int = 0
     legacy: bool = False
-    """It does not know the stateless era; the next child need not ask again."""
+    """It does not know the stateless era; the next child need not probe."""
     connect_error: ServerError | None = None
     last_error: str = ""
     protocol: str = ""
     pid: int | None = None
     warnings: dict[str, None] = field(default_factory=dict[str, None])
     changes: int = 0
-    """How often it said that its tools changed."""
+    """How often it reported that its tools changed."""
     left_out: tuple[str, ...] = ()
-    """What is missing of its last listing, and why."""
+    """What is missing from its last listing, and why."""
 
 
 class Admission(Protocol):
-    """What a call must satisfy before it goes to a server."""
+    """The checks that a call must pass."""
 
     def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
-        """Take note of what a server lists."""
+        """Record the tools that a server lists."""
         ...
 
     def check_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Let a call pass, or raise ServerError."""
+        """Check a call; raise ServerError to refuse it."""
         ...
 
     def is_silent(self, server: str) -> bool:
-        """Return whether a server was noted as one that does not answer `server/discover`."""
+        """Return whether a server is known not to answer `server/discover`."""
         ...
 
     def note_silent(self, server: str, *, silent: bool) -> None:
-        """Note whether a server answers `server/discover`."""
+        """Record whether a server answers `server/discover`."""
         ...
 
 
 class Hub:
-    """Call tools of upstream servers. Use it as an async context manager, or `close()` it.
+    """Calls tools of upstream servers. Use it as an async context manager, or `close()` it.
 
-    `environment` is what every child inherits; its own variables come on top. With `admission`, every child is
-    asked for its tools before its first call, and whenever it says that they changed. `absent` says by name why
-    further servers of the file are not among `servers`. `answer_values` bounds the JSON values in one message of a
-    server. `clock` gives seconds.
+    Every child inherits `environment`, and its own variables are added. With `admission`, every child is asked for its
+    tools before its first call, and whenever it reports that they changed. `absent` says by name why further servers of
+    the file are not among `servers`. `answer_values` limits the JSON values in one message of a server. `clock` returns
+    seconds.
     """
 
     def __init__(
@@ -153,10 +153,10 @@ class Hub:
     ) -> ToolResult:
         """Call a tool and return its result; a result with `isError` is a result.
 
-        The server is started if need be. If it dies without an answer, the call is made once more on a new
-        child; after a timeout never. `timeout_ms` bounds the wait for the answer; the start of the
-        server is bounded by its own `timeoutMs`, and the wait for a place by `wait_ms`. Raises ServerError;
-        its `sent` tells whether the tool may have run.
+        The server is started if necessary. If it dies without an answer, the call is repeated once on a new child;
+        after a timeout it is not repeated. `timeout_ms` limits the wait for the answer. The server's own `timeoutMs`
+        limits its start, and `wait_ms` the wait for a slot. Raises ServerError; its `sent` says whether the tool may
+        have run.
         """
         record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
@@ -164,7 +164,7 @@ class Hub:
         async def ask(connection: "Connection") -> object:
             if self._admission is not None:
                 await self._ensure_listed(record, connection, limit)
-                if is_large(arguments):  # which takes a schema 100 ms and more, in Python for the most part
+                if is_large(arguments):  # the schema check takes 100 ms and more
                     await asyncio.to_thread(self._admission.check_call, server, tool, arguments)
                 else:
                     self._admission.check_call(server, tool, arguments)
@@ -181,28 +181,28 @@ class Hub:
         return await self._ask_twice(record, lambda c: self._list_tools(record, c, record.server.timeout_ms))
 
     async def ensure_listed(self, server: str) -> None:
-        """Have admission know what a server lists now; one that it knows is not asked again. Raises ServerError."""
+        """Make sure that admission knows the server's current tools; ask the server only if not. Raises ServerError."""
         record, child = self._find_record(server), self._pool.children.get(server)
         connection = self._connections.get(child.number) if child is not None else None
         if connection is None or not connection.listed:
             await self._ask_twice(record, lambda c: self._ensure_listed(record, c, record.server.timeout_ms))
 
     def count_changes(self, server: str) -> int:
-        """Return how often a server has said that its tools changed."""
+        """Return how often a server has reported that its tools changed."""
         record = self._records.get(server)
         return record.changes if record is not None else 0
 
     def explain_left_out(self, server: str) -> tuple[str, ...]:
-        """Return what is missing of the last listing of a server, and why."""
+        """Return what is missing from the last listing of a server, and why."""
         record = self._records.get(server)
         return record.left_out if record is not None else ()
 
     def list_status(self) -> dict[str, ServerStatus]:
-        """Return the facts of every configured server, by name. Starts nothing."""
+        """Return the status of every configured server, by name. Starts none."""
         return {name: self._make_status(name, record) for name, record in self._records.items()}
 
     async def close(self) -> None:
-        """End all children, side by side, and refuse every further call. Harmless when repeated."""
+        """End all children concurrently, and refuse every further call. May be called again."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._feed_pool(on.ShutDown())
@@ -218,18 +218,20 @@ class Hub:
         await self.close()
 
     async def _ensure_listed(self, record: _Record, connection: "Connection", limit: float) -> None:
-        """See to it that admission has heard what this child lists."""
+        """Make sure that admission has the tools of this child."""
         async with connection.listing:
             if connection.listed:
                 return
             try:
                 await self._list_tools(record, connection, limit)
             except CallFailed as failed:
-                failed.error.sent = False  # the listing was; the call was not
+                failed.error.sent = False  # only the listing was sent, not the call
                 if not isinstance(failed.error, ServerRejected):
                     raise
                 if self._admission is not None:
-                    self._admission.record_listing(record.server.name, [])  # what was pinned of it is gone
+                    self._admission.record_listing(
+                        record.server.name, []
+                    )  # all its pinned tools are missing now
 
     async def _list_tools(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
         changes = record.changes
@@ -250,7 +252,7 @@ class Hub:
         return record
 
     async def _ask_twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
-        """Ask, and once more if the first child died without an answer. The first error is told."""
+        """Ask, and repeat once if the first child died without an answer. The first error counts."""
         try:
             return await self._ask_once(record, ask)
         except CallFailed as failed:
@@ -261,7 +263,7 @@ class Hub:
             except CallFailed as second:
                 first.error.sent = first.error.sent or second.error.sent
             except ServerError:
-                pass  # turned away; the first error says why
+                pass  # the second call was refused; the first error says why
         record.last_error = str(first.error)
         raise first.error from None
 
@@ -280,7 +282,7 @@ class Hub:
         return answer
 
     async def _wait_for_connection(self, number: int, record: _Record) -> "Connection":
-        """Return the server's connection once the pool grants it. Raises ServerError when it refuses."""
+        """Return the server's connection as soon as the pool grants it. Raises ServerError when it refuses."""
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
         granted: asyncio.Future[Connection | ServerError] = asyncio.get_running_loop().create_future()
@@ -300,13 +302,13 @@ class Hub:
         return outcome
 
     def _feed_pool(self, event: on.Event) -> None:
-        """Tell the pool what happened and do what it says."""
+        """Report an event to the pool and carry out its instructions."""
         for instruction in self._pool.handle_event(event, self._clock() * 1000):
             match instruction:
                 case on.Start(child, server):
                     task = asyncio.create_task(self._own_child(child, self._records[server]))
                     self._owners[child] = task
-                    # A callback, because a task that is cancelled before its first step runs no `finally`.
+                    # A callback, because a task that is cancelled before its first step does not run its `finally`.
                     task.add_done_callback(lambda _, child=child: self._on_child_exit(child))
                 case on.Stop(child):
                     self._owners[child].cancel()
@@ -323,7 +325,7 @@ class Hub:
             except CallFailed as failed:
                 if record.legacy or not failed.again:
                     raise
-                # Some servers of the older era end at a first message that they do not know.
+                # Some servers of the older era exit at an unknown first message.
                 await self._run_child(child, record, probe=False)
         except CallFailed as failed:
             record.connect_error = failed.error
@@ -334,14 +336,14 @@ class Hub:
             self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
 
     async def _run_child(self, child: int, record: _Record, *, probe: bool) -> None:
-        """Start the child, keep it until it is lost or we are cancelled, and end it. Raises CallFailed."""
+        """Start the child, keep it until it is lost or this task is cancelled, and end it. Raises CallFailed."""
         server, process = record.server, None
         record.starts += 1
         try:
             if isinstance(server, StdioServer):
                 process = await start_process(server, self._environment)
                 record.pid = process.pid
-            # Imported while the process is starting; only here, because it takes most of a second.
+            # Imported while the process is starting, because it takes most of a second.
             protocol = await asyncio.to_thread(importlib.import_module, "paddock.hub.connection")
             lost = functools.partial(self._feed_pool, on.ConnectionLost(child))
             changed = functools.partial(self._on_tools_changed, record)
@@ -362,7 +364,7 @@ class Hub:
                 self._feed_pool(on.Connected(child))
                 await connection.wait_until_lost()
             if process is not None:
-                await process.exit_status()  # its own, if it has one: the calls are to tell how it ended
+                await process.exit_status()  # so that the errors of calls report how it ended
         except OSError as error:
             text = server.secrets.hide(explain_start_failure(str(error)))
             raise CallFailed(ServerUnavailable(text), CallHealth.FAILURE) from None
@@ -377,7 +379,7 @@ class Hub:
                 await process.stop()
 
     def _note_silence(self, record: _Record, connection: "Connection") -> None:
-        """Have later processes know of a server that did not answer `server/discover`, or that does so now."""
+        """Record for later processes whether the server answered `server/discover`."""
         answers = not connection.legacy and self._is_silent(record)
         if self._admission is not None and (connection.silent or answers):
             self._admission.note_silent(record.server.name, silent=connection.silent)
@@ -398,7 +400,7 @@ class Hub:
         self._feed_pool(on.Swept())
 
     def _make_refusal(self, server: str, why: Refusal) -> ServerError:
-        """Return the error for a call that the pool turned away; nothing was sent."""
+        """Return the error for a call that the pool refused; nothing was sent."""
         match why:
             case Refusal.SHUT_DOWN:
                 return ServerUnavailable("The hub is closed; no server can be called any more.")
@@ -438,7 +440,7 @@ class Hub:
 
 
 def _make_terms(server: Server, default_ms: float) -> IdleRules:
-    """Return how long a server's child stays: keep-alive means for ever, unless it names a time."""
+    """Return how long a server's child may stay idle: keep-alive without a limit, unless the entry sets one."""
     own = server.lifecycle
     if own.mode == "ephemeral":
         return IdleRules(own.idle_timeout_ms or default_ms, ephemeral=True)
@@ -447,9 +449,9 @@ def _make_terms(server: Server, default_ms: float) -> IdleRules:
 
 
 def _make_auth(server: Server, logins: Logins | None) -> "BearerAuth | None":
-    """Return what puts tokens into requests to a server; None for a process, and for credentials of its entry."""
+    """Return the authentication for a server; None for a process, and for credentials in its entry."""
     if logins is None or isinstance(server, StdioServer) or server.has_credentials:
         return None
-    from paddock.hub.auth.bearer import make_bearer_auth  # needs the MCP library's OAuth client
+    from paddock.hub.auth.bearer import make_bearer_auth  # imports the MCP library's OAuth client
 
     return make_bearer_auth(server, logins.find_keeper(server))

@@ -1,10 +1,9 @@
-"""The process of a stdio server: its start, its last words, and its end to the last grandchild.
+"""The process of a stdio server: its start, its last output, and its end including all descendants.
 
-The child leads a session of its own, so one signal to its process group reaches what `npx` and `uvx` start.
-When Paddock itself is killed, the kernel closes the child's stdin, which ends every well-behaved server
-and its launcher, and kills the child because of PR_SET_PDEATHSIG. `preexec_fn` would stall the event loop,
-so `setpriv` of util-linux sets that signal: 0.9 ms per start against 7 ms for a Python program that does the
-same. Where there is no `setpriv`, closing stdin is all that is done.
+The child leads its own session, so that one signal to its process group reaches what `npx` and `uvx` start. When
+Paddock is killed, the kernel closes the child's stdin, which ends every well-behaved server and its launcher, and kills
+the child because of PR_SET_PDEATHSIG. `preexec_fn` would stall the event loop. Therefore `setpriv` of util-linux sets
+that signal: 0.9 ms per start against 7 ms for a Python program. Without `setpriv`, only stdin is closed.
 """
 
 import asyncio
@@ -24,24 +23,24 @@ from paddock.hub.output import MAX_LINE_BYTES, ServerOutput
 from paddock.output.digest.faults import faults
 
 GRACE_MS = 50
-"""How long a child may take to end by itself once its stdin is closed."""
+"""How long a child may take to exit after its stdin was closed."""
 
 TERM_WAITS_MS = (100, 200, 400, 800)
-"""How long each SIGTERM may take before the next one; then SIGKILL."""
+"""The wait after each SIGTERM; the last one is followed by SIGKILL."""
 
 _TAIL_BYTES = 4096
 _MAX_LINES = 10
 _MAX_LINE_CHARS = 400
-"""Lines, and characters of one, that are told of what a server wrote for people."""
+"""Maximum number of lines, and of characters in a line, that errors show of a server's output."""
 _FRAME_PATTERN = re.compile(r"\s+at \S")
-"""A line of a stack as V8 and Java print it; theirs are long, and the message stands above them."""
+"""A stack line as printed by V8 and Java. Their stacks are long, and the message precedes them."""
 _POLL_S = 0.005
 _EXIT_VISIBLE_S = 0.25
 _REAP_S = 1.0
 
 
 class ServerPipes(SubprocessStreamProtocol):
-    """The other pipes of a server. That its input breaks is told by the end of its output."""
+    """The other pipes of a server. The end of its output already reports a broken input."""
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Mark the exception as retrieved; otherwise early releases of Python 3.11 log it."""
@@ -52,7 +51,7 @@ class ServerPipes(SubprocessStreamProtocol):
 
 
 class ServerProcess:
-    """A running server process. Whoever starts one must `stop()` it."""
+    """A running server process. Its owner must call `stop()`."""
 
     def __init__(
         self,
@@ -66,26 +65,26 @@ class ServerProcess:
         self._output, self.stdout = output
         self.pid = transport.get_pid()
         self.stopping = False
-        """Whether we ended it, rather than it itself."""
+        """Whether Paddock ended it."""
         self._transport = transport
         self._stderr = pipes.stderr
         self._hide = hide
         self._tail = self._strayed = b""
         self.on_stderr: Callable[[int], object] = int
-        """Hears of the bytes that come on standard error."""
+        """Called with the number of bytes that arrived on stderr."""
         self._drain = asyncio.create_task(self._drain_stderr())
 
     async def exit_status(self) -> int | None:
-        """Return the status (negative: signal) with which the server ended by itself; None if it did not."""
+        """Return the status with which the server exited by itself (negative: signal); None if it did not."""
         await _wait_until(lambda: self.stopping or not self._leader_alive(), _EXIT_VISIBLE_S)
         return None if self.stopping else self._transport.get_returncode()
 
     def note_skipped_line(self, line: bytes) -> None:
-        """Take note of a line of its output that is no message."""
+        """Record an output line that is no message."""
         self._strayed = (self._strayed + line)[-_TAIL_BYTES:]
 
     async def last_words(self) -> str:
-        """Return a sentence with the end of what the server wrote for people, secrets hidden; empty if it did not."""
+        """Return a sentence with the end of the server's readable output, secrets hidden; empty if there is none."""
         await asyncio.wait({self._drain}, timeout=_POLL_S)
         for where, tail in (("stderr", self._tail), ("output", self._strayed)):
             if words := _select_last_lines(
@@ -95,9 +94,9 @@ class ServerProcess:
         return ""
 
     async def stop(self) -> None:
-        """End the whole process group: close stdin, then SIGTERM with growing patience, then SIGKILL.
+        """End the whole process group: close stdin, then SIGTERM with growing waits, then SIGKILL.
 
-        Takes at most 1.55 s plus the time the kernel needs. A second cancellation skips to SIGKILL.
+        Takes at most 1.55 s plus the time of the kernel. A second cancellation skips to SIGKILL.
         """
         self.stopping = self._leader_alive()
         ended = False
@@ -113,14 +112,14 @@ class ServerProcess:
             if not ended:
                 self._signal_group(signal.SIGKILL)
                 await _wait_until(self._is_group_ended, _REAP_S)
-            # A descendant that left the session may hold our pipes open; that must not hold our ends open.
+            # A descendant in another session may keep its ends of the pipes open; close ours anyway.
             self._drain.cancel()
             self._output.close()
             self._transport.close()
             await asyncio.sleep(0)
 
     async def _drain_stderr(self) -> None:
-        """Keep reading, or a chatty server blocks on a full pipe; keep only the end."""
+        """Read stderr without a pause, so that a full pipe never blocks the server; keep only the tail."""
         assert self._stderr is not None
         while chunk := await self._stderr.read(65536):
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
@@ -148,14 +147,14 @@ class ServerProcess:
 async def start_process(server: StdioServer, environment: Mapping[str, str]) -> ServerProcess:
     """Start the server with `environment` plus its own variables, and nothing else.
 
-    Raises OSError when the command or the working directory is not there or must not be used.
+    Raises OSError if the command or the working directory does not exist or may not be used.
     """
     env = {**environment, **server.env}
     argv = [*_death_signal(), _find_executable(server, env), *server.args]
     loop = asyncio.get_running_loop()
     ours, theirs = os.pipe()
     try:
-        # A pipe of our own: what a child writes into asyncio's comes a turn of the event loop later.
+        # A separate pipe: output through asyncio's own pipe arrives one turn of the event loop later.
         output = await loop.connect_read_pipe(ServerOutput, os.fdopen(ours, "rb", buffering=0))
         try:
             transport, pipes = await loop.subprocess_exec(
@@ -177,9 +176,9 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
 
 
 def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
-    """Return the path of the command; behind `setpriv` a missing one would look like a crash."""
+    """Return the path of the command. Behind `setpriv`, a missing command would look like a crash."""
     if server.cwd is not None and not server.cwd.is_dir():
-        raise NotADirectoryError(f"working directory {server.cwd} is not there; correct `cwd`")
+        raise NotADirectoryError(f"working directory {server.cwd} does not exist; correct `cwd`")
     command = server.command
     if os.sep in command:
         path = Path(server.cwd or "", command).absolute()
@@ -187,7 +186,7 @@ def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
             raise FileNotFoundError(f"command {command} is not an executable file; correct `command`")
         return str(path)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-    found = shutil.which(command, path=os.pathsep.join(folders))  # others would be those of a workspace
+    found = shutil.which(command, path=os.pathsep.join(folders))  # relative ones would be within a workspace
     if found is None:
         raise FileNotFoundError(f"command {command} is not on the PATH; install it or give its full path")
     return found
@@ -195,29 +194,29 @@ def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
 
 @functools.cache
 def _death_signal() -> tuple[str, ...]:
-    """Return the prefix that has the kernel kill the child when we die; empty where that cannot be."""
+    """Return the command prefix that makes the kernel kill the child when Paddock dies; empty if there is none."""
     setpriv = system_program("setpriv")
-    if setpriv is None or Path(setpriv).resolve().name == "busybox":  # which knows no --pdeathsig
+    if setpriv is None or Path(setpriv).resolve().name == "busybox":  # busybox has no --pdeathsig
         return ()
     return (setpriv, "--pdeathsig", "KILL", "--")
 
 
 def _select_last_lines(text: str, *, whole: bool) -> str:
-    """Return the last lines of a text, and the last error above them, without who called whom."""
+    """Return the last lines of a text, and the last error above them, without stack lines."""
     lines = text.splitlines() if whole else text.partition("\n")[2].splitlines()
-    told = [
+    relevant = [
         line.rstrip()[:_MAX_LINE_CHARS] for line in lines if line.strip() and not _FRAME_PATTERN.match(line)
     ]
-    above, last = told[:-_MAX_LINES], told[-_MAX_LINES:]
+    above, last = relevant[:-_MAX_LINES], relevant[-_MAX_LINES:]
     if above and not any(faults(last)) and (errors := [fault.message for fault in faults(above)]):
         last = [errors[-1], "...", *last[2:]]
     return "\n".join(last)
 
 
 def _any_running(group: int) -> bool:
-    """Tell whether the group has a member that is not a zombie (proc(5), stat).
+    """Return whether the group has a member that is not a zombie (proc(5), stat).
 
-    Where nobody reaps orphans, as in a container whose first process is Paddock, dead members stay visible.
+    If no process reaps orphans, as in a container whose first process is Paddock, dead members stay visible.
     """
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -230,7 +229,7 @@ def _any_running(group: int) -> bool:
 
 
 async def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    """Wait until `done`, at most `seconds`. By looking: asyncio's `wait()` also waits for the pipes."""
+    """Poll until `done`, at most `seconds`: asyncio's `wait()` also waits for the pipes."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not done():

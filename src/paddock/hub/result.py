@@ -1,4 +1,4 @@
-"""What a tool call gave: the raw result, and the value that a program wants to see."""
+"""The result of a tool call: the raw result, and its value for a program."""
 
 import json
 import string
@@ -28,22 +28,22 @@ _FIELDS = ("content", "structuredContent", "isError", "_meta")
 
 
 class ToolResult(NamedTuple):
-    """The CallToolResult of a server as plain JSON, unchanged but for fields of the transport."""
+    """A server's CallToolResult as plain JSON, unchanged except for fields of the transport."""
 
     raw: dict[str, Json]
-    """`content` (always a list), and `structuredContent`, `isError`, `_meta` where the server sent them."""
+    """`content` (always a list), and `structuredContent`, `isError`, `_meta` if the server sent them."""
     warnings: tuple[str, ...] = ()
-    """Where the result breaks the protocol; it is passed on all the same."""
+    """How the result breaks the protocol; it is passed on nevertheless."""
     server: str = ""
-    """The server that gave it."""
+    """The server that returned it."""
     most_values: int = MAX_VALUES
-    """Maximum number of values in a text that is read as JSON."""
+    """Maximum number of values in a text that is parsed as JSON."""
     unchecked: str = ""
-    """What of the call's arguments was not checked, and why; empty when all was."""
+    """Which arguments of the call were not checked, and why; empty if all were."""
 
     @property
-    def said(self) -> str:
-        """What it says to people: its texts, one below the other."""
+    def text(self) -> str:
+        """The text for people: its text blocks, one below the other."""
         blocks = [block for block in cast("list[Any]", self.raw["content"]) if _is_block(block)]
         texts = [block.get("text") for block in blocks if block["type"] == "text"]
         return "\n".join(text for text in texts if isinstance(text, str))
@@ -55,7 +55,7 @@ class ToolResult(NamedTuple):
 
 
 class ToolInfo(NamedTuple):
-    """What a server says about one of its tools. Claims of a stranger: never trusted, only shown."""
+    """A tool as its server describes it. Untrusted: it is only shown."""
 
     name: str
     description: str
@@ -65,7 +65,7 @@ class ToolInfo(NamedTuple):
 
 
 def has_hidden(tool: ToolInfo) -> bool:
-    """Tell whether a definition holds characters that people do not see."""
+    """Return whether a definition has invisible characters."""
     texts = (tool.name, tool.description)
     schemas = (tool.input_schema, tool.output_schema, tool.annotations)
     return any(map(has_invisible, texts)) or any(
@@ -98,7 +98,7 @@ def read_result(answer: object, server: str = "", most_values: int = MAX_VALUES)
 
 
 def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
-    """Return the tools in an answer to `tools/list`, and a warning for each entry with a fault."""
+    """Return the tools in an answer to `tools/list`, and a warning for each faulty entry."""
     tools: list[ToolInfo] = []
     warnings: list[str] = []
     for entry in cast("list[object]", entries) if isinstance(entries, list) else []:
@@ -124,16 +124,16 @@ def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
 
 
 def without_hidden_names(tools: Sequence[ToolInfo]) -> tuple[list[ToolInfo], list[str]]:
-    """Return the tools whose names people can see, and a warning for each other one."""
+    """Return the tools with visible names, and a warning for each other tool."""
     seen = [tool for tool in tools if not has_invisible(tool.name)]
     hidden = [spell_invisible(tool.name) for tool in tools if has_invisible(tool.name)]
     return seen, [f'tool "{name}" is left out: its name has invisible characters' for name in hidden]
 
 
 async def read_native(result: ToolResult) -> Json:
-    """Return what `native_value` does, in slices where it is large.
+    """Return the result of `native_value`, computed in slices if it is large.
 
-    Raises ServerUnavailable for JSON in text that holds too many values.
+    Raises ServerUnavailable if a text is JSON with too many values.
     """
     text = _single_text(result)
     if text is None:
@@ -155,7 +155,7 @@ async def read_native(result: ToolResult) -> Json:
 
 
 def native_value(result: ToolResult) -> Json:
-    """Return what a program wants: structured content, else JSON in text, else text, else the content array."""
+    """Return the value for a program: structured content, else JSON in text, else text, else the content array."""
     text = _single_text(result)
     return _other_value(result) if text is None else _value_of(text)
 
@@ -166,9 +166,9 @@ def _other_value(result: ToolResult) -> Json:
 
 
 def _value_of(text: str) -> Json:
-    """Return what a text holds as JSON, else the text.
+    """Return a text parsed as JSON, else the text itself.
 
-    A number alone is read only when nothing is lost: `1.10`, `007` and integers over 2**53 stay text.
+    A number alone is parsed only without loss: `1.10`, `007` and integers over 2**53 stay text.
     """
     if text[:1] in _NON_JSON_LETTERS:
         return text
@@ -185,7 +185,7 @@ def _value_of(text: str) -> Json:
 
 
 def _single_text(result: ToolResult) -> str | None:
-    """Return the text of a result that is one text and nothing else."""
+    """Return the text of a result that consists of one text block."""
     content = cast("list[Any]", result.raw["content"])
     if len(content) != 1 or "structuredContent" in result.raw or not isinstance(content[0], dict):
         return None
@@ -203,7 +203,7 @@ def _is_block(block: object) -> bool:
 
 
 _NON_JSON_LETTERS = frozenset(string.ascii_letters) - frozenset("tfn")
-"""What no JSON begins with, and most texts do."""
+"""Characters with which no JSON document begins, but most texts do."""
 
 
 def _render_text(value: object) -> str:
@@ -211,7 +211,7 @@ def _render_text(value: object) -> str:
 
 
 def find_culprit(error: ServerError) -> Status:
-    """Return who is to blame for a call that brought no result."""
+    """Return the status that says who caused a call to fail."""
     match error:
         case UnknownServer() | UnknownTool() | InvalidArguments():
             return Status.INVALID

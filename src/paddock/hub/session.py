@@ -1,4 +1,4 @@
-"""The MCP library's client session, asked for results as they came off the wire."""
+"""The MCP library's client session, used for raw results."""
 
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 AUTH_STATUS = (401, 403)
 _PROMPT_S = 2.0
-"""Seconds within which a server that had started answers the handshake."""
+"""Maximum time in which a running server answers the handshake, in seconds."""
 MAX_PAGES = 1_000
-"""Pages of one listing; a server that never ends its listing cannot hold us."""
+"""Maximum number of pages of one listing, so that a listing always ends."""
 LISTING_CHARS = 64 * 1024 * 1024
-"""Characters of all pages but the last; then no further one is asked for."""
+"""Maximum characters of all pages; beyond it no further page is requested."""
 
 
 class Session(ClientSession):
-    """A session whose answers are not validated: a faulty server stays usable, and a call costs half."""
+    """A session that does not validate answers: a faulty server stays usable, and a call costs half."""
 
     silent = False
-    """Whether the server did not answer `server/discover`, and shook hands."""
+    """Whether the server ignored `server/discover` and then shook hands."""
     rpc: StdioRpc | None = None
-    """A shorter way for our requests, which no trace goes along."""
+    """The direct path for our requests. It carries no trace context."""
 
     async def send_raw_request(self, method: str, params: dict[str, Any]) -> object:
         """Return the raw answer to a request in the agreed era. Raises MCPError."""
@@ -55,8 +55,8 @@ class Session(ClientSession):
     async def agree_on_version(self, *, probe: bool) -> None:
         """Agree on a version: with `probe` ask for the stateless era; without, or if refused, shake hands.
 
-        The library waits some seconds for an answer to the probe. A server that starts slowly, or that waits for a
-        person to log in, is asked again when it refuses the handshake; so is one that was not asked.
+        The library waits some seconds for an answer to the probe. If the handshake is refused, the probe is repeated
+        for a server that starts slowly or waits for a login, and sent to one that was not probed.
         """
         late = False
         if probe:
@@ -72,7 +72,7 @@ class Session(ClientSession):
         begun = time.monotonic()
         try:
             await self._shake_hands()
-            # One that took long to start may answer the probe the next time.
+            # A server that started slowly may answer the probe the next time.
             self.silent = late and time.monotonic() - begun < _PROMPT_S
         except (MCPError, RuntimeError) as refused:
             if probe and not late:
@@ -83,9 +83,9 @@ class Session(ClientSession):
                 raise refused from None
 
     def mind_headers(self, entries: list[Any]) -> list[Any]:
-        """Note which arguments of listed tools go into headers, too; return the tools that may be called.
+        """Record which arguments of listed tools are also sent as headers; return the tools that may be called.
 
-        One that wants an impossible header may not (SEP-2243).
+        A tool that needs an impossible header may not be called (SEP-2243).
         """
         kept: list[Any] = []
         for entry in entries:
@@ -99,14 +99,14 @@ class Session(ClientSession):
         return kept
 
     def _build_capabilities(self, version: str) -> ClientCapabilities:
-        """Offer forms to servers that may ask; no address is ever opened for one."""
+        """Offer forms to servers that may ask; addresses are never opened."""
         able = super()._build_capabilities(version)
         if able.elicitation is not None:
             able.elicitation.url = None
         return able
 
     async def _shake_hands(self) -> None:
-        """Do the `initialize` exchange; of the server's answer only the version has to be right."""
+        """Exchange `initialize`; only the version in the server's answer must be valid."""
         client = self._client_info.model_dump(by_alias=True, exclude_none=True)
         able = self._build_capabilities(LATEST_HANDSHAKE_VERSION).model_dump(by_alias=True, exclude_none=True)
         offer = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": able, "clientInfo": client}

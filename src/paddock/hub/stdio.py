@@ -1,6 +1,6 @@
-"""The pipes of a child as the streams that the MCP library reads and writes: one JSON message per line.
+"""The pipes of a child as streams for the MCP library: one JSON message per line.
 
-Nothing lies between the pipe and the library, neither a task nor a queue, so a call costs no extra wake-up.
+No task and no queue lies between the pipe and the library, so that a call costs no extra wake-up.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from paddock.model.numbers import may_lose, unmark_text
 
 
 class PipeStream:
-    """What both directions share: the process owns the pipes, so leaving a stream closes nothing."""
+    """Common to both directions: the process owns the pipes, so that closing a stream closes nothing."""
 
     async def aclose(self) -> None:
         """Do nothing."""
@@ -63,13 +63,13 @@ class MessageReader(PipeStream):
 
 
 class PipeReader(MessageReader):
-    """Messages of the child. Lines that are no message are passed over: some servers print banners.
+    """Messages of the child. Lines without a message are skipped, because some servers print banners.
 
-    `on_other` is told of each of them.
+    `on_other` is called with each skipped line.
     """
 
     size = 0
-    """Bytes of the last message."""
+    """Size of the last message, in bytes."""
 
     def __init__(
         self, stdout: ServerOutput, on_end: Callable[[str], None], on_other: Callable[[bytes], None]
@@ -79,7 +79,7 @@ class PipeReader(MessageReader):
         self._on_other = on_other
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message. Raises EndOfStream when the child closed its stdout or broke the limit."""
+        """Return the next message. Raises EndOfStream when the child closed its stdout or exceeded the limit."""
         while True:
             line = await self._stdout.next_line()
             if line is None:
@@ -98,7 +98,7 @@ class PipeWriter(PipeStream):
         self._stdin = stdin
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message. Raises BrokenResourceError when the child reads no more."""
+        """Write one message. Raises BrokenResourceError when the child no longer reads."""
         data = unmark_text(render_line(_dump_fields(item.message)))
         try:
             await wait_for_room(self._stdin)
@@ -113,14 +113,14 @@ class PipeWriter(PipeStream):
 
 
 def _dump_fields(message: JSONRPCMessage) -> dict[str, Any]:
-    """Return a message as its members. The result of an answer is JSON already, and may be large: it is not copied."""
+    """Return the members of a message. The result of an answer is JSON already and may be large: it is not copied."""
     if isinstance(message, JSONRPCResponse):
         return {"jsonrpc": message.jsonrpc, "id": message.id, "result": message.result}
     return message.model_dump(by_alias=True, exclude_unset=True)
 
 
 def parse_message(line: bytes) -> SessionMessage | None:
-    """Return the message in a line, or None. An answer with a small fault is still taken as the answer."""
+    """Return the message in a line, or None. An answer with a small fault is still accepted."""
     try:
         if may_lose(line) and (document := parse_slowly(line)) is not None:
             return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
@@ -130,7 +130,7 @@ def parse_message(line: bytes) -> SessionMessage | None:
 
 
 def _read_faulty_answer(line: bytes) -> SessionMessage | None:
-    """Return the answer in a line that breaks the rules of JSON-RPC: no version, a result of another type."""
+    """Return the answer in a line that breaks JSON-RPC: without a version, or with a result of another type."""
     fields = parse_slowly(line) or {}
     number = fields.get("id")
     if isinstance(number, bool) or not isinstance(number, int | str) or "method" in fields:
@@ -141,8 +141,8 @@ def _read_faulty_answer(line: bytes) -> SessionMessage | None:
         )
     if is_answer(fields):
         error = fields.get("error", EMPTY_ANSWER)
-        told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
-        text = told if isinstance(told, str) else json.dumps(told)
+        message = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+        text = message if isinstance(message, str) else json.dumps(message)
         return SessionMessage(
             JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INTERNAL_ERROR, message=text))
         )

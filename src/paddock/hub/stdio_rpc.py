@@ -1,8 +1,8 @@
-"""Our requests on the pipes of a stdio server, past the MCP library.
+"""Paddock's requests on the pipes of a stdio server, without the MCP library.
 
-The library spends most of a short call on its own tasks and models. What it does for one request is little: a number, a
-line, the answer with that number, and a word to the server when nobody waits any more. Everything else on the pipes,
-such as what the server asks of us, stays the library's.
+The library spends most of a short call on its own tasks and models. A request needs little of it: a number, a line, the
+answer with that number, and a cancellation when the caller leaves. The library handles everything else on the pipes,
+such as the server's own requests.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ from paddock.model.nesting import is_deeper
 from paddock.model.numbers import NumberTooLongError, decoder_for, dumps_exact, may_lose, read_float, read_int
 
 _FIRST_ID = 1 << 30
-"""The library counts its own requests from 1."""
+"""The library numbers its own requests from 1."""
 _ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,')
 _ID_LAST = re.compile(r'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _ID_SEARCH_CHARS = 200
-"""Where the number of an answer stands that is too deep for any reader: servers write it first or last."""
+"""Searched for the number of an answer that is too deep to parse: servers write it first or last."""
 _TOO_DEEP = f"the answer is nested more than {MAX_DEPTH} deep"
 EMPTY_ANSWER = "the answer has neither a result nor an error"
 
 
 class OversizedAnswerError(MCPError):
-    """An answer was not read: it holds too many values, or nests too deep."""
+    """An answer was not read: it has too many values, or is nested too deeply."""
 
 
 class StdioRpc:
-    """Requests of ours that wait for their answers, on one pair of pipes."""
+    """Paddock's requests that wait for answers, on one pair of pipes."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:
         self._stdin = stdin
@@ -48,9 +48,9 @@ class StdioRpc:
         self._ended = False
 
     async def send_request(self, method: str, params: dict[str, Any], *, tell: bool) -> object:
-        """Return the `result` of the answer, whatever it is. Raises MCPError as the library does.
+        """Return the `result` of the answer, whatever it is. Raises MCPError like the library.
 
-        When the wait is cancelled after the request was sent, the server hears of it if `tell` is set.
+        If the wait is cancelled after the request was sent and `tell` is set, the server gets a cancellation.
         """
         try:
             await wait_for_room(self._stdin)
@@ -83,11 +83,11 @@ class StdioRpc:
         raise _make_error(answer.get("error", {"message": EMPTY_ANSWER}))
 
     def take_answer(self, line: bytes) -> bool:
-        """Take a line that is the answer to one of our requests; tell whether it was."""
+        """Use a line that answers one of our requests; return whether it did."""
         return bool(self._waiting) and self._settle_answer(_parse_answer(line))
 
     async def take_large(self, line: bytes) -> bool:
-        """Take a line as `take` does, without holding up others meanwhile."""
+        """Do the same without blocking other tasks."""
         if not self._waiting:
             return False
         try:
@@ -97,7 +97,7 @@ class StdioRpc:
         return self._settle_answer(_as_object(document))
 
     def fail_dropped(self, start: bytes, end: bytes, why: str) -> bool:
-        """Fail the request that a line answers of which only both ends are known; return whether there was one."""
+        """Fail the request that a dropped line answers, given its head and tail; return whether there was one."""
         number = _find_number(start.decode("utf-8-sig", "replace"), end.decode("utf-8", "replace"))
         answered = self._waiting.get(number)
         if answered is None:
@@ -112,7 +112,7 @@ class StdioRpc:
         number = answer.get("id")
         if "method" in answer or isinstance(number, (bool, dict, list)):
             return False
-        if isinstance(number, str):  # as the library does: some servers give every number back as a text
+        if isinstance(number, str):  # like the library: some servers return every number as a string
             number = coerce_request_id(number)
         answered = self._waiting.get(number)
         if answered is None or not is_answer(answer):
@@ -122,7 +122,7 @@ class StdioRpc:
         return True
 
     def end_waits(self) -> None:
-        """End every wait: no answer will come any more."""
+        """End every wait: no answer can arrive any more."""
         self._ended = True
         for answered in self._waiting.values():
             if not answered.done():
@@ -130,28 +130,28 @@ class StdioRpc:
 
 
 async def wait_for_room(stdin: asyncio.StreamWriter) -> None:
-    """Wait until a process reads what was written to it before. Raises ConnectionError.
+    """Wait until a process has read what was written to it before. Raises ConnectionError.
 
-    A line that is written is kept until it is read, whoever has given up waiting for its answer. Lines for a process
-    that does not read are therefore not written: they would pile up.
+    A written line is kept until it is read, even if its caller has left. For a process that does not read, lines would
+    accumulate; therefore they are not written.
     """
     if stdin.transport.get_write_buffer_size():
         await stdin.drain()
 
 
 def is_answer(message: dict[str, Any]) -> bool:
-    """Tell whether a message with a request's number answers it, rather than being a line of some log.
+    """Return whether a message with a request's number is an answer, and not a line of a log.
 
-    A handler in JavaScript that gives undefined becomes an answer with neither a result nor an error.
+    A JavaScript handler that returns undefined produces an answer with neither a result nor an error.
     """
     return not message.keys().isdisjoint(("result", "error", "jsonrpc"))
 
 
 def render_line(message: dict[str, Any]) -> bytes:
-    """Return a message as a line. A lone surrogate goes as an escape: UTF-8 has no form for it, but JSON has."""
+    """Return a message as a line. A lone surrogate becomes an escape: UTF-8 cannot encode it, but JSON can."""
     try:
         return orjson.dumps(message) + b"\n"
-    except TypeError:  # also for numbers beyond 64 bits, and those that no double equals
+    except TypeError:  # also for numbers beyond 64 bits, and numbers that no double represents
         return dumps_exact(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -160,7 +160,7 @@ def _parse_answer(line: bytes) -> dict[str, Any] | None:
         return parse_slowly(line)
     try:
         document: object = from_json(line)
-    except ValueError:  # also for what is nested more than 200 deep
+    except ValueError:  # also for more than 200 levels
         return parse_slowly(line)
     return _as_object(document)
 
@@ -170,11 +170,11 @@ def _as_object(document: object) -> dict[str, Any] | None:
 
 
 def parse_slowly(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a line that quicker readers do not take; None when there is none.
+    """Return the JSON object in a line that faster parsers reject; None if there is none.
 
-    One that is nested too deep is an error in its place: whoever writes it as JSON needs as deep a stack as its reader.
-    So is one with a number that is too long to be read. All other numbers keep their digits.
-    Bytes that are not UTF-8 are replaced, as in JavaScript, and a text may hold any control character.
+    An object that is nested too deeply becomes an error: whoever writes it as JSON needs as deep a stack as its reader.
+    An object with a number that is too long to be parsed becomes one, too. All other numbers keep their digits. Bytes
+    that are not UTF-8 are replaced, as in JavaScript, and a string may contain any control character.
     """
     text = line.decode("utf-8-sig", "replace")
     try:
@@ -185,7 +185,7 @@ def parse_slowly(line: bytes) -> dict[str, Any] | None:
         )
     except NumberTooLongError as problem:
         return _make_unreadable_answer(
-            _find_number(text[:_ID_SEARCH_CHARS], text[-_ID_SEARCH_CHARS:]), f"the answer holds {problem}"
+            _find_number(text[:_ID_SEARCH_CHARS], text[-_ID_SEARCH_CHARS:]), f"the answer contains {problem}"
         )
     except ValueError:
         return None
@@ -198,7 +198,7 @@ def parse_slowly(line: bytes) -> dict[str, Any] | None:
 
 
 def _find_number(start: str, end: str) -> int | None:
-    """Return the number of an answer of which both ends are given."""
+    """Return the number of an answer, given its head and tail."""
     found = _ID_FIRST.match(start) or _ID_LAST.search(end)
     return int(found[1]) if found else None
 
@@ -212,10 +212,12 @@ def _make_closed_error() -> MCPError:
 
 
 def _make_error(error: object) -> MCPError:
-    """Return the error that a server answers with; one that breaks the rules is still an error."""
+    """Return a server's error; one that breaks the rules is still an error."""
     try:
         data = ErrorData.model_validate(error)
     except ValidationError:
-        told = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
-        return MCPError(code=INTERNAL_ERROR, message=told if isinstance(told, str) else json.dumps(error))
+        message = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
+        return MCPError(
+            code=INTERNAL_ERROR, message=message if isinstance(message, str) else json.dumps(error)
+        )
     return MCPError(code=data.code, message=data.message, data=data.data)

@@ -1,7 +1,7 @@
-"""Show tools as TypeScript: a line each for those who choose, a declaration for those who write the call.
+"""Show tools as TypeScript: one line to choose a tool, a whole declaration to write the call.
 
-Schemas and descriptions are a stranger's words. Whatever they hold, what comes out is bounded and is valid
-TypeScript: names that are no identifiers are quoted, comments cannot be ended from within, literals are JSON.
+Schemas and descriptions are untrusted. The output is always bounded and valid TypeScript: names that are no identifiers
+are quoted, comments cannot be closed from within, literals are JSON.
 """
 
 import json
@@ -17,10 +17,10 @@ from paddock.schema.inline_refs import unfold_schema
 from paddock.texts import ellipsis
 
 Output = Literal["declared", "observed", "unknown"]
-"""Where an output type comes from: the server's word, results seen so far, or nowhere."""
+"""Source of an output type: the server's schema, observed results, or none."""
 
 _MAX_TYPES = 300
-"""Types in one declaration; further ones are `unknown`."""
+"""Maximum number of types in one declaration; further ones are `unknown`."""
 _MAX_DEPTH = 8
 _MAX_LITERALS = 24
 _MAX_LITERAL_CHARS = 60
@@ -28,10 +28,10 @@ _MAX_NAME_CHARS = 200
 _MAX_NOTE_CHARS = 240
 _MAX_DESCRIPTION_CHARS = 600
 _MAX_SIGNATURE_CHARS = 160
-"""Characters for the parameters of a one-line signature; what is required stays."""
+"""Maximum length of the parameters in a one-line signature, in characters; required ones are always shown."""
 
 _RESERVED_MEMBERS = frozenset({"call", "callRaw", "then", "toJSON", "toString", "valueOf"})
-"""Members that `servers.NAME` has of its own, or that JavaScript looks up there (glue/servers.js)."""
+"""Members that `servers.NAME` itself has, or that JavaScript looks up there (bootstrap/servers.js)."""
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,199}\Z")
 _SPACE_PATTERN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _SENTENCE_PATTERN = re.compile(r"(.+?[.!?])(?:\s|$)")
@@ -47,24 +47,24 @@ _ROUGH_TYPES = {**_PLAIN_TYPES, "array": "unknown[]", "object": "object"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A tool for somebody who is about to call it."""
+    """A tool for a caller."""
 
     name: str
     server: str
-    """Where a program finds its server: `servers.NAME`, or `servers["NAME"]` for a name that is no identifier."""
+    """How a program reaches its server: `servers.NAME`, or `servers["NAME"]` if the name is no identifier."""
     declaration: str
-    """TypeScript, to be read as a member of `server`."""
+    """TypeScript that declares a member of `server`."""
     output: Output
     changed: bool
     """The server changed the tool after it was pinned: calls are refused until a person approves."""
     hides: bool = False
-    """It was `changed` from the start: its definition holds invisible characters, which a person has to accept."""
+    """It was `changed` from the start: its definition contains invisible characters, which a person must accept."""
     notes: tuple[str, ...] = ()
-    """What else to know before a call, such as that its arguments are not checked."""
+    """A further note for callers, such as that arguments are not checked."""
 
 
 def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = None) -> str:
-    """Return a tool on one line: name, parameters, a short output type, the first sentence of what it does."""
+    """Return a tool on one line: name, parameters, a short output type, the first sentence of its description."""
     parameters = _line_of_arguments(unfold_schema(entry.tool.input_schema))
     _, schema = _select_output(entry, observed)
     returns = _Printer(compact=True).print_type(unfold_schema(schema)) if schema is not None else "unknown"
@@ -84,9 +84,9 @@ def render_signature(entry: CatalogTool, observed: Mapping[str, Json] | None = N
 def describe_tool(
     entry: CatalogTool, observed: Mapping[str, Json] | None = None, *, unchecked: str = ""
 ) -> Described:
-    """Return the whole declaration of a tool. `observed` is the type that its results had so far.
+    """Return the whole declaration of a tool. `observed` is the type of its results so far.
 
-    `unchecked` says what of its arguments is not checked.
+    `unchecked` says which arguments are not checked.
     """
     kind, schema = _select_output(entry, observed)
     printer = _Printer()
@@ -110,14 +110,14 @@ def describe_tool(
 
 
 class _Printer:
-    """Prints the types of one declaration. Its budget of types is shared between parameters and output."""
+    """Prints the types of one declaration. Parameters and output share one budget of types."""
 
     def __init__(self, *, compact: bool = False) -> None:
         self._compact = compact
         self._left = _MAX_TYPES
 
     def print_type(self, schema: Json, depth: int = 0) -> str:
-        """Return a schema of `unfold` as a type."""
+        """Return a schema with inlined references as a type."""
         self._left -= 1
         if not isinstance(schema, dict) or self._left < 0 or depth > _MAX_DEPTH:
             return "unknown"
@@ -131,7 +131,7 @@ class _Printer:
         ]
         parts += [self.print_type(item, depth + 1) for item in _as_list(fields.get("allOf"))]
         known = list(dict.fromkeys(part for part in parts if part not in ("", "unknown")))
-        # A union says all that its base says: `type: string` beside `enum`s in `anyOf` adds nothing.
+        # A union includes its base type: `type: string` beside `enum`s in `anyOf` adds nothing.
         known = [part for part in known if len(known) == 1 or part not in _BASE_TYPES] or known[:1]
         text = (
             " & ".join(_add_parentheses(part, " | ") for part in known) if len(known) > 1 else "".join(known)
@@ -141,7 +141,7 @@ class _Printer:
         return text or "unknown"
 
     def _print_own(self, fields: Mapping[str, Json], depth: int) -> str:
-        """Return what `const`, `enum` and `type` say."""
+        """Return the type from `const`, `enum` and `type`."""
         if "const" in fields:
             return _join_literals([fields["const"]])
         if isinstance(fields.get("enum"), list):
@@ -214,7 +214,7 @@ def _select_output(
 
 
 def _line_of_arguments(schema: Mapping[str, Json]) -> str:
-    """Return what a tool takes, on one line: its parameters, or else the type that `describe` has."""
+    """Return a tool's parameters on one line, or the type that `describe` shows."""
     plain = _as_plain_object(schema)
     if plain is not None:
         return _line_of_parameters(plain)
@@ -225,7 +225,7 @@ def _line_of_arguments(schema: Mapping[str, Json]) -> str:
 
 
 def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return an object and what `allOf` adds to it as one object with named members; None where it says more."""
+    """Return an object merged with its `allOf` as one object with named members; None if it says more."""
     further = schema.get("additionalProperties")
     if (
         _SAYS_MORE & schema.keys()
@@ -244,7 +244,7 @@ def _as_plain_object(schema: Mapping[str, Json]) -> dict[str, Json] | None:
 
 
 def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) -> dict[str, Json]:
-    """Return all members that a schema names anywhere at its top; those of alternatives are not required."""
+    """Return all members that a schema names at its top level; members of alternatives are optional."""
     properties = dict(_read_members(schema))
     required: list[Json] = [] if alternative else [*_read_required(schema)]
     for keyword in ("allOf", "anyOf", "oneOf"):
@@ -258,7 +258,7 @@ def _loosely_merged(schema: Mapping[str, Json], *, alternative: bool = False) ->
 
 
 def _needs_arguments(schema: Json) -> bool:
-    """Tell whether a tool cannot be called without arguments."""
+    """Return whether a tool must be called with arguments."""
     if not isinstance(schema, dict):
         return False
     fields = cast("dict[str, Json]", schema)
@@ -271,7 +271,7 @@ def _needs_arguments(schema: Json) -> bool:
 
 
 def _line_of_parameters(schema: Mapping[str, Json]) -> str:
-    """Return the parameters on one line: those that are required, then as many others as fit."""
+    """Return the parameters on one line: the required ones, then as many others as fit."""
     properties, required = _read_members(schema), _read_required(schema)
     order = sorted(properties, key=lambda name: name not in required)
     shown: list[str] = []
@@ -292,7 +292,7 @@ def _line_of_parameters(schema: Mapping[str, Json]) -> str:
 
 
 def _abbreviate_type(schema: Json) -> str:
-    """Return a short word for a type that does not fit on a line."""
+    """Return a short name for a type that does not fit on a line."""
     fields = cast("dict[str, Json]", schema) if isinstance(schema, dict) else {}
     kinds = fields.get("type")
     named = [*_as_list(kinds), *(["null"] if fields.get("nullable") is True else [])]
@@ -320,7 +320,7 @@ def _read_required(schema: Mapping[str, Json]) -> frozenset[str]:
 
 
 def _join_literals(values: Sequence[Json]) -> str:
-    """Return values as a union of literals; too many or too long ones as the union of their types."""
+    """Return values as a union of literals, or of their types if they are too many or too long."""
     spelled = [json.dumps(value) for value in values[: _MAX_LITERALS + 1]]
     scalar = all(isinstance(value, str | int | None) for value in values[: _MAX_LITERALS + 1])
     if scalar and len(spelled) <= _MAX_LITERALS and all(len(text) <= _MAX_LITERAL_CHARS for text in spelled):
@@ -343,18 +343,18 @@ def _type_of(value: Json) -> str:
 
 
 def _join_union(types: Iterable[str]) -> str:
-    """Return the union of types, each once; `unknown` takes in everything."""
+    """Return the union of distinct types; `unknown` includes everything."""
     found = dict.fromkeys(text for text in types if text)
     return "unknown" if "unknown" in found else " | ".join(found)
 
 
 def _add_parentheses(text: str, operator: str) -> str:
-    """Return a type in parentheses when it holds an operator that would bind otherwise."""
+    """Return a type in parentheses if it contains an operator with a lower precedence."""
     return f"({text})" if operator in text and not _is_closed(text) else text
 
 
 def _is_closed(text: str) -> bool:
-    """Tell whether a type is one pair of braces, so that what is within needs no parentheses."""
+    """Return whether a type is one pair of braces, so that its content needs no parentheses."""
     if not text.startswith("{"):
         return False
     return text.endswith("}") and text.count("{") == 1
@@ -364,11 +364,13 @@ def _render_key(name: str) -> str:
     if _IDENTIFIER_PATTERN.match(name):
         return name
     hides = not name.isprintable() or has_invisible(name)
-    return json.dumps(name[:_MAX_NAME_CHARS], ensure_ascii=hides)  # what hides or turns text is spelled out
+    return json.dumps(
+        name[:_MAX_NAME_CHARS], ensure_ascii=hides
+    )  # characters that hide or reverse text are escaped
 
 
 def _render_comment(text: str, max_chars: int) -> str:
-    """Return a text on one line that cannot end the comment it stands in."""
+    """Return a text on one line that cannot end its comment."""
     line = spell_invisible(text[: max_chars * 4])
     line = _SPACE_PATTERN.sub(" ", line).strip().replace("*/", "* /")
     return ellipsis(line, max_chars).encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""Bounds what a server sends that answers no request of ours: its own requests, notifications, late answers, noise.
+"""Bounds a server's messages that answer no request: its own requests, notifications, late answers, other output.
 
-A server needs few of them. One that floods us, or whose requests we cannot answer because it does not read, is cut off.
+A server needs few of them. It is cut off if it sends too many, or if it does not read the answers to its requests.
 """
 
 import asyncio
@@ -18,52 +18,52 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
 MAX_MESSAGES = 50_000
-"""Messages, or KiB of them, that answer nothing and may come at once."""
+"""Burst limit of unsolicited messages, or of KiB in them."""
 MESSAGES_PER_SECOND = 1_000
-"""What is granted again each second."""
+"""Refill rate of the limit, per second."""
 MAX_OPEN_REQUESTS = 64
-"""Requests of a server that may wait for our answer."""
+"""Maximum number of a server's requests that wait for our answer."""
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds in which a server with as many open requests must take an answer."""
+"""Maximum time in which a server with that many open requests must read an answer, in seconds."""
 _IGNORED_NOTIFICATIONS = frozenset({"notifications/progress", "notifications/message"})
 STDERR_BYTES = 256 * 1024 * 1024
-"""Bytes that a server may write to its standard error at once."""
+"""Burst limit of bytes on a server's stderr."""
 STDERR_BYTES_PER_SECOND = 4 * 1024 * 1024
 
 
 class RateAllowance:
-    """An amount that is used up, and granted again as time goes by."""
+    """An amount that is used up and refilled over time (a token bucket)."""
 
-    def __init__(self, most: float, per_second: float, clock: Callable[[], float]) -> None:
-        self._most = self._left = most
+    def __init__(self, burst: float, per_second: float, clock: Callable[[], float]) -> None:
+        self._burst = self._left = burst
         self._per_second = per_second
         self._clock = clock
         self._since = clock()
 
     def spend_amount(self, amount: float) -> bool:
-        """Use up an amount; return whether there was as much."""
+        """Use an amount; return whether it was available."""
         now = self._clock()
-        self._left = min(self._most, self._left + (now - self._since) * self._per_second) - amount
+        self._left = min(self._burst, self._left + (now - self._since) * self._per_second) - amount
         self._since = now
         return self._left >= 0
 
 
 class UnsolicitedBudget:
-    """The account of one connection. `on_broken` is told once why the server must be cut off."""
+    """The account of one connection. `on_broken` is called once with the reason to cut the server off."""
 
     def __init__(self, on_broken: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._on_broken = on_broken
         self._allowance = RateAllowance(MAX_MESSAGES, MESSAGES_PER_SECOND, clock)
         self._owed = 0
-        """Requests of ours that the library has sent and that are not answered."""
+        """The library's own requests that are not answered yet."""
         self._open: Counter[object] = Counter()
-        """Requests of the server that wait, by number: it may use one twice."""
+        """Open requests of the server, by number: it may use a number twice."""
         self._writing = 0
-        """Answers of ours that are being written."""
+        """Number of answers that are being written."""
         self._settled = asyncio.Event()
 
     def count_unasked(self, size: int = 0) -> bool:
-        """Count a message of `size` bytes that answers nothing; return whether the connection can go on."""
+        """Count an unsolicited message of `size` bytes; return whether the connection may continue."""
         if self._allowance.spend_amount(1 + size // 1024):
             return True
         self._on_broken(
@@ -73,9 +73,9 @@ class UnsolicitedBudget:
         return False
 
     async def count_message(self, item: SessionMessage | Exception, size: int) -> bool:
-        """Count a message from the server; return whether the connection can go on.
+        """Count a message of the server; return whether the connection may continue.
 
-        With too many open requests, waits until the server has taken an answer.
+        With too many open requests, wait until the server has read an answer.
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse | JSONRPCError) and self._owed:
@@ -91,7 +91,7 @@ class UnsolicitedBudget:
         return await self._has_room()
 
     async def send_message(self, item: SessionMessage, sink: "WriteStream[SessionMessage]") -> None:
-        """Write one of our messages, and know until then that it is on its way."""
+        """Write one of our messages; it counts as pending until it is written."""
         message = item.message
         if isinstance(message, JSONRPCRequest):
             self._owed += 1
@@ -114,7 +114,7 @@ class UnsolicitedBudget:
                     await self._settled.wait()
         except TimeoutError:
             self._on_broken(
-                f"{MAX_OPEN_REQUESTS} of its requests were open, and it took no answer for {ANSWER_TIMEOUT_S:g} s; "
+                f"{MAX_OPEN_REQUESTS} of its requests were open, and it read no answer for {ANSWER_TIMEOUT_S:g} s; "
                 "correct the server"
             )
             return False
@@ -130,7 +130,7 @@ class UnsolicitedBudget:
 
 
 class CountedReader(MessageReader):
-    """Messages of the server; the end of those of one that is cut off."""
+    """Messages of the server; ends when the server is cut off."""
 
     def __init__(self, source: "ReadStream[SessionMessage | Exception]", unasked: UnsolicitedBudget) -> None:
         self._source = source
@@ -138,7 +138,7 @@ class CountedReader(MessageReader):
 
     @property
     def last_context(self) -> object:
-        """The context of who has sent the last message, where the stream knows it."""
+        """The context in which the last message was sent, if the stream knows it."""
         return getattr(self._source, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -172,6 +172,6 @@ class CountedWriter(PipeStream):
 
 
 def _is_unheard(item: SessionMessage | Exception) -> bool:
-    """Return whether a message is a notification that nobody here listens to; the library would make a task of it."""
+    """Return whether a message is a notification without a listener; the library would create a task for it."""
     message = item.message if isinstance(item, SessionMessage) else None
     return isinstance(message, JSONRPCNotification) and message.method in _IGNORED_NOTIFICATIONS

@@ -1,4 +1,4 @@
-"""The MCP server: what agents call. It turns calls into requests, and outcomes into results; it holds no rules.
+"""The MCP server for agents. It turns calls into requests and outcomes into results; it makes no decisions.
 
-client -> stdio.py or http.py -> server.py (protocol) -> tools.py (one table) -> gate -> reply.py -> client
+client -> stdio.py or http/ -> protocol.py -> toolbox.py (one table of tools) -> gate -> replies.py -> client
 """

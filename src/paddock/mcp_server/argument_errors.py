@@ -1,4 +1,4 @@
-"""Arguments that a value of the model does not take, told in the words and by the names of who sent them."""
+"""Errors for arguments that the model rejects, with the caller's own names for them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ _MESSAGES = {
     "less_than": "must be below {lt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
-    "too_long": "has {actual_length} entries; there may be {max_length}",
+    "too_long": "has {actual_length} entries; at most {max_length} are allowed",
     "string_too_long": "is longer than {max_length} characters",
     "bytes_too_long": "is longer than {max_length} bytes",
     "string_too_short": "is empty",
@@ -45,17 +45,17 @@ _MESSAGES = {
     "int_parsing_size": "is too large",
     "int_from_float": _NOT_A_WHOLE_NUMBER,
 }
-"""What is wrong with a value, by pydantic's kind of error; others have their own words."""
+"""Error texts by pydantic's error type; other errors have their own text."""
 
 
 def reject_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
-    """Return the answer to arguments that make no sense to a native tool, whose arguments are in snake case."""
+    """Return the error for rejected arguments of a native tool, whose arguments are in snake case."""
     texts = [to_snake_case(text) for text in _describe_problems(problem, _NATIVE_NAMES)]
     return _build_rejection(tool, texts)
 
 
 def reject_compat_arguments(tool: str, problem: "ValidationError") -> ToolAnswer:
-    """Return the answer to arguments that make no sense to a compat tool, whose arguments are in camel case."""
+    """Return the error for rejected arguments of a compat tool, whose arguments are in camel case."""
     return _build_rejection(tool, _describe_problems(problem, _COMPAT_NAMES))
 
 

@@ -1,14 +1,13 @@
-"""Reads arguments as models and client libraries write them, where their schema leaves one reading only.
+"""Read arguments as models and client libraries write them, if the schema leaves only one meaning.
 
-null                        an argument that was not given
-timeoutMs                   `timeout_ms`, and a former name of an argument its present one
-"a.b"                       the list of this text, where the schema wants a list of texts; a text with spaces may be one
-                            item or several, and is read only where items are phrases
-5e3, "5000", "true"         the whole number, the number or the boolean, where the schema wants one
-'{"id": 5}', "[1]"           the object or the array, where the schema wants one
+    null                      the argument is missing
+    timeoutMs                 `timeout_ms`; a former name of an argument becomes its present name
+    "a.b"                     a list with this string, if the schema wants a list of strings; a string with spaces
+                              could be several items, so that it is read only if items are phrases
+    5e3, "5000", "true"       the whole number, number or boolean, if the schema wants one
+    '{"id": 5}', "[1]"        the object or the array, if the schema wants one
 
-Everything else stays as it is, and is held against the schema as it came. The published schemas name the plain form:
-this is what a server takes, not what it asks for.
+Every other value is checked against the schema unchanged. The published schemas name only the plain form.
 """
 
 import re
@@ -32,7 +31,7 @@ _NO_PHRASES: AbstractSet[str] = frozenset()
 
 
 class NamedTwiceError(ValueError):
-    """One argument was given under two of its names; the text says which."""
+    """An argument was given under two of its names; the text names both."""
 
 
 def read_arguments(
@@ -41,9 +40,9 @@ def read_arguments(
     aliases: Mapping[str, str] = _NO_ALIASES,
     phrases: AbstractSet[str] = _NO_PHRASES,
 ) -> Json:
-    """Return a value in the form that a schema wants, where it was written in another with the same meaning.
+    """Return a value in the form of its schema, if it was written in another form with the same meaning.
 
-    `aliases` are former names of members, with their present names; `phrases` are lists whose items have spaces.
+    `aliases` are former names of members, with their present names; `phrases` are lists whose items contain spaces.
     Raises NamedTwiceError.
     """
     return _read_value(schema, value, aliases, phrases, "")
@@ -69,14 +68,14 @@ def _read_value(
 
 
 def _is_one_item(schema: Mapping[str, Json], text: str, is_phrase: bool) -> bool:
-    """Tell whether a text can only be the one item of a list of texts: not JSON, and not several items."""
+    """Return whether a string can only be a single item of a list of strings: it is not JSON, and not several items."""
     if schema.get("items", {}).get("type") != "string" or text.lstrip().startswith(("[", "{")):
         return False
     return is_phrase or not (text == "" or _SEPARATOR_PATTERN.search(text))
 
 
 def to_snake_case(text: str) -> str:
-    """Return a text in which `camelCase` names are written `camel_case`."""
+    """Return a text with `camelCase` names as `camel_case`."""
     return _CAMEL_CASE.sub(
         lambda name: _CAPITAL_PATTERN.sub(lambda letter: f"_{letter[0].lower()}", name[0]), text
     )
@@ -107,7 +106,7 @@ def _read_members(
 
 
 def _read_text(kind: Json, text: str) -> Json:
-    """Return what a text spells where a value of `kind` is wanted; the text itself where it spells none."""
+    """Return the value of type `kind` that a string spells; the string itself if it spells none."""
     match kind:
         case "integer" | "number" if len(text) <= _MAX_NUMBER_CHARS and _NUMBER_PATTERN.fullmatch(text):
             return from_json(text)
@@ -115,7 +114,9 @@ def _read_text(kind: Json, text: str) -> Json:
             return _BOOLEANS.get(text.lower(), text)
         case "object" | "array":
             try:
-                read: Json = from_json(text, allow_inf_nan=False)  # like the message: as deep, as exact
+                read: Json = from_json(
+                    text, allow_inf_nan=False
+                )  # with the limits and the precision of the message
             except ValueError:
                 return text
             return cast("Json", read) if type(read) is (dict if kind == "object" else list) else text

@@ -1,11 +1,12 @@
-"""Asking the client behind a request for what only it has, most of all its person: each era in its own way.
+"""Ask the client behind a request, and through it its person. Each protocol revision has its own way.
 
-2025-11-25    a request of ours while theirs runs
-2026-07-28    theirs ends with `input_required`, the work waits, the repeated request brings the answer and it goes on
-without       the call ends with `waiting`, and the person answers `paddock approve` (`pending_calls`)
+    2025-11-25    the server sends a request while the client's request runs
+    2026-07-28    the client's request ends with `input_required` and the work waits; a repeated request brings the
+                  answer and continues the work
+    without       the call ends with `waiting`, and the person answers with `paddock approve` (`pending_calls`)
 
-Of `requestState` the library's boundary sees to it that it is ours, of this request, of this client and not too old;
-here it is the name of what was asked, and good for one answer.
+The library checks that `requestState` was created by this server for this request and this client, and is recent. Here
+it names the question, and is valid for one answer.
 """
 
 import asyncio
@@ -53,15 +54,15 @@ _LABELS = {"once": "this call only", "run": "all such calls of this run"}
 _FORMS_SINCE = "2025-06-18"
 """First protocol revision with elicitation."""
 _TITLED_OPTIONS_SINCE = "2025-11-25"
-"""First protocol revision whose forms have `oneOf` with titles, and a `mode`; before it was `enum` with `enumNames`."""
+"""First protocol revision whose forms have `oneOf` with titles, and a `mode`; earlier: `enum` and `enumNames`."""
 _MAX_WAITING_ROUNDS = 64
-"""Requests that wait for the next one of their client."""
+"""Maximum number of requests that wait for the next request of their client."""
 _KINDS: dict[type[InputRequest], tuple[str, type[InputResponse]]] = {
     ElicitRequest: ("elicitation", ElicitResult),
     CreateMessageRequest: ("sampling", CreateMessageResult),
     ListRootsRequest: ("roots", ListRootsResult),
 }
-"""What clients can be asked for: the capability that says so, and the answer."""
+"""By request: the capability that a client must declare, and the type of the answer."""
 
 
 class RepeatableParams(Protocol):
@@ -72,15 +73,15 @@ class RepeatableParams(Protocol):
 
 
 def can_ask(context: Context) -> bool:
-    """Tell whether a client says that it can ask its person to fill in a form; an empty capability says so.
+    """Return whether a client declares that it can show forms; an empty capability counts.
 
-    A revision without elicitation has no such request, whatever its client declares.
+    Revisions without elicitation have no such request, whatever the client declares.
     """
     return _supports_kind(context, "elicitation")
 
 
 def read_actor(context: Context) -> str:
-    """Return who calls: what the client says it is, which is for the record and grants nothing."""
+    """Return the client's own name and version. It is recorded and grants nothing."""
     params = context.session.client_params
     if params is None:
         return "mcp client"
@@ -88,9 +89,9 @@ def read_actor(context: Context) -> str:
 
 
 def read_client_id(context: Context) -> str:
-    """Return which client calls: its session, or its connection where a revision has no sessions.
+    """Return the id of the calling client: its session, or its connection in a revision without sessions.
 
-    Over standard streams there is one client.
+    Over stdio there is one client.
     """
     session = read_session_id(context)
     peer = context.request.client if context.request is not None and not session else None
@@ -105,7 +106,7 @@ def build_form(question: Question) -> ElicitRequest:
             f"Paddock asks: may this run {question.what}?",
             f"With: {question.details}",
             f"Workspace: {question.workspace}. Run: {question.run}.",
-            f"Why you are asked: {why}",
+            f"Reason: {why}",
         ]
     )
     allow = {
@@ -118,24 +119,24 @@ def build_form(question: Question) -> ElicitRequest:
 
 
 def read_answer(result: object, question: Question, actor: str) -> approval.Answer:
-    """Return what a form says. Only one that was accepted and names what is allowed is a yes.
+    """Return the answer in a form. It allows the call only if it was accepted and names an allowed scope.
 
-    A client that brings no answer, or a form that says nothing, is a no of its own, and not one of its person.
+    A client without an answer, or an empty form, counts as a refusal by the client, not by its person.
     """
     by = f"the person at {actor}"
     if not isinstance(result, ElicitResult):
-        by = f"{actor}, which brought no answer"
+        by = f"{actor}, which returned no answer"
     elif result.action == "accept":
         allowed = (result.content or {}).get("allow")
         for scope in question.scopes:
             if scope == allowed:
                 return approval.Answer(verdict=scope, by=by)
-        by = f"{actor}, whose form does not say what is allowed"
+        by = f"{actor}, whose form does not name an allowed scope"
     return approval.Answer(verdict="denied", by=by)
 
 
 def create_asker(inquire: Inquire, actor: str, client: str) -> Asker:
-    """Return what asks the person behind a client."""
+    """Return an asker for the person behind a client."""
 
     async def ask_person(question: Question) -> approval.Answer:
         answers = await inquire({_KEY: build_form(question)})
@@ -145,7 +146,7 @@ def create_asker(inquire: Inquire, actor: str, client: str) -> Asker:
 
 
 def create_direct_inquiry(context: Context) -> Inquire:
-    """Return what asks a client of a revision up to 2025-11-25 while its request runs."""
+    """Return an inquiry for a client of a revision up to 2025-11-25, sent while its request runs."""
 
     async def inquire(requests: InputRequests) -> Mapping[str, object]:
         _check_capabilities(context, requests)
@@ -164,7 +165,7 @@ def create_direct_inquiry(context: Context) -> Inquire:
 
 
 def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
-    """Return a request as a client of a protocol revision reads it."""
+    """Return a request in the form of a protocol revision."""
     if version >= _TITLED_OPTIONS_SINCE or not isinstance(request, ElicitRequest):
         return request
     params = request.params
@@ -179,7 +180,7 @@ def _adapt_to_version(request: InputRequest, version: str) -> InputRequest:
 
 
 def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
-    """Return a field of a form with `enum` and `enumNames` in place of options with titles."""
+    """Return a form's field with `enum` and `enumNames` in place of options with titles."""
     options = cast("list[dict[str, Json]]", field.get("oneOf", []))
     if not options:
         return field
@@ -192,10 +193,10 @@ def _add_option_names(field: dict[str, Json]) -> dict[str, Json]:
 
 
 class ElicitationRounds:
-    """How the work for each request reaches its client; the work that waits for the next request of its client."""
+    """Connects the work of each request with its client, and keeps the work that waits for its next request."""
 
     def __init__(self, wait_ms: int, pending: PendingCalls) -> None:
-        """Keep what waits at most `wait_ms` for its answer; `held` keeps the calls of clients that cannot ask."""
+        """Keep waiting work for at most `wait_ms`. `pending` keeps the calls of clients that cannot ask."""
         self.wait_ms = wait_ms
         self._pending = pending
         self.waiting: dict[str, _Round[Any]] = {}
@@ -209,7 +210,7 @@ class ElicitationRounds:
         work: Work[ToolAnswer],
         on_console: OnConsole | None,
     ) -> ToolAnswer | dict[str, Json]:
-        """Return the answer of a tool, or the result that asks the client for an answer first."""
+        """Return a tool's answer, or a result that asks the client first."""
         if (run := find_run_to_fetch(params.name, params.arguments)) is not None:
             return await self._pending.fetch_answer(run, actor)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -229,21 +230,21 @@ class ElicitationRounds:
     async def get_result(
         self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
     ) -> T | dict[str, Json]:
-        """Return what any other request gives, or the result that asks its client first."""
+        """Return the result of any other request, or a result that asks its client first."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return await work(Caller(actor, inquire=create_direct_inquiry(context)))
         current = self._start_or_resume(context, params, actor, work)
         return await current.wait_for_requests(None) or await current.task
 
     async def close(self) -> None:
-        """End what still waits."""
+        """End all waiting work."""
         await self._pending.close()
         await cancel_all(self._tasks)
 
     def _start_or_resume(
         self, context: Context, params: RepeatableParams, actor: str, work: Work[T]
     ) -> "_Round[T]":
-        """Return the work for a request: begun, or for one that is repeated that which waits, with its answers."""
+        """Start the work of a request. For a repeated request, continue the waiting work with its answers."""
         if params.request_state is None:
             begun = _Round(context, self, self._pending, actor, work)
             self._tasks.add(begun.task)
@@ -257,7 +258,7 @@ class ElicitationRounds:
 
 
 class _Round(PendingCall[T]):
-    """The work for one request, over as many requests as it asks for something and one more."""
+    """The work of one request, which may take several rounds with the client."""
 
     def __init__(
         self, context: Context, rounds: ElicitationRounds, pending: PendingCalls, actor: str, work: Work[T]
@@ -270,18 +271,18 @@ class _Round(PendingCall[T]):
         super().__init__(actor, read_client_id(context), work, pending.inbox)
 
     def make_caller(self) -> Caller:
-        """Return a caller who can be asked as the client says."""
+        """Return a caller whose client is asked through this round."""
         if not can_ask(self._context):
             return replace(super().make_caller(), inquire=self.ask_client)
         ask = create_asker(self.ask_client, self.actor, self.client)
         return Caller(self.actor, self.on_console_line, ask, self.ask_client, present=True)
 
     async def ask_client(self, requests: InputRequests) -> Mapping[str, object]:
-        """Wait for the next request of the client. When none comes in time, nobody is there for the rest."""
+        """Wait for the client's next request. If it does not come in time, no later question is asked."""
         _check_capabilities(self._context, requests)
         waiting = self._rounds.waiting
         if len(waiting) >= _MAX_WAITING_ROUNDS:
-            text = f"{_MAX_WAITING_ROUNDS} requests wait for what they asked their clients for; try later"
+            text = f"{_MAX_WAITING_ROUNDS} requests wait for answers of their clients; try again later"
             raise MCPError(code=INTERNAL_ERROR, message=text)
         self._reply = asyncio.get_running_loop().create_future()
         self._state = secrets.token_urlsafe(24)
@@ -297,12 +298,12 @@ class _Round(PendingCall[T]):
                 self.task.cancel()
 
     def deliver_answers(self, responses: InputResponses) -> None:
-        """Let the work go on with those answers that were asked for."""
+        """Continue the work with the answers to its questions; ignore all others."""
         if self._reply is not None and not self._reply.done():
             self._reply.set_result({key: responses[key] for key in self._requests if key in responses})
 
     async def wait_for_requests(self, listener: OnConsole | None) -> dict[str, Json] | None:
-        """Wait for the end of the work; return what it asks its client for instead, if it does.
+        """Wait for the end of the work, or for its questions to the client, which are returned.
 
         Cancelling ends the work.
         """
@@ -325,7 +326,7 @@ def _supports_kind(context: Context, kind: str) -> bool:
 
 
 def _check_capabilities(context: Context, requests: InputRequests) -> None:
-    """Raise MCPError unless a client says that it can do all that is asked of it, as both revisions want."""
+    """Raise MCPError unless the client declares every capability that the requests need, as both revisions demand."""
     missing = {
         kind
         for kind, _ in (_KINDS[type(each)] for each in requests.values())

@@ -1,4 +1,4 @@
-"""Numbers that no double equals, on their way through the library over HTTP, which makes doubles of them.
+"""Preserve numbers that no double represents while they pass the library over HTTP, which parses doubles.
 
 Only arguments are marked: elsewhere the library checks that numbers are numbers.
 """
@@ -18,7 +18,7 @@ class AllDigits:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and its answer back."""
+        """Pass a request on, and return its answer."""
 
         async def receive_marked() -> MutableMapping[str, Any]:
             message = await receive()
@@ -40,6 +40,6 @@ def _mark_arguments(body: bytes) -> bytes:
         params["arguments"] = mark_numbers(params["arguments"])
         return json.dumps(document).encode()
     except NumberTooLongError:
-        return b""  # which is no JSON, as the library says
+        return b""  # the library reports that this is not JSON
     except (ValueError, RecursionError, LookupError, TypeError):
-        return body  # the library says what is wrong with it
+        return body  # the library reports the fault

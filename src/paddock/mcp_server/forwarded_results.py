@@ -1,4 +1,4 @@
-"""Results of upstream tools on their way to the client: untouched, but for size and what the protocol forbids."""
+"""Pass results of upstream tools to the client, changed only where they are too large or break the protocol."""
 
 import re
 import sys
@@ -18,13 +18,13 @@ _OWN = "(modelcontextprotocol|mcp)"
 _RESERVED_PATTERN = re.compile(
     rf"([^/]*\.)?{_OWN}\.[^/]*/|[^/.]*\.{_OWN}/|(traceparent|tracestate|baggage|progressToken)$"
 )
-"""Names in `_meta` that are the protocol's own, by the prefixes of any revision, or of a trace."""
+"""Reserved names in `_meta`, by their prefixes in any revision, or of a trace."""
 
 
 def forward_result(outcome: Outcome, cap: int) -> ToolAnswer:
-    """Return the result of a single call; its texts, and its data, have at most `cap` characters.
+    """Return the result of a single call. Its texts have at most `cap` characters, and so does its data.
 
-    Warnings of Paddock about the call follow the server's content, a block each.
+    Paddock's warnings about the call follow the server's content, each in its own block.
     """
     if not outcome.ok:
         return build_answer(outcome, cap, single=True)
@@ -36,7 +36,7 @@ def forward_result(outcome: Outcome, cap: int) -> ToolAnswer:
 
 
 def build_result(outcome: Outcome, cap: int = sys.maxsize) -> ToolAnswer:
-    """Return the result that a call brought."""
+    """Return the result of a call."""
     raw = cast("dict[str, Any]", outcome.value)
     blocks: list[dict[str, Json]] = []
     room = cap
@@ -56,7 +56,7 @@ def build_result(outcome: Outcome, cap: int = sys.maxsize) -> ToolAnswer:
 
 
 def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
-    """Return what a server said beside its result, but for what the protocol says of one connection, such as a task."""
+    """Return a result's `_meta` without names that concern one connection, such as a task."""
     if not isinstance(given, dict):
         return {}
     kept = {
@@ -68,7 +68,7 @@ def _filter_meta(given: Json, cap: int) -> dict[str, Json]:
 
 
 def is_larger(outcome: Outcome, cap: int) -> bool:
-    """Tell whether a result has more characters, as texts or as data, than an answer."""
+    """Return whether the texts or the data of a result exceed the size of an answer."""
     raw = cast("dict[str, Any]", outcome.value)
     texts: list[object] = [part.get("text") for part in raw["content"] if isinstance(part, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     shown = sum(len(text) for text in texts if isinstance(text, str))
@@ -77,7 +77,7 @@ def is_larger(outcome: Outcome, cap: int) -> bool:
 
 
 def render_result_text(outcome: Outcome) -> str:
-    """Return a whole result as text to be searched and read by lines: its texts as they are, all else as JSON."""
+    """Return a whole result as text for searches and line ranges: texts unchanged, everything else as JSON."""
     raw = cast("dict[str, Any]", outcome.value)
     parts = [_render_block(part) for part in raw["content"]]
     if (structured := raw.get("structuredContent")) is not None:
@@ -91,7 +91,7 @@ def _render_block(part: Json) -> str:
 
 
 def _is_block(part: Json) -> bool:
-    """Return whether the protocol knows such a block; some servers send others."""
+    """Return whether a block is one of the protocol's; some servers send others."""
     from pydantic import ValidationError
 
     try:
@@ -103,7 +103,7 @@ def _is_block(part: Json) -> bool:
 
 @cache
 def _content_block() -> Any:  # noqa: ANN401 - pydantic's adapter of a union
-    from mcp_types import ContentBlock  # the server has loaded it, tests need not
+    from mcp_types import ContentBlock  # already loaded in a server
     from pydantic import TypeAdapter
 
     return TypeAdapter[Any](ContentBlock)

@@ -1,4 +1,4 @@
-"""Pictures of the tools, for people who choose among them: one line each, nine by nine, in as few words as can be."""
+"""Icons of the tools, for people who choose among them: one line each, on a grid of nine by nine."""
 
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ _DEFAULT_SHAPE = "M1 1h7v7H1z"
 
 
 def list_icons(tool: str) -> list[Json]:
-    """Return the icons of a tool; tools without a picture of their own share one."""
+    """Return the icons of a tool; tools without their own icon share one."""
     path = _SHAPES.get(tool, _DEFAULT_SHAPE)
     svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path d='{path}'/></svg>"
     return [{"src": "data:image/svg+xml," + quote(svg, safe="='/:")}]

@@ -1,4 +1,4 @@
-"""Tell connected clients that the tools are others now: each era has a way of its own."""
+"""Notify connected clients that the tools changed; each revision has its own way."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
 MAX_CLIENTS = 64
-"""Clients of 2025-11-25 that are told, the latest ones, and streams of 2026-07-28."""
+"""Maximum number of notified clients of 2025-11-25 (the latest ones), and of streams of 2026-07-28."""
 _MAX_WATCHED_RESOURCES = 100
-"""Resources that one client watches."""
+"""Maximum number of resources that one client watches."""
 _MAX_URI_CHARS = 4096
 _SEND_TIMEOUT_S = 1.0
 
@@ -41,18 +41,18 @@ Context = ServerRequestContext[Any, Any]
 
 
 def read_session_id(context: Context) -> str:
-    """Return the id of the session that a request of 2025-11-25 belongs to; over standard streams there is one."""
+    """Return the session id of a request of 2025-11-25; empty over stdio, which has one session."""
     return context.request.headers.get("mcp-session-id", "") if context.request else ""
 
 
 def call_at_session_end(context: Context, forget: Callable[[str], object]) -> None:
-    """Have a session forgotten when it ends: sessions that ended would take the places of those that live."""
+    """Call `forget` when a session ends, so that ended sessions do not count towards the limit."""
     connection = context.session._connection  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - it has no other name
     connection.exit_stack.callback(forget, read_session_id(context))
 
 
 class ChangeNotifier:
-    """Who is told of changes: clients of 2025-11-25 that shook hands, and streams that clients of 2026-07-28 opened."""
+    """Notifies clients of 2025-11-25 that shook hands, and streams that clients of 2026-07-28 opened."""
 
     def __init__(self) -> None:
         self._bus = InMemorySubscriptionBus()
@@ -60,7 +60,7 @@ class ChangeNotifier:
         self._watched: dict[str, tuple[ServerSession, set[str]]] = {}
 
     def attach(self, server: "Server[Any]") -> None:
-        """Have a server tell its clients."""
+        """Register the handlers of a server."""
         listen = ListenHandler(self._bus, max_subscriptions=MAX_CLIENTS)
         server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
         server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._on_subscribe)
@@ -68,24 +68,24 @@ class ChangeNotifier:
         server.add_notification_handler("notifications/initialized", NotificationParams, self._on_initialized)
 
     async def announce_tools(self) -> None:
-        """Tell everybody. A client that does not read is not waited for."""
+        """Notify all clients that the tools changed. Does not wait for a client that does not read."""
         await self._bus.publish(ToolsListChanged())
         await asyncio.gather(
             *(_send_in_time(session.send_tool_list_changed()) for session in tuple(self._sessions.values()))
         )
 
     async def announce_resources(self) -> None:
-        """Tell those who listen for it; clients of 2025-11-25 are not told that they could."""
+        """Notify streams that listen for it; clients of 2025-11-25 are not offered this."""
         await self._bus.publish(ResourcesListChanged())
 
     async def announce_resource_update(self, uri: str) -> None:
-        """Tell those who watch a resource that it has changed."""
+        """Notify the clients that watch a resource that it has changed."""
         await self._bus.publish(ResourceUpdated(uri=uri))
         watching = [session for session, uris in self._watched.values() if uri in uris]
         await asyncio.gather(*(_send_in_time(session.send_resource_updated(uri)) for session in watching))
 
     async def _on_subscribe(self, context: Context, params: SubscribeRequestParams) -> dict[str, Json]:
-        """Have a client watch a resource, which may not exist yet."""
+        """Let a client watch a resource, which may not exist yet."""
         if read_session_id(context) not in self._watched:
             call_at_session_end(context, lambda session: self._watched.pop(session, None))
         _, uris = self._watched.pop(read_session_id(context), (None, set[str]()))
@@ -118,7 +118,7 @@ async def _send_in_time(sending: Coroutine[Any, Any, None]) -> None:
 
 
 class AnnouncingServer(Server[Any]):
-    """A server that says, over every transport and in both eras, what may change: the tools, and not the prompts."""
+    """A server that declares, over every transport and in both revisions, that tools may change and prompts do not."""
 
     def get_capabilities(
         self,
@@ -128,9 +128,9 @@ class AnnouncingServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """Return what the library derives from the handlers, with what is never announced taken out."""
-        told = NotificationOptions(tools_changed=True)
+        """Return the library's capabilities of the handlers, without those that are never announced."""
+        announced = NotificationOptions(tools_changed=True)
         found = super().get_capabilities(
-            told, experimental_capabilities, extensions, protocol_version=protocol_version
+            announced, experimental_capabilities, extensions, protocol_version=protocol_version
         )
         return found.model_copy(update={"prompts": PromptsCapability(list_changed=False)})

@@ -1,7 +1,7 @@
-"""What a running program prints, as log messages for clients that want them from some level on.
+"""Send the console lines of a running program as log messages, from the level that a client chose.
 
-2025-11-25    `logging/setLevel`, for all calls of a session; none are sent before
-2026-07-28    a level in `_meta` of the call, for this call
+2025-11-25    `logging/setLevel`, for all calls of a session; before it nothing is sent
+2026-07-28    a level in `_meta` of a call, for this call
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ Context = ServerRequestContext[Any, Any]
 Send = Callable[[LoggingLevel, str], Awaitable[None]]
 
 LOGGER_NAME = "program"
-"""Who speaks, as clients are told."""
+"""The logger name that clients see."""
 _LEVELS: dict[ConsoleLevel, LoggingLevel] = {
     "debug": "debug",
     "log": "info",
@@ -43,22 +43,22 @@ _ORDER: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 
 
 class Logs:
-    """From which level on the clients want to be told."""
+    """The log levels that clients chose."""
 
     def __init__(self) -> None:
-        self._least: dict[str, LoggingLevel] = {}
+        self._minimum_levels: dict[str, LoggingLevel] = {}
 
     def attach(self, server: "Server[Any]") -> None:
-        """Have a server let clients choose a level."""
+        """Let a server's clients choose a level."""
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._on_set_level)
 
     def create_sink(self, context: Context) -> Sink | None:
-        """Return what tells a client of the console lines of its call; None where it wants to hear of none."""
+        """Return a sink that sends a call's console lines to its client; None if the client wants none."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            least = (context.meta or {}).get(LOG_LEVEL_META_KEY)
+            minimum = (context.meta or {}).get(LOG_LEVEL_META_KEY)
         else:
-            least = self._least.get(read_session_id(context))
-        if least is None:
+            minimum = self._minimum_levels.get(read_session_id(context))
+        if minimum is None:
             return None
 
         async def send(level: LoggingLevel, text: str) -> None:
@@ -67,22 +67,22 @@ class Logs:
                 LoggingMessageNotification(params=params), context.request_id
             )
 
-        return create_message_sink(send, least)
+        return create_message_sink(send, minimum)
 
     async def _on_set_level(self, context: Context, params: SetLevelRequestParams) -> dict[str, Json]:
         session = read_session_id(context)
-        if session not in self._least:
-            call_at_session_end(context, lambda ended: self._least.pop(ended, None))
-        self._least.pop(session, None)
-        self._least[session] = params.level
-        if len(self._least) > MAX_CLIENTS:
-            del self._least[next(iter(self._least))]
+        if session not in self._minimum_levels:
+            call_at_session_end(context, lambda ended: self._minimum_levels.pop(ended, None))
+        self._minimum_levels.pop(session, None)
+        self._minimum_levels[session] = params.level
+        if len(self._minimum_levels) > MAX_CLIENTS:
+            del self._minimum_levels[next(iter(self._minimum_levels))]
         return {}
 
 
-def create_message_sink(send: Send, least: LoggingLevel) -> Sink:
-    """Return what sends console lines of a level and above, neighbours of one level as one message."""
-    wanted = _ORDER[_ORDER.index(least) :]
+def create_message_sink(send: Send, minimum: LoggingLevel) -> Sink:
+    """Return a sink that sends lines of a level and above; adjacent lines of one level become one message."""
+    wanted = _ORDER[_ORDER.index(minimum) :]
     sent = 0
 
     async def send_lines(lines: list[ConsoleLine]) -> None:

@@ -1,4 +1,4 @@
-"""Images, sounds and files in what a program returns: as content blocks, not as base64 in the text."""
+"""Return images, sounds and files in a program's value as content blocks, not as base64 in the text."""
 
 import base64
 import binascii
@@ -8,20 +8,20 @@ from paddock.model.base import Json
 
 MAX_MEDIA_BLOCKS = 16
 MAX_MEDIA_BYTES = 8 * 1024 * 1024
-"""Base64 of one answer, all blocks together."""
+"""Maximum characters of base64 in one answer, over all blocks."""
 _MAX_DEPTH = 32
 _FAMILIES = {"image": "image/", "audio": "audio/"}
 
 
 def may_hold_media(text: str) -> bool:
-    """Return whether a value may hold media, by its JSON: quickly, and rather too often."""
+    """Return whether a value may contain media, judged by its JSON: fast, with false positives."""
     return any(f'"{kind}"' in text for kind in (*_FAMILIES, "resource"))
 
 
 def lift_media(value: Json) -> tuple[Json, list[dict[str, Json]]]:
-    """Return a value in whose place of media stands what they are, and the media as content blocks.
+    """Return a value with a description in place of each medium, and the media as content blocks.
 
-    What is too large or too many stays out, and its place says so. What only looks like media stays as it is.
+    Media that are too large or too many are left out, and their description says so. Look-alikes stay unchanged.
     """
     taking = _MediaCollector()
     return taking.replace_media(value, 0), taking.blocks
@@ -61,15 +61,15 @@ class _MediaCollector:
 
 
 def _measure_block(fields: dict[str, Json]) -> tuple[int, int] | None:
-    """Return the characters and the bytes of a block of media; None when it is none."""
+    """Return the characters and bytes of a media block; None for another value."""
     kind = fields.get("type")
     holder: Any = fields.get("resource") if kind == "resource" else fields
     if not isinstance(holder, dict):
         return None
-    told = cast("dict[str, Json]", holder)
-    data, mime = told.get("blob" if kind == "resource" else "data"), told.get("mimeType")
+    content = cast("dict[str, Json]", holder)
+    data, mime = content.get("blob" if kind == "resource" else "data"), content.get("mimeType")
     if kind == "resource":
-        fits = isinstance(told.get("uri"), str) and isinstance(mime, str | None)
+        fits = isinstance(content.get("uri"), str) and isinstance(mime, str | None)
     else:
         family = _FAMILIES.get(kind) if isinstance(kind, str) else None
         fits = family is not None and isinstance(mime, str) and mime.startswith(family)

@@ -1,8 +1,7 @@
-"""What the data of each native tool's answers look like: every member that there may be, and no others.
+"""Schemas of the native tools' structured answers: every possible member, and no others.
 
-A client that builds types from a schema sees all members. One that validates answers may validate all of them: results,
-failures, refusals, answers that wait for a person, and those that are cut to fit. Clients show models the schemas of
-arguments, not these. Therefore they cost no context.
+Clients can build types with all members, and validate every answer: results, failures, refusals, answers that wait for
+a person, and shortened ones. Clients do not show these schemas to models. Therefore they cost no context.
 """
 
 from typing import get_args
@@ -23,7 +22,7 @@ _FLAG: Schema = {"type": "boolean"}
 _ANY_JSON: Schema = {
     "anyOf": [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
 }
-"""Any JSON value, for clients that take an empty schema for a mistake."""
+"""Any JSON value, for clients that reject an empty schema."""
 
 
 def _build_list_schema(items: Schema) -> Schema:
@@ -43,18 +42,18 @@ def _build_enum_schema(*words: str) -> Schema:
 
 
 _NOT_RUN = (Status.INVALID.value, Status.ERROR.value, Status.CANCELLED.value)
-"""How any call may end of which nothing ran."""
+"""The statuses of a call that did not run."""
 _WAITING = "waiting"
-_TRUNCATED = _add_description(_FLAG, "Whether something was left out to fit into the answer.")
-_HANDLE = _add_description(_TEXT, "Handle of the whole in stored output, for `query_output`.")
+_TRUNCATED = _add_description(_FLAG, "Whether the answer was shortened.")
+_HANDLE = _add_description(_TEXT, "Handle of the complete output, for `query_output`.")
 _REDACTIONS = _add_description(
-    _INTEGER, "How many secrets were removed from the answer; missing when none were."
+    _INTEGER, "Number of secrets that were removed from the answer; missing for none."
 )
 _REFUSAL = object_schema(["name", "message"], name=_TEXT, message=_TEXT)
 _WAITS: dict[str, Schema] = {
-    "run": _add_description(_TEXT, "Id of the run, as the record has it."),
-    "command": _add_description(_TEXT, "Where a person has to act: what they run in a terminal."),
-    "message": _add_description(_TEXT, "Where a person has to act: what to tell them, and how to go on."),
+    "run": _add_description(_TEXT, "Id of the run in the record."),
+    "command": _add_description(_TEXT, "If a person must act: the command for their terminal."),
+    "message": _add_description(_TEXT, "If a person must act: what to tell them, and how to continue."),
 }
 
 OUTCOME_SCHEMA = object_schema(
@@ -64,22 +63,22 @@ OUTCOME_SCHEMA = object_schema(
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
     redactions=_REDACTIONS,
     calls=_add_description(
-        {"type": "object", "additionalProperties": _INTEGER}, "Calls of tools, by server."
+        {"type": "object", "additionalProperties": _INTEGER}, "Number of tool calls, by server."
     ),
-    value=_add_description(
-        _ANY_JSON, "What the program returned, any JSON; missing when it returned nothing."
-    ),
+    value=_add_description(_ANY_JSON, "The program's result, any JSON; missing if it returned nothing."),
     excerpt=_add_description(_TEXT, "The beginning of a value that is too large, as text."),
     artifactHandle=_HANDLE,
-    console=_add_description(_build_list_schema(_TEXT), "Lines of the console."),
+    console=_add_description(_build_list_schema(_TEXT), "Console lines."),
     planned=_add_description(
         _build_list_schema(
             object_schema(
                 ["server", "tool"],
                 server=_TEXT,
                 tool=_TEXT,
-                asks=_add_description(_build_list_schema(_TEXT), "Why a person would be asked first."),
-                args=_add_description(_allow_null({"type": "object"}), "The arguments, where they fit."),
+                asks=_add_description(
+                    _build_list_schema(_TEXT), "Reasons why a person would be asked first."
+                ),
+                args=_add_description(_allow_null({"type": "object"}), "The arguments, if they fit."),
             )
         ),
         "In the mode `dry_run`: the calls that were not made.",
@@ -93,20 +92,20 @@ OUTCOME_SCHEMA = object_schema(
         column=_add_description(_INTEGER, "Column of the line, from 1."),
         hint=_add_description(_TEXT, "What to write instead."),
         code=_add_description(_INTEGER, "JSON-RPC code of a server's error."),
-        data=_add_description(_ANY_JSON, "What the server said beside it."),
+        data=_add_description(_ANY_JSON, "Data of the server's error."),
         frames=_add_description(
             _build_list_schema(
                 object_schema(["function", "line", "column"], function=_TEXT, line=_INTEGER, column=_INTEGER)
             ),
-            "The program's functions that were running, innermost first.",
+            "The program's call stack, innermost function first.",
         ),
     ),
     happened=_add_description(
         _build_enum_schema("not_started", "no_calls", "calls_completed", "in_flight_unknown"),
-        "Of a program that did not end well: what it had done to the world.",
+        "After a failure: which effects the program already had.",
     ),
 )
-"""Of `execute_code`; `paddock.mcp_server.replies` makes them."""
+"""For `execute_code`; built by `paddock.mcp_server.replies`."""
 
 _EXCERPT = object_schema(
     ["lineStart", "lineEnd", "content", "source"],
@@ -139,12 +138,12 @@ PROGRAM_SCHEMA = object_schema(
             ok=_FLAG,
             summary=_TEXT,
             failures=_build_list_schema(_FAILURE),
-            truncatedFailures=_add_description(_INTEGER, "Failures that are not listed."),
+            truncatedFailures=_add_description(_INTEGER, "Number of failures that are not listed."),
             excerpt=_TEXT,
         ),
-        "In the mode `digest`: what failed, and where.",
+        "In the mode `digest`: the failures and their places.",
     ),
-    combined=_add_description(_FLAG, "Whether stdout has both streams."),
+    combined=_add_description(_FLAG, "Whether stdout contains both streams."),
     truncation=object_schema(
         ["stdoutTruncated", "stderrTruncated", "totalStdoutBytes", "totalStderrBytes"],
         stdoutTruncated=_FLAG,
@@ -155,7 +154,7 @@ PROGRAM_SCHEMA = object_schema(
     truncated=_TRUNCATED,
     limit=_add_description(_TEXT, "The limit that ended it: `wall`, `memory`, `processes`."),
     violations=_add_description(
-        _build_list_schema(_TEXT), "Protected files that it changed, and that were put back."
+        _build_list_schema(_TEXT), "Protected files that it changed; they were restored."
     ),
     stdinBytes=_INTEGER,
     stdinSha256=_TEXT,
@@ -198,7 +197,7 @@ PROGRAM_SCHEMA = object_schema(
         "Files that the program created or changed in a directory of its own.",
     ),
 )
-"""Of `run_program`; `paddock.rendering.program_response` makes them."""
+"""For `run_program`; built by `paddock.rendering.program_response`."""
 
 _CURSOR = object_schema(
     ["stream", "afterLine"], stream=_build_enum_schema(*STREAMS), afterLine=_INTEGER, afterChar=_INTEGER
@@ -213,17 +212,17 @@ STORED_OUTPUT_SCHEMA = object_schema(
     searchedStreams=_build_list_schema(_build_enum_schema(*STREAMS)),
     matchStatus=_build_enum_schema(*get_args(MatchStatus)),
     matchCount=_INTEGER,
-    nextCursor=_add_description(_CURSOR, "Where to read on."),
-    lineCursor=_add_description(_CURSOR, "Where to read on in the first line that was cut."),
+    nextCursor=_add_description(_CURSOR, "Cursor for the next page."),
+    lineCursor=_add_description(_CURSOR, "Cursor for the rest of the first line that was cut."),
     truncated=_TRUNCATED,
     status=_add_description(
-        _build_enum_schema("ok", "failed", _WAITING, *_NOT_RUN), "Missing where stored output was searched."
+        _build_enum_schema("ok", "failed", _WAITING, *_NOT_RUN), "Missing if stored output was searched."
     ),
     result=_add_description(_ANY_JSON, "The data of the call that waited for a person."),
     **_WAITS,
     error=_REFUSAL,
 )
-"""Of `query_output`, which also fetches the answers of calls that waited for a person."""
+"""For `query_output`, which also returns the answers of calls that waited for a person."""
 
 FOUND_TOOLS = object_schema(
     ["status"],
@@ -249,9 +248,7 @@ DESCRIBED_TOOLS = object_schema(
             ["name", "declaration", "output"],
             name=_TEXT,
             declaration=_add_description(_TEXT, "TypeScript."),
-            output=_add_description(
-                _build_enum_schema(*get_args(Output)), "Where the type of the result comes from."
-            ),
+            output=_add_description(_build_enum_schema(*get_args(Output)), "Source of the result's type."),
         )
     ),
     notes=_add_description(_build_list_schema(_TEXT), "What is missing or wrong, and why."),
@@ -281,15 +278,15 @@ SERVERS_SCHEMA = object_schema(
 
 COMPUTATION_SCHEMA = object_schema(
     [],
-    output=_add_description(_TEXT, "What was emitted."),
+    output=_add_description(_TEXT, "The emitted text."),
     code=_add_description(_TEXT, "The error: `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, ..."),
-    message=_add_description(_TEXT, "Why it did not end well; where a person has to act, what to tell them."),
-    partial=_add_description(_TEXT, "What was emitted before the error, where that was asked for."),
+    message=_add_description(_TEXT, "The error; if a person must act, what to tell them."),
+    partial=_add_description(_TEXT, "Text that was emitted before the error, if requested."),
     hint=_add_description(_TEXT, "What to write instead."),
-    warnings=_add_description(_build_list_schema(_TEXT), "Where a number may lack digits."),
+    warnings=_add_description(_build_list_schema(_TEXT), "Numbers that may lack digits."),
     truncated=_TRUNCATED,
     artifactHandle=_HANDLE,
-    status=_add_description(_build_enum_schema(_WAITING, *_NOT_RUN), "Given where nothing was computed."),
+    status=_add_description(_build_enum_schema(_WAITING, *_NOT_RUN), "Present if nothing was computed."),
     run=_WAITS["run"],
     command=_WAITS["command"],
     error=_REFUSAL,

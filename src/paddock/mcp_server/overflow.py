@@ -1,4 +1,4 @@
-"""The rest of a result that is too large: stored like the output of a program, to be searched and read by ranges."""
+"""Store results that are too large, like the output of a program, to be searched and read by ranges."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OverflowStore:
-    """Keeps whole what an answer shows in part: standard output is the value, standard error error and console."""
+    """Stores complete results of shortened answers: stdout is the value, stderr is error and console."""
 
     def __init__(self, session: "Session", workspace: Path) -> None:
         self._session = session
@@ -37,10 +37,10 @@ class OverflowStore:
         value: str | None = None,
         data: dict[str, Json] | None = None,
     ) -> ToolAnswer:
-        """Return an answer that says where the whole of it is, also in `data` where that is ours to change.
+        """Return an answer with the handle of the complete result, also in `data` if that is Paddock's own.
 
-        `value` is the whole value, where it is to be read otherwise than as the outcome has it. A result over its limit
-        is stored already, beside the console.
+        `value` replaces the outcome's value if it must be stored in another form. A result over its limit is stored
+        already, beside the console.
         """
         if value is None:
             value = _render_in_lines(outcome) if outcome.has_value else ""
@@ -53,9 +53,9 @@ class OverflowStore:
         else:
             handle, why = await self._store_streams(outcome, streams, what)
             if handle is None:
-                return _append_line(shown, f"--- the whole is not kept: {why}")
-        told = [f"{stream} has the {_STREAM_NAMES[stream]}" for stream in filled]
-        line = f"--- the whole: query_output {handle} ({', '.join(told)})"
+                return _append_line(shown, f"--- the complete result is not stored: {why}")
+        contents = [f"{stream} has the {_STREAM_NAMES[stream]}" for stream in filled]
+        line = f"--- the whole: query_output {handle} ({', '.join(contents)})"
         pointers = build_links(handle, filled, what)
         structured = shown.structured if data is None else {**data, "artifactHandle": handle}
         return replace(shown, content=[*_append_line(shown, line).content, *pointers], structured=structured)
@@ -63,7 +63,7 @@ class OverflowStore:
     async def _store_streams(
         self, outcome: Outcome, streams: dict[Stream, str], what: str
     ) -> tuple[str | None, str]:
-        """Return the handle of what was stored, or None and why there is none."""
+        """Return the handle of the stored streams, or None and the reason."""
         recording = self._session.output.artifacts().record_result()
         try:
             await asyncio.to_thread(_write_streams, recording, streams)
@@ -89,18 +89,18 @@ def _write_streams(recording: "Recording", streams: dict[Stream, str]) -> None:
 
 
 def _render_in_lines(outcome: Outcome) -> str:
-    """Return a value in lines, so that it can be searched; a text as it is."""
+    """Return a value in lines, so that it can be searched; a string unchanged."""
     value = outcome.value
     if isinstance(value, str):
         return value
     try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()  # see `render.compact`
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()  # as in `render.compact`
     except TypeError:
         return dumps(value, ensure_ascii=False, indent=2)
 
 
 def _append_line(shown: ToolAnswer, line: str) -> ToolAnswer:
-    """Return an answer with a last line in its first text."""
+    """Return an answer with a line added to its first text."""
     first, *others = shown.content or [text_block("")]
     if not isinstance(text := first.get("text"), str):
         return replace(shown, content=[*shown.content, text_block(line)])

@@ -1,7 +1,7 @@
-"""Calls whose client cannot ask its person: the person is asked by `paddock approve`, and the client comes back.
+"""Calls whose client cannot ask its person: the person answers with `paddock approve`, and the client comes back.
 
-The call ends with the status `waiting`; the program stands still, goes on when there is an answer, and its own answer
-is kept until it is fetched under the id of its run, once, with the tool that fetches stored output too.
+The call ends with the status `waiting` and its program pauses. After the answer the program continues. Its result is
+kept until the client fetches it under the id of the run, once, with the tool that also reads stored output.
 """
 
 import asyncio
@@ -26,46 +26,44 @@ _log = logging.getLogger("paddock.mcp")
 
 T = TypeVar("T")
 Work = Callable[[Caller], Coroutine[Any, Any, T]]
-"""What is to be done for a request, for whoever calls."""
+"""The work of a request, for a caller."""
 
 FETCH_TOOLS = {
     "default": ("query_output", "artifact_handle"),
     "compat": ("sdl.runtime.queryOutput", "artifactHandle"),
 }
-"""The tools that fetch, by the names that are listed, and the argument that says what."""
-QUESTIONS_UNUSABLE = (
-    "asking failed: the directory of questions cannot be used; the log of the server says why"
-)
+"""By tool that fetches answers: its listed name, and the argument with the run's id."""
+QUESTIONS_UNUSABLE = "asking failed: the directory of questions cannot be used; see the log of the server"
 _WAIT_S = 20.0
 _MAX_ENDED_CALLS = 16
-"""Answers that wait to be fetched."""
+"""Maximum number of answers that wait to be fetched."""
 
 
 class PendingCall(Generic[T]):
-    """Work for a request that goes on by itself, whoever waits for it; its questions wait in the inbox."""
+    """The work of a request that continues without its caller; its questions are kept in the inbox."""
 
     def __init__(self, actor: str, client: str, work: Work[T], inbox: PendingApprovals) -> None:
         self.actor = actor
         self.client = client
         self.question: Question | None = None
         self.asking = asyncio.Event()
-        """Set as long as something is asked."""
+        """Set while a question waits."""
         self.answered = asyncio.Event()
         self._inbox = inbox
         self._listener: OnConsole | None = None
         self.task = asyncio.create_task(work(self.make_caller()))
 
     def make_caller(self) -> Caller:
-        """Return who calls, for the work."""
+        """Return the caller for the work."""
         return Caller(self.actor, self.on_console_line, ClientAsker(self.client, self._ask_person))
 
     def on_console_line(self, line: ConsoleLine) -> None:
-        """Pass a console line on to whoever listens now."""
+        """Pass a console line to the current listener."""
         if self._listener is not None:
             self._listener(line)
 
     async def wait_until_paused(self, listener: OnConsole | None, *, ends: bool = True) -> None:
-        """Wait for its end or its next question. Cancelling ends it, if it `ends` with whoever waits."""
+        """Wait for the end of the work or its next question. With `ends`, cancelling the wait ends the work."""
         self._listener = listener
         asking = asyncio.create_task(self.asking.wait())
         try:
@@ -86,8 +84,8 @@ class PendingCall(Generic[T]):
                 self.answered.clear()
                 self.asking.set()
                 answer = await self._inbox.wait_for_answer(question)
-        except (ApprovalError, OSError) as error:  # its text is for the person, not for the program
-            _log.warning("nobody can be asked: %s", error)
+        except (ApprovalError, OSError) as error:  # the error text is for the person, not for the program
+            _log.warning("no person can be asked: %s", error)
             return approval.Answer(verdict="unasked", by="paddock", told=QUESTIONS_UNUSABLE)
         finally:
             self.question = None
@@ -97,14 +95,14 @@ class PendingCall(Generic[T]):
 
 
 class PendingCalls:
-    """The calls of one server that wait for `paddock approve`, and the answers that nobody has fetched."""
+    """The calls of one server that wait for `paddock approve`, and the answers that are not fetched yet."""
 
     def __init__(
         self, inbox: PendingApprovals, fetching: tuple[str, str], patience_s: float = _WAIT_S
     ) -> None:
-        """Keep questions in `inbox`; `fetching` is the tool that clients are told to come back with, and its argument.
+        """Keep questions in `inbox`. `fetching` is the tool that clients should come back with, and its argument.
 
-        Who comes back while a person thinks waits with them for `patience_s`.
+        A client that comes back while its person decides waits up to `patience_s`.
         """
         self.inbox = inbox
         self._fetching = fetching
@@ -114,13 +112,13 @@ class PendingCalls:
         self.running: set[asyncio.Task[ToolAnswer]] = set()
 
     def add_client(self, client: str) -> bool:
-        """Know a client, and tell whether it was new: who asks says when it has gone, by `end_calls_of_client`."""
+        """Register a client; return whether it was new. The caller reports its end with `end_calls_of_client`."""
         known = client in self._clients
         self._clients.add(client)
         return not known
 
     def end_calls_of_client(self, client: str) -> None:
-        """End the calls that a client has left behind: its session has ended."""
+        """End the calls of a client whose session has ended."""
         self._clients.discard(client)
         for run, errand in [*self._calls.items()]:
             if errand.client == client and not errand.task.done():
@@ -130,7 +128,7 @@ class PendingCalls:
     async def run_call(
         self, actor: str, client: str, work: Work[ToolAnswer], listener: OnConsole | None
     ) -> ToolAnswer:
-        """Return the answer of a tool, or that it waits for a person."""
+        """Return the answer of a tool, or that the call waits for a person."""
         errand = PendingCall(actor, client, work, self.inbox)
         self.running.add(errand.task)
         errand.task.add_done_callback(self.running.discard)
@@ -138,14 +136,14 @@ class PendingCalls:
         return await self.settle_call(errand)
 
     async def settle_call(self, errand: PendingCall[ToolAnswer]) -> ToolAnswer:
-        """Return the answer of a call that has ended, or that it waits for a person, and keep it."""
+        """Return the answer of a call that has ended. If it waits for a person, keep it and return that."""
         if errand.task.done() or (question := errand.question) is None:
             return await errand.task
         self._keep_call(question.run, errand)
         return self._report_waiting(question)
 
     async def fetch_answer(self, run: str, actor: str) -> ToolAnswer:
-        """Return the answer of a call that waited, which is forgotten then, or that it still waits."""
+        """Return the answer of a waiting call and forget it, or return that it still waits."""
         errand = self._calls.get(run)
         if errand is None or errand.actor != actor:
             return _report_unknown_run(run)
@@ -163,7 +161,7 @@ class PendingCalls:
         return _convert_fetched_answer(answer) if known else _report_unknown_run(run)
 
     async def close(self) -> None:
-        """End what still waits or runs."""
+        """End all work that waits or runs."""
         await cancel_all(self.running)
 
     def _keep_call(self, run: str, errand: PendingCall[ToolAnswer]) -> None:
@@ -173,11 +171,11 @@ class PendingCalls:
             del self._calls[each]
 
     def _report_waiting(self, question: Question) -> ToolAnswer:
-        """Return that a call waits: for what, and what its client and its person can do."""
+        """Return that a call waits, why, and what client and person can do."""
         command = f"paddock approve {question.id}"
         tool, argument = self._fetching
         text = (
-            f"A person has to allow this: {question.what} ({'; '.join(question.reasons)}). "
+            f"A person must allow this: {question.what} ({'; '.join(question.reasons)}). "
             f"Ask them to run in a terminal of this machine: {command}\n"
             f'Then fetch the answer, once: {tool} {{"{argument}":"{question.run}"}}'
         )
@@ -191,7 +189,7 @@ class PendingCalls:
 
 
 def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | None:
-    """Return the run whose answer a call of a tool fetches; None for any other call."""
+    """Return the run whose answer a tool call fetches; None for any other call."""
     tools = {tool for tool, _ in FETCH_TOOLS.values()}
     if arguments is None or name not in tools:
         return None
@@ -202,12 +200,12 @@ def find_run_to_fetch(name: str, arguments: Mapping[str, Json] | None) -> str | 
 
 
 def _report_unknown_run(run: str) -> ToolAnswer:
-    text = f"nothing of this client waits under {run}; an answer is fetched once, and what was done is in the record"
+    text = f"this client has no answer to fetch for {run}; each answer is fetched once; the record shows what was done"
     return build_refusal(Status.INVALID, "UnknownRun", text)
 
 
 def _convert_fetched_answer(answer: ToolAnswer) -> ToolAnswer:
-    """Return an answer as that of the tool that fetches, whose data are of another shape."""
+    """Return an answer in the shape of the tool that fetches it."""
     data: dict[str, Json] = {"status": "failed" if answer.is_error else "ok"}
     if answer.structured is not None:
         data["result"] = answer.structured

@@ -1,4 +1,4 @@
-"""What a running program prints, line by line, on its way to the client; as progress of its call."""
+"""Send the console lines of a running program to the client as progress of its call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,20 +15,20 @@ from paddock.sandbox.io import decode_stream
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]
-"""Tells a client of console lines, in order."""
+"""Sends console lines to a client, in order."""
 
 MAX_NOTIFICATION_CHARS = 4000
-"""Characters of one notification."""
+"""Maximum size of one notification, in characters."""
 MAX_NOTIFICATIONS = 200
-"""Notifications of one call and kind; a program that prints more shows its last lines in its result only."""
+"""Maximum number of notifications of one call and kind; the remaining lines are only in the result."""
 _SEND_TIMEOUT_S = 1.0
 
 
 @asynccontextmanager
 async def stream_console(*sinks: Sink) -> AsyncGenerator[OnConsole]:
-    """Give a listener to console lines that passes them on in order, those that pile up together.
+    """Yield a listener that passes console lines on in order, and combines those that accumulate.
 
-    What was heard is told before this ends, unless the client does not read or the work was cancelled.
+    All lines are sent before the context ends, unless the client does not read or the work was cancelled.
     """
     pending: list[ConsoleLine] = []
     arrived = asyncio.Event()
@@ -36,7 +36,7 @@ async def stream_console(*sinks: Sink) -> AsyncGenerator[OnConsole]:
 
     def queue_line(line: ConsoleLine) -> None:
         if len(pending) > MAX_NOTIFICATION_CHARS:
-            return  # what piles up beyond one message would not be shown
+            return  # lines beyond one message would not be shown
         pending.append(line.model_copy(update={"text": line.text[:MAX_NOTIFICATION_CHARS]}))
         arrived.set()
 
@@ -61,7 +61,7 @@ async def stream_console(*sinks: Sink) -> AsyncGenerator[OnConsole]:
 
 
 def create_progress_sink(report: Report) -> Sink:
-    """Return what reports console lines as progress of their call."""
+    """Return a sink that reports console lines as progress of their call."""
     reported = 0
 
     async def send_progress(lines: list[ConsoleLine]) -> None:
@@ -75,9 +75,9 @@ def create_progress_sink(report: Report) -> Sink:
 
 
 class OutputLines:
-    """Gives whole lines of a program's output to a listener; those of standard error count as errors.
+    """Passes whole lines of a program's output to a listener; lines of stderr count as errors.
 
-    Of a line that redraws itself it gives the last frame.
+    Of a line that redraws itself, only the last frame is passed on.
     """
 
     def __init__(self, listen: OnConsole) -> None:
@@ -86,12 +86,12 @@ class OutputLines:
         self._sinks = {stream: decode_stream(partial(self._take_text, stream)) for stream in self._begun}
 
     def take_output(self, stream: Stream, data: bytes) -> None:
-        """Take the next output of the program. Never raises."""
+        """Process the next output of the program. Never raises."""
         self._sinks[stream](data)
 
     def _take_text(self, stream: Stream, text: str) -> None:
         *whole, begun = (self._begun[stream] + text).split("\n")
-        for line in whole[: MAX_NOTIFICATION_CHARS + 1]:  # no more of those that come at once is heard
+        for line in whole[: MAX_NOTIFICATION_CHARS + 1]:  # more lines at once are dropped
             level = "log" if stream == "stdout" else "error"
             self._listen(ConsoleLine(level=level, text=last_frame(line)))
         self._begun[stream] = (

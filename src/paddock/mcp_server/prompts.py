@@ -1,4 +1,4 @@
-"""Prompts that people choose: how to write programs, and the saved scripts. Completion of their arguments."""
+"""Prompts for people: how to write programs, and the saved scripts. Completes their arguments."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ _CHOICE = "script"
 
 
 class UnknownPromptError(ValueError):
-    """There is no such prompt or script; the text says which there are."""
+    """The prompt or script does not exist; the text lists the existing ones."""
 
 
 class Prompts:
@@ -37,9 +37,13 @@ class Prompts:
         self._cap = cap
 
     def list_entries(self) -> list[dict[str, Json]]:
-        """Return the prompts as `prompts/list` shows them."""
+        """Return the prompts for `prompts/list`."""
         server = {"name": "server", "description": "Add the tools of this server", "required": False}
-        name = {"name": "name", "description": "Name of the script; left out, you choose", "required": False}
+        name = {
+            "name": "name",
+            "description": "Name of the script; choose one if left out",
+            "required": False,
+        }
         return [
             {
                 "name": "write-program",
@@ -50,7 +54,7 @@ class Prompts:
             {
                 "name": "run-script",
                 "title": "Run a saved script",
-                "description": "Have a script of this workspace run with execute_code.",
+                "description": "Run a script of this workspace with execute_code.",
                 "arguments": [name],
             },
         ]
@@ -58,12 +62,12 @@ class Prompts:
     async def build_messages(
         self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
     ) -> list[dict[str, Json]]:
-        """Return the messages of a prompt; its person is asked for what is left out. Raises UnknownPromptError."""
+        """Return the messages of a prompt; ask its person for missing arguments. Raises UnknownPromptError."""
         text = await self._build_text(name, arguments, inquire)
         return [{"role": "user", "content": {"type": "text", "text": text}}]
 
     def complete_argument(self, argument: str, begun: str) -> list[str]:
-        """Return what an argument may be that begins so."""
+        """Return the possible values of an argument with a prefix."""
         match argument:
             case "server":
                 return filter_by_prefix(self._servers.config.servers, begun)
@@ -97,7 +101,7 @@ class Prompts:
         )
 
     async def _ask_for_script(self, inquire: Inquire | None) -> str:
-        """Return the script that a person chooses; an empty name where nobody can be asked, or nobody chooses."""
+        """Return the script that a person chooses; empty if no person can be asked, or none is chosen."""
         names = filter_by_prefix(self._scripts.list_files(), "")
         if not names or inquire is None:
             return ""
@@ -107,7 +111,7 @@ class Prompts:
             "properties": {_CHOICE: {"type": "string", "oneOf": choices}},
             "required": [_CHOICE],
         }
-        params = ElicitRequestFormParams(message="Which script shall run?", requested_schema=schema)
+        params = ElicitRequestFormParams(message="Which script should run?", requested_schema=schema)
         try:
             given = (await inquire({_CHOICE: ElicitRequest(params=params)})).get(_CHOICE)
         except MCPError:

@@ -1,4 +1,4 @@
-"""What a server offers besides tools: prompts that people choose, resources that clients read, completion of both."""
+"""Offer prompts for people, resources for clients, and the completion of arguments."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
 
 PAGE_ENTRIES = 100
 COMPLETE_RESULT: dict[str, Json] = {"resultType": "complete"}
-"""What 2026-07-28 wants of every result; the library removes it for clients of earlier versions."""
+"""Fields that 2026-07-28 requires in every result; the library removes them for older clients."""
 _RESOURCE_NOT_FOUND = -32002
-"""What 2025-11-25 answers; later versions have INVALID_PARAMS for it (SEP-2164)."""
+"""The error code of 2025-11-25; later revisions use INVALID_PARAMS (SEP-2164)."""
 
 
 class PromptProvider(Protocol):
-    """Prompts, as the protocol asks for them."""
+    """Prompts for the protocol."""
 
     def list_entries(self) -> list[dict[str, Json]]:
-        """Return the prompts as `prompts/list` shows them."""
+        """Return the prompts for `prompts/list`."""
         ...
 
     async def build_messages(
         self, name: str, arguments: Mapping[str, str], inquire: Inquire | None
     ) -> list[dict[str, Json]]:
-        """Return the messages of a prompt, for which its client may be asked. Raises UnknownPromptError."""
+        """Return the messages of a prompt; may ask the client. Raises UnknownPromptError."""
         ...
 
     def complete_argument(self, argument: str, begun: str) -> list[str]:
-        """Return what an argument may be that begins so."""
+        """Return the possible values of an argument with a prefix."""
         ...
 
 
 class ResourceProvider(Protocol):
-    """Resources, as the protocol asks for them."""
+    """Resources for the protocol."""
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
         """Return one page of resources and the cursor of the next. Raises UnknownResourceError."""
         ...
 
     def list_templates(self) -> list[dict[str, Json]]:
-        """Return the templates as `resources/templates/list` shows them."""
+        """Return the templates for `resources/templates/list`."""
         ...
 
     async def read_resource(self, uri: str) -> dict[str, Json]:
@@ -66,12 +66,12 @@ class ResourceProvider(Protocol):
     async def complete_argument(
         self, template: str, argument: str, begun: str, given: Mapping[str, str]
     ) -> list[str]:
-        """Return what an argument of a template may be that begins so."""
+        """Return the possible values of a template's argument with a prefix."""
         ...
 
 
 class PromptsAndResources(NamedTuple):
-    """What is offered besides tools."""
+    """The prompts and resources of a server."""
 
     prompts: PromptProvider
     resources: ResourceProvider
@@ -80,7 +80,7 @@ class PromptsAndResources(NamedTuple):
 def offer_prompts_and_resources(
     server: "Server[Any]", offers: PromptsAndResources, rounds: ElicitationRounds
 ) -> None:
-    """Have a server offer prompts and resources and complete their arguments."""
+    """Register a server's handlers for prompts, resources and completion."""
     _offer_prompts(server, offers.prompts, rounds)
     _offer_resources(server, offers.resources)
 
@@ -141,7 +141,7 @@ def _offer_resources(server: "Server[Any]", resources: ResourceProvider) -> None
 
 
 def build_page(key: str, entries: list[dict[str, Json]], params: PaginatedRequestParams) -> dict[str, Json]:
-    """Return one page of a listing. The cursor is the number of the first entry."""
+    """Return one page of a listing. The cursor is the number of its first entry."""
     cursor = params.cursor
     if cursor is not None and not (
         cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE_ENTRIES**4))

@@ -36,7 +36,7 @@ _ICON = (
     "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCA5IDknPjxw"
     "YXRoIGQ9J00yIDF2N001IDF2N004IDF2N00wIDNoOU0wIDZoOScgc3Ryb2tlPScjMjg2Jy8+PC9zdmc+"
 )
-"""A fence, nine by nine."""
+"""A fence, on a grid of nine by nine."""
 _LINKS_SINCE = "2025-06-18"
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -48,10 +48,9 @@ def build_protocol_server(
     rounds: ElicitationRounds,
     announcer: ChangeNotifier | None = None,
 ) -> "Server[Any]":
-    """Return the protocol's side of a server that offers the tools of `toolbox`, prompts and resources.
+    """Return a protocol server for the tools of `toolbox`, prompts and resources.
 
-    Through `rounds` clients and their people are asked; with an announcer clients are told that the tools may change,
-    and when they do.
+    `rounds` asks clients and their people. With an announcer, clients are notified when the tools change.
     """
     logs = Logs()
 
@@ -101,11 +100,11 @@ def build_protocol_server(
 
 
 def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
-    """Have what clients bring back be encrypted by us, for this request of this client, and not for long."""
+    """Encrypt `requestState`, and accept it only for this request of this client, for a limited time."""
 
     @cache
     def get_boundary() -> "RequestStateBoundary":
-        from mcp.server.request_state import (  # 30 ms, for those who can be asked
+        from mcp.server.request_state import (  # 30 ms, needed only for clients that can be asked
             RequestStateBoundary,
             RequestStateSecurity,
         )
@@ -132,7 +131,7 @@ def _seal_request_state(server: "Server[Any]", wait_ms: int) -> None:
 def _build_result(answer: ToolAnswer, version: str) -> dict[str, Json]:
     """Return an answer as the result of a call.
 
-    Up to 2025-11-25 its data must be an object; before 2025-06-18 there were no links.
+    Up to 2025-11-25 structured data must be an object; before 2025-06-18 there were no links.
     """
     result = {**answer.to_result(), **COMPLETE_RESULT}
     if version < _LINKS_SINCE:

@@ -1,4 +1,4 @@
-"""What a query of stored output found, as an agent reads it: as much as an answer holds, and how to read on."""
+"""Render the result of a stored-output query for an agent: as much as an answer holds, and a cursor for the rest."""
 
 from paddock.mcp_server.replies import compact
 from paddock.model.artifact import Cursor, Excerpt, OutputFound
@@ -6,25 +6,25 @@ from paddock.model.base import count
 from paddock.output.text import CUT_MARK, excerpt
 
 _FRAME_CHARS = 200
-"""Characters for the rest of an answer with excerpts, and for what stands around each of them."""
+"""Characters that are reserved in an answer with excerpts for everything else."""
 
 
 def render_found_output(found: OutputFound) -> str:
-    """Return what was found as text, with the cursors that read on."""
+    """Return a query's result as text, with the cursors for the rest."""
     matches = count(found.match_count, "match", "matches")
     lines = [f"ok · {found.match_status} · {matches} · {count(found.total_lines, 'line')}"]
     for each in found.excerpts:
         lines += [f"--- {each.source} {each.line_start}-{each.line_end}", each.content]
-    for said, place in (("more", found.next_cursor), ("the rest of a cut line", found.line_cursor)):
+    for label, place in (("more", found.next_cursor), ("the rest of a cut line", found.line_cursor)):
         if place is not None:
-            lines.append(f"{said}: cursor {compact(_encode_cursor(place))}")
+            lines.append(f"{label}: cursor {compact(_encode_cursor(place))}")
     return "\n".join(lines)
 
 
 def fit_found_output(found: OutputFound, cap: int, *, within: int | None = None) -> OutputFound:
-    """Return what was found, or as much of its beginning as `cap` characters hold, with the cursor that goes on there.
+    """Return a query's result, shortened to `cap` characters, with a cursor for the rest.
 
-    `within` is the character of a line after which the query began, for one that reads on within a line.
+    `within` is the character in a line after which the query began, if it continues within a line.
     """
     if len(compact(found.to_wire())) <= cap:
         return found
@@ -50,7 +50,7 @@ def fit_found_output(found: OutputFound, cap: int, *, within: int | None = None)
 
 
 def _cut_first_line(found: OutputFound, cap: int, within: int | None) -> OutputFound:
-    """Return the beginning of the first line alone, which by itself is too long for an answer."""
+    """Return only the beginning of the first line, which alone exceeds an answer."""
     first = found.excerpts[0]
     line = first.content.partition("\n")[0]
     room = max(cap - 3 * _FRAME_CHARS, _FRAME_CHARS)

@@ -1,4 +1,4 @@
-"""An outcome as an agent reads it: one text and the same data, both under one cap.
+"""Render an outcome for an agent: one text and the same data, both within one limit.
 
 ok · 142 ms · 12 calls (github 12) · run 01J...
 {"open":17,"titles":["..."]}
@@ -21,9 +21,9 @@ _NOT_STARTED = frozenset({Status.DENIED, Status.INVALID, Status.UNAVAILABLE})
 
 
 def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAnswer:
-    """Return the answer to a program; value, console and error have at most `cap` characters together.
+    """Return the answer for a program; value, console and error have at most `cap` characters together.
 
-    `single` is for what is one call itself, of a server's tool or of a script tool.
+    `single` means that the outcome itself is one call, of a server's tool or of a script tool.
     """
     data = _collect_facts(outcome)
     parts = [_build_headline(outcome)]
@@ -79,14 +79,14 @@ def _collect_facts(outcome: Outcome) -> dict[str, Json]:
 
 
 def render_value_text(value: Json) -> str:
-    """Return a value as agents read it: a text as it is, anything else as compact JSON."""
+    """Return a value for agents: a string unchanged, anything else as compact JSON."""
     return make_encodable(value if isinstance(value, str) else compact(value))
 
 
 def describe_effects(outcome: Outcome, *, single: bool = False) -> str:
-    """Return what something that did not end well had done to the world, so that nobody repeats it blindly.
+    """Return which effects a failed program already had, so that it is not repeated blindly.
 
-    Calls that were refused, made no sense or never left had done nothing. `single` is for what is one call itself.
+    Calls that were refused, invalid or never sent had no effect. `single` means that the outcome itself is one call.
     """
     if outcome.status in _NOT_STARTED or (outcome.error and outcome.error.phase in {"decide", "parse"}):
         return "not_started"
@@ -108,35 +108,35 @@ def _build_headline(outcome: Outcome) -> str:
 
 
 def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:
-    """Return an error as data; what a server says in it beside code and message where it fits into `room`."""
+    """Return an error as data. The data of a server's error is included if it fits into `room`."""
     error = outcome.error
     if error is None:
         return {"name": "Error", "message": explained}
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "name": error.name,
         "message": cut_text(error.message or error.thrown, len(explained)),
     }
-    told |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
-    if len(error.frames) > 1:  # a single one is `line` and `column`
-        told["frames"] = [each.model_dump() for each in error.frames]
+    fields |= {key: value for key in ("line", "column", "hint") if (value := getattr(error, key))}
+    if len(error.frames) > 1:  # `line` and `column` already show a single one
+        fields["frames"] = [each.model_dump() for each in error.frames]
     if error.code is not None:
-        told["code"] = error.code
+        fields["code"] = error.code
     if error.data is not None and len(compact(error.data)) <= room:
-        told["data"] = error.data
-    return told
+        fields["data"] = error.data
+    return fields
 
 
 def _build_plan(calls: Sequence[PlannedCall], room: int) -> tuple[list[str], dict[str, Json]]:
-    """Return the calls that were not made as lines and as data, and in the data whether either leaves something out."""
+    """Return the planned calls as lines and as data; the data says whether something was left out."""
     whole = [make_encodable(render.render_planned_call(call, render.arguments_text(call))) for call in calls]
     lines, planned = _shorten_lines(whole, room), _list_planned_calls(calls, room)
     left_out = lines != whole or len(planned) < len(calls) or any("args" not in each for each in planned)
-    told = {"planned": planned} | ({"truncated": True} if left_out else {})
-    return [f"--- planned, not called ({len(calls)})", *lines], told
+    data = {"planned": planned} | ({"truncated": True} if left_out else {})
+    return [f"--- planned, not called ({len(calls)})", *lines], data
 
 
 def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[str, Json]]:
-    """Return the first calls that were not made as data, without the arguments for which there is no room."""
+    """Return the first planned calls as data, without arguments that do not fit."""
     planned: list[dict[str, Json]] = []
     for call in calls:
         fields: dict[str, Json] = {"server": call.server, "tool": call.tool}
@@ -152,7 +152,7 @@ def _list_planned_calls(calls: Sequence[PlannedCall], room: int) -> list[dict[st
 
 
 def _shorten_lines(texts: list[str], room: int) -> list[str]:
-    """Return the lines from the beginning and the end that fit, and between them how many do not."""
+    """Return the lines of head and tail that fit, and the number of the others between them."""
     if sum(map(len, texts)) + len(texts) <= room:
         return texts
     head = _take_fitting_lines(texts, room // 2)
@@ -173,7 +173,7 @@ def _take_fitting_lines(texts: list[str], room: int) -> list[str]:
 
 
 def cut_text(text: str, max_chars: int) -> str:
-    """Return a text, or its beginning and how much there is of it."""
+    """Return a text, or its beginning and its full length."""
     if len(text) <= max_chars:
         return text
     return f"{text[: max(max_chars, 0)]}... [truncated: {len(text)} characters in all]"

@@ -1,6 +1,6 @@
-"""The requests that a server is answering: what is in flight, and what happens to it when the server ends.
+"""The requests in flight, and how they end when the server ends.
 
-SIGTERM -> no further request is taken -> what is in flight has a grace -> calls are stopped, and answered
+SIGTERM -> new requests are rejected -> requests in flight get a grace period -> calls are stopped, and answered
 """
 
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SERVER_ENDING = "This server is ending."
 LISTEN_METHOD = "subscriptions/listen"
-"""The method whose requests are streams: they last as long as their client wants."""
+"""The method whose requests are streams, which last as long as the client wants."""
 
 _QUIET_S = 1.0
 """Time without a request after which free memory is returned to the kernel, in seconds."""
@@ -28,11 +28,11 @@ _LIBC = ctypes.CDLL(None)
 
 
 class InFlightRequests:
-    """What is in flight, by session and id of the request; one entry covers its handler and its HTTP exchange."""
+    """The requests in flight, by session and request id. One entry covers the handler and the HTTP exchange."""
 
     def __init__(self) -> None:
         self.ending = False
-        """Whether no further request is taken."""
+        """Whether new requests are rejected."""
         self._in_flight: Counter[Hashable] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -40,12 +40,12 @@ class InFlightRequests:
         self._watch: asyncio.TimerHandle | None = None
 
     def has_request(self, key: Hashable) -> bool:
-        """Tell whether a request is in flight."""
+        """Return whether a request is in flight."""
         return key in self._in_flight
 
     @contextmanager
     def in_flight(self, key: Hashable) -> Generator[None]:
-        """Have a request be in flight as long as the context lasts."""
+        """Register a request as in flight during the context."""
         self._in_flight[key] += 1
         self._begun += 1
         self._idle.clear()
@@ -64,13 +64,13 @@ class InFlightRequests:
         """Handle one message of a client, as a middleware of the server. Raises MCPError when the server ends."""
         if ctx.request_id is None or ctx.method == LISTEN_METHOD:
             return await call_next(ctx)
-        if self.ending and ctx.request is None:  # over HTTP it was judged before
+        if self.ending and ctx.request is None:  # over HTTP it was checked before
             raise MCPError(code=CONNECTION_CLOSED, message=SERVER_ENDING)
         with self.in_flight((read_session_id(ctx), str(ctx.request_id))):
             return await call_next(ctx)
 
     async def wait_until_drained(self, seconds: float) -> bool:
-        """Take no further request; wait until none is in flight, and tell whether that was within `seconds`."""
+        """Reject new requests; wait until none is in flight, and return whether that took at most `seconds`."""
         self.ending = True
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
@@ -79,7 +79,7 @@ class InFlightRequests:
         return True
 
     def _watch_for_quiet(self, begun: int) -> None:
-        """Return free memory once there was no request for a while; `begun` is how many had begun at the last look."""
+        """Return free memory if no request has begun since the last check; `begun` is the number at that check."""
         if begun == self._begun and not self._in_flight:
             self._watch = None
             return_free_memory()
@@ -89,9 +89,9 @@ class InFlightRequests:
 
 
 def return_free_memory() -> None:
-    """Return the free pages of the heap to the kernel (malloc_trim(3)); without effect where libc is not glibc.
+    """Return the free pages of the heap to the kernel (malloc_trim(3)); has no effect without glibc.
 
-    glibc returns only the end of a heap. What mixed calls leave free in between made a server grow for hours.
+    glibc returns only the end of a heap. Free pages in the middle made a server with mixed calls grow for hours.
     """
     if hasattr(_LIBC, "malloc_trim"):
         _LIBC.malloc_trim(ctypes.c_size_t(0))

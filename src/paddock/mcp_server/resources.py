@@ -1,4 +1,4 @@
-"""What clients may read without calling a tool: the guide, saved scripts, types of tools, stored output."""
+"""Resources for clients: the guide, saved scripts, types of tools, stored output."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
 
 GUIDE_URI = "paddock://guide"
 MAX_COMPLETIONS = 100
-"""As many as the protocol allows in one answer."""
+"""The protocol's maximum for one answer."""
 POLL_INTERVAL_S = 2.0
-"""Between two looks at the scripts for who watches them."""
+"""Interval between checks of watched scripts, in seconds."""
 _SCRIPT_TEMPLATE = UriTemplate.parse("paddock://scripts/{name}")
 _TYPES_TEMPLATE = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
 
 class ResourceKind(Protocol):
-    """One kind of resources: those that a template names."""
+    """One kind of resources, which share a template."""
 
     @property
     def template(self) -> str:
-        """The addresses, as RFC 6570 spells them."""
+        """The template of the addresses (RFC 6570)."""
         ...
 
     @property
     def name(self) -> str:
-        """What the kind is called."""
+        """The name of the kind."""
         ...
 
     @property
     def description(self) -> str:
-        """What such a resource holds."""
+        """A description of such a resource."""
         ...
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
-        """Return contents; None when the address is of something else. Raises UnknownResourceError."""
+        """Return the contents; None for an address of another kind. Raises UnknownResourceError."""
         ...
 
     async def list_candidates(self, argument: str, given: Mapping[str, str], /) -> Iterable[str]:
-        """Return what an argument of the template may be, where the others are `given`."""
+        """Return the possible values of a template's argument; `given` contains the others."""
         ...
 
 
 class SavedScripts:
-    """The scripts of the workspace and of the user, under the names by which they are run."""
+    """The scripts of the workspace and of the user, under the names that run them."""
 
     template = str(_SCRIPT_TEMPLATE)
     name = "script"
@@ -70,21 +70,21 @@ class SavedScripts:
         self._workspace = workspace
 
     def list_files(self) -> dict[str, Path]:
-        """Return the scripts by names that a message can hold; of two with one name, the one that would run."""
+        """Return the scripts by name; of two scripts with one name, the one that would run."""
         found: dict[str, Path] = {}
         for name, path in list_scripts(self._workspace):
             found.setdefault(make_encodable(name), path)
         return found
 
     def list_entries(self) -> list[dict[str, Json]]:
-        """Return the scripts as `resources/list` shows them."""
+        """Return the scripts for `resources/list`."""
         return [
             {"uri": _SCRIPT_TEMPLATE.expand({"name": name}), "name": name, "mimeType": "text/plain"}
             for name in self.list_files()
         ]
 
     async def watch_changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
-        """Yield, soon after they changed, the addresses of scripts, and whether one came or went."""
+        """Yield the addresses of changed scripts, and whether a script was added or removed."""
         known = await asyncio.to_thread(self._read_versions)
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -97,7 +97,7 @@ class SavedScripts:
                 )
 
     def _read_versions(self) -> dict[str, tuple[str, int, int]]:
-        """Return what tells that a script has changed, by its name: which file it is, and of when."""
+        """Return for each script which file it is and when it changed."""
         found: dict[str, tuple[str, int, int]] = {}
         for name, path in self.list_files().items():
             with suppress(OSError):
@@ -151,7 +151,7 @@ class ToolTypes:
         raise UnknownResourceError(write_declaration(entry, config).removeprefix("// "))
 
     async def list_candidates(self, argument: str, given: Mapping[str, str]) -> Iterable[str]:
-        """Return the configured servers, or the tools of the one that is given."""
+        """Return the configured servers, or the tools of the given one."""
         match argument:
             case "server":
                 return self._servers.config.servers
@@ -167,7 +167,7 @@ class ToolTypes:
 
 
 class Resources:
-    """The resources of a session; texts have at most `cap` characters, stored output has ranges."""
+    """The resources of a session. Texts have at most `cap` characters; stored output is read by ranges."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._redact = session.outgoing.text
@@ -176,7 +176,7 @@ class Resources:
         self._kinds: tuple[ResourceKind, ...] = (self._outputs, ToolTypes(session.servers, cap), self.scripts)
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        """Return one page: guide and scripts first, then what is stored. Raises UnknownResourceError."""
+        """Return one page: guide and scripts first, then stored output. Raises UnknownResourceError."""
         entries, following = await self._outputs.list_page(cursor)
         if cursor is None:
             about: dict[str, Json] = {"title": "Programs for execute_code", "mimeType": "text/markdown"}
@@ -184,7 +184,7 @@ class Resources:
         return entries, following
 
     def list_templates(self) -> list[dict[str, Json]]:
-        """Return the templates as `resources/templates/list` shows them."""
+        """Return the templates for `resources/templates/list`."""
         return [
             {"uriTemplate": kind.template, "name": kind.name, "description": kind.description}
             for kind in self._kinds
@@ -197,14 +197,12 @@ class Resources:
         for kind in self._kinds:
             if (contents := await kind.read_contents(uri)) is not None:
                 return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
-        raise UnknownResourceError(
-            "there is no such resource; see resources/list and resources/templates/list"
-        )
+        raise UnknownResourceError("no such resource; see resources/list and resources/templates/list")
 
     async def complete_argument(
         self, template: str, argument: str, begun: str, given: Mapping[str, str]
     ) -> list[str]:
-        """Return what an argument of a template may be that begins so."""
+        """Return the possible values of a template's argument with a prefix."""
         for kind in self._kinds:
             if kind.template == template:
                 return filter_by_prefix(await kind.list_candidates(argument, given), begun)
@@ -212,12 +210,12 @@ class Resources:
 
 
 def render_guide() -> str:
-    """Return how programs are written."""
+    """Return the guide to writing programs."""
     return (files("paddock.mcp_server") / "guide.md").read_text(encoding="utf-8")
 
 
 def filter_by_prefix(names: Iterable[str], begun: str) -> list[str]:
-    """Return the names that begin so, as many as an answer may hold."""
+    """Return the names with a prefix, as many as an answer may contain."""
     return list(islice((name for name in names if name.startswith(begun)), MAX_COMPLETIONS))
 
 

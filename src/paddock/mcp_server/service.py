@@ -1,4 +1,4 @@
-"""Sessions of Paddock as MCP servers: which tools there are, and over which transport they are served."""
+"""Paddock sessions as MCP servers: the tools that they offer, and the transports that serve them."""
 
 import asyncio
 import logging
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("paddock.mcp")
 
 _ANSWERS_S = 5.0
-"""Maximum time in which the answers of stopped calls leave."""
+"""Maximum time to send the answers of stopped calls, in seconds."""
 
 ToolNames = Literal["default", "compat"]
 SettingsOf = Callable[[Path], Settings]
-"""Returns what holds in a workspace. Raises ConfigurationError."""
+"""Returns the settings of a workspace. Raises ConfigurationError."""
 
 
 class Service:
-    """The tools and prompts that are served, in the default or the compat profile."""
+    """The served tools and prompts, in the default or the compat profile."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Service:
         tool_names: ToolNames,
         settings_of: SettingsOf,
     ) -> None:
-        """Ask `settings_of` for the settings of workspaces that are registered besides."""
+        """Use `settings_of` for the settings of further registered workspaces."""
         cap = settings.mcp.answer_characters
         rest = OverflowStore(session, workspace)
         own = [
@@ -101,7 +101,7 @@ class Service:
         )
 
     async def serve_stdio(self, stop: asyncio.Event) -> None:
-        """Serve one client over the standard streams until it closes its end, or `stop` is set."""
+        """Serve one client over stdio until it closes its end, or `stop` is set."""
         async with self._open_server() as server, standard_streams() as (reader, writer):
             serving = asyncio.create_task(serve_client(server, reader, writer))
             try:
@@ -117,7 +117,7 @@ class Service:
                 await self._wait_until_ended(stop, serving)
 
     async def _wait_until_ended(self, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
-        """Wait until a transport has ended, or `stop` is set and what is in flight has ended."""
+        """Wait until a transport has ended, or `stop` is set and the requests in flight have ended."""
         for waiting in (stop.wait, self._drain_requests):
             other = asyncio.create_task(waiting())
             try:
@@ -129,21 +129,21 @@ class Service:
                 return
 
     async def _drain_requests(self) -> None:
-        """Let what is in flight end within the grace; then stop it, and let the answers leave."""
+        """Let requests in flight end within the grace period; then stop them, and send their answers."""
         if not await self._requests.wait_until_drained(self._grace_s):
             await self._tools.stop()
             await self._requests.wait_until_drained(_ANSWERS_S)
 
     @asynccontextmanager
     async def _open_server(self) -> "AsyncGenerator[Server[Any]]":
-        """Give the protocol's side; changes are announced as long as it is there."""
+        """Yield the protocol server; changes are announced during the context."""
         looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
         watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
             self._inbox.remove_abandoned()
         except ApprovalError as error:
-            _log.warning("no question can wait for `paddock approve`: %s", error)
+            _log.warning("questions cannot wait for `paddock approve`: %s", error)
         try:
             server = build_protocol_server(self._tools, self._offers, self._rounds, announcer)
             server.middleware.append(self._requests.handle_message)
@@ -172,7 +172,7 @@ async def _open_programs(
     compatible: bool,
     workspace: Path,
 ) -> "AsyncGenerator[Programs]":
-    """Give what runs programs in a workspace, under its own settings; `metrics` count what runs there too."""
+    """Yield the runner of programs in a workspace, with its own settings; `metrics` counts its programs, too."""
     settings = settings_of(workspace)
     async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
         yield Programs(session, workspace, settings.mcp.answer_characters)

@@ -1,4 +1,4 @@
-"""The standard streams as the streams that the MCP library reads and writes: one JSON message per line."""
+"""The standard streams as streams for the MCP library: one JSON message per line."""
 
 import asyncio
 import json
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of one message."""
+"""Maximum size of one message, in bytes."""
 MAX_CLIENT_VALUES = 200_000
-"""Values in one message; over HTTP the library decodes it at once, which takes 40 ms for as many."""
+"""Maximum number of values in one message. Over HTTP the library decodes it in one step, 40 ms for that many."""
 _ID_SYNTAX = rb'"id"\s*:\s*("[^"\\\x00-\x1f\x80-\xff]{0,200}"|-?[0-9]{1,18})'
 _VERSION_SYNTAX = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID_FIRST_PATTERN = re.compile(rb"\s*\{\s*(?:" + _VERSION_SYNTAX + rb"\s*,\s*)?" + _ID_SYNTAX + rb"\s*,")
 _ID_LAST_PATTERN = re.compile(rb",\s*" + _ID_SYNTAX + rb"\s*(?:,\s*" + _VERSION_SYNTAX + rb"\s*)?\}\s*\Z")
 SURROGATE_ESCAPE = b"\\ud"
-"""How JSON begins to spell half of a character."""
+"""The beginning of an escaped surrogate in JSON."""
 
 
 class LineWriter(PipeWriter):
@@ -54,20 +54,20 @@ class LineWriter(PipeWriter):
     def __init__(self, stdout: asyncio.StreamWriter) -> None:
         super().__init__(stdout)
         self.in_flight: set[str] = set()
-        """Ids of the client's requests that are not answered."""
+        """Ids of the client's unanswered requests."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message; follow `PipeWriter.send`. The id of an answered request may be used again."""
+        """Write one message like `PipeWriter.send`. The id of an answered request may be used again."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.in_flight.discard(str(item.message.id))
         await super().send(item)
 
 
 class LineReader(MessageReader):
-    """Messages of the client. A line that is no message is answered with what is wrong with it.
+    """Messages of the client. A line that is not a message gets an error as its answer.
 
-    So is a request whose id is in flight, because the protocol's library would answer both. The error has no id: the
-    client would take one with an id for the answer to the first.
+    A request whose id is in flight gets one, too, because the library would answer both. The error has no id: the
+    client would take it for the answer to the first request.
     """
 
     def __init__(self, stdin: asyncio.StreamReader, writer: LineWriter) -> None:
@@ -95,7 +95,7 @@ class LineReader(MessageReader):
                 await self._send_refusal(fault.number, fault.code, fault.text)
 
     def _check_id(self, item: SessionMessage) -> SessionMessage:
-        """Return a message, and know its id until it is answered or cancelled. Raises UnreadableError."""
+        """Return a message, and keep its id until it is answered or cancelled. Raises UnreadableError."""
         message, in_flight = item.message, self._writer.in_flight
         if isinstance(message, JSONRPCRequest):
             number = str(message.id)
@@ -107,7 +107,7 @@ class LineReader(MessageReader):
         return item
 
     async def _skip_line(self, consumed: int) -> None:
-        """Read on to the end of a line that is too long, keeping nothing."""
+        """Skip to the end of a line that is too long, without storing it."""
         while True:
             await self._stdin.readexactly(consumed)
             try:
@@ -125,19 +125,19 @@ class LineReader(MessageReader):
 
 
 def explain_double_id(number: str) -> str:
-    """Return what to say of a request whose id another one has that is not answered."""
+    """Return the error for a request with the id of another unanswered request."""
     return f"the request id {number[:100]} is in flight in this session; use another one"
 
 
 class TooManyValuesError(Exception):
-    """A message of a client was not decoded."""
+    """A message of a client has too many values and was not decoded."""
 
     def __init__(self) -> None:
-        super().__init__(f"a message holds more than {MAX_CLIENT_VALUES} values; send less at once")
+        super().__init__(f"a message has more than {MAX_CLIENT_VALUES} values; send less at once")
 
 
 async def _parse_any_message(line: bytes) -> SessionMessage:
-    """Return the message in a line. Raises TooManyValuesError, and ValueError for what is none."""
+    """Return the message in a line. Raises TooManyValuesError, and ValueError for a line without a message."""
     if len(line) <= COUNTED_BYTES:
         return _parse_message(line)
     meter = await count_in_slices(line, MAX_CLIENT_VALUES)
@@ -150,7 +150,7 @@ async def _parse_any_message(line: bytes) -> SessionMessage:
 
 
 class UnreadableError(Exception):
-    """Bytes that are no message: the id of the request as far as it is known, the error code, and what to tell."""
+    """Bytes that are no message: the request's id if known, the error code, and the error text."""
 
     def __init__(self, number: str | int | None, code: int, text: str) -> None:
         super().__init__(text)
@@ -166,17 +166,17 @@ async def read_message(data: bytes, what: Literal["line", "body"]) -> SessionMes
     except TooManyValuesError as error:
         raise UnreadableError(_outer_id(data), INVALID_REQUEST, str(error)) from None
     except NumberTooLongError as problem:
-        raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message holds {problem}") from None
+        raise UnreadableError(_outer_id(data), INVALID_REQUEST, f"this message contains {problem}") from None
     except ValueError:
         raise _describe_fault(data, what) from None
     if isinstance(message.message, JSONRPCNotification) and _has_id(data):
-        # Read without its id, a request would never be answered.
+        # Without its id, a request would never be answered.
         raise UnreadableError(None, INVALID_REQUEST, "the id of a request is a text or a whole number")
     return message
 
 
 def _parse_message(line: bytes) -> SessionMessage:
-    """Return the message in a line, with the digits of all numbers. Raises ValidationError and NumberTooLongError."""
+    """Return the message in a line, with all digits of its numbers. Raises ValidationError and NumberTooLongError."""
     if may_lose(line) and (document := _parse_document(line)) is not None:
         return SessionMessage(jsonrpc_message_adapter.validate_python(document, by_name=False))
     try:
@@ -188,7 +188,7 @@ def _parse_message(line: bytes) -> SessionMessage:
 
 
 def _parse_document(line: bytes) -> Json:
-    """Return the value in a line; None where the library's reader takes it, or says why it does not."""
+    """Return the value in a line; None if the library can parse it itself, or reports its fault."""
     try:
         document = loads(line.decode())
     except NumberTooLongError:
@@ -199,9 +199,9 @@ def _parse_document(line: bytes) -> Json:
 
 
 def _replace_surrogates(line: bytes) -> str | None:
-    """Return a line without the halves of characters that it spells out; None for one that spells none.
+    """Return a line without escaped surrogates; None if it has none.
 
-    JSON has them, and programs in JavaScript cut texts there; the parser takes none.
+    JSON allows them, and programs in JavaScript may cut strings there; the parser rejects them.
     """
     if SURROGATE_ESCAPE not in line.lower():
         return None
@@ -212,12 +212,12 @@ def _replace_surrogates(line: bytes) -> str | None:
 
 
 def _has_id(line: bytes) -> bool:
-    """Tell whether a message has an id of any kind."""
+    """Return whether a message has an id of any type."""
     return b'"id"' in line and "id" in cast("dict[str, object]", json.loads(line))
 
 
 def _describe_fault(line: bytes, what: Literal["line", "body"]) -> UnreadableError:
-    """Return what is wrong with bytes that are no message."""
+    """Return the fault of bytes that are no message."""
     try:
         document: object = from_json(line)
     except ValueError as error:
@@ -232,23 +232,23 @@ def _describe_fault(line: bytes, what: Literal["line", "body"]) -> UnreadableErr
 
 
 def _outer_id(line: bytes) -> str | int | None:
-    """Return the id of a message that no reader takes, where it stands first or last in it, as clients write it."""
+    """Return the id of a message that cannot be parsed, if it is the first or the last member, as clients write it."""
     found = _ID_FIRST_PATTERN.match(line) or _ID_LAST_PATTERN.search(line[-1024:])
     return cast("str | int", from_json(found[1])) if found else None
 
 
 @asynccontextmanager
 async def standard_streams() -> AsyncGenerator[tuple[LineReader, LineWriter]]:
-    """Take the standard streams over: what else is printed goes to standard error, and nobody else reads.
+    """Take over the standard streams: other output goes to stderr, and no other code reads stdin.
 
-    Raises ConfigurationError when they are no pipes: then there is no client.
+    Raises ConfigurationError if they are no pipes, because then there is no client.
     """
     loop = asyncio.get_running_loop()
     for number, name in enumerate(("input", "output")):
         mode = os.fstat(number).st_mode
         if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode) and not os.isatty(number):
             raise ConfigurationError(
-                f"standard {name} is no pipe: an MCP client starts this command and talks to it"
+                f"standard {name} is not a pipe: an MCP client must start this command and talk to it"
             )
     incoming, outgoing = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230 - opens at once

@@ -1,4 +1,4 @@
-"""Stored output as resources: listed newest first, read by ranges of bytes, linked from the results that tell of it."""
+"""Stored output as resources: listed newest first, read by byte ranges, linked from results."""
 
 import asyncio
 import base64
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from paddock.output.artifacts import StoredArtifact
 
 PAGE_ENTRIES = 100
-"""Artifacts of one page; each has up to two streams."""
+"""Number of artifacts per page; each has up to two streams."""
 MAX_RANGE_BYTES = 1024 * 1024
-"""Most bytes of one answer, and as many as come when none are asked for."""
+"""Maximum and default size of one answer, in bytes."""
 _STREAM_TEMPLATE = UriTemplate.parse("paddock://artifacts/{handle}/{stream}{?start,length}")
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 MAX_IMAGES, MAX_IMAGE_BYTES = 20, 5 * 1024 * 1024
@@ -33,11 +33,11 @@ _CURSOR_PATTERN = re.compile(r"([0-9]{1,14})-([0-9a-f]{16})", re.ASCII)
 
 
 class UnknownResourceError(ValueError):
-    """There is no such resource, range or page; the text says what to do."""
+    """The resource, range or page does not exist; the text says what to do."""
 
 
 class StoredOutput:
-    """The stored output that a workspace may read; what has expired is not there."""
+    """The stored output that a workspace may read; expired output does not exist."""
 
     template = str(_STREAM_TEMPLATE)
     name = "output"
@@ -48,17 +48,17 @@ class StoredOutput:
         self._workspace = workspace
 
     async def list_page(self, cursor: str | None) -> tuple[list[dict[str, Json]], str | None]:
-        """Return one page, newest first, and where the next begins. Raises UnknownResourceError."""
+        """Return one page, newest first, and the cursor of the next. Raises UnknownResourceError."""
         return await asyncio.to_thread(self._collect_page, cursor)
 
     async def read_contents(self, uri: str) -> dict[str, Json] | None:
-        """Return the contents of a range; None when the address is of something else. Raises UnknownResourceError."""
+        """Return the contents of a range; None for an address of another kind. Raises UnknownResourceError."""
         if (found := _STREAM_TEMPLATE.match(uri)) is None:
             return None
         return await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
 
     async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
-        """Return what an argument may be."""
+        """Return the possible values of an argument."""
         match argument:
             case "handle":
                 return await asyncio.to_thread(lambda: [str(handle) for handle in self._list_handles()])
@@ -79,7 +79,7 @@ class StoredOutput:
         return entries, f"{last.epoch_ms}-{last.token}"
 
     def _list_handles(self) -> list[Handle]:
-        """Return what is stored, newest first, whether it may be read or not; of this workspace alone, as a rule."""
+        """Return all stored output, newest first, readable or not; normally only this workspace's."""
         return self._session.output.artifacts().newest_handles(self._workspace)
 
     def _read_range(self, uri: str, asked: Mapping[str, str]) -> dict[str, Json]:
@@ -106,13 +106,13 @@ class StoredOutput:
 
 
 def read_address(uri: str) -> tuple[str, str] | None:
-    """Return handle and stream of the address of a stored stream; None for another text."""
+    """Return handle and stream of a stored stream's address; None for another text."""
     found = _STREAM_TEMPLATE.match(uri) if uri.startswith("paddock:") else None
     return None if found is None else (str(found["handle"]), str(found["stream"]))
 
 
 def build_links(handle: str, streams: Iterable[Stream], title: str) -> list[dict[str, Json]]:
-    """Return content blocks that point to streams of an artifact."""
+    """Return content blocks that link to streams of an artifact."""
     return [{"type": "resource_link", **_build_entry(handle, stream, title)} for stream in streams]
 
 
@@ -146,7 +146,7 @@ def _build_entry(handle: str, stream: Stream, title: str) -> dict[str, Json]:
 
 
 def _build_entries(found: "StoredArtifact") -> Iterator[dict[str, Json]]:
-    """Yield the streams of an artifact; those that are surely empty are not worth a line."""
+    """Yield an artifact's streams, except those that are certainly empty."""
     manifest = found.manifest
     sizes = {"stdout": manifest.stdout_bytes, "stderr": manifest.stderr_bytes} if manifest else {}
     title = f"{manifest.runtime} ({manifest.status})" if manifest else "a run"
@@ -178,13 +178,13 @@ def _parse_number(asked: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _build_contents(data: bytes, *, after: int, more: bool) -> tuple[dict[str, Json], int]:
-    """Return bytes as text or, where they are none, as base64; and how many of them that are.
+    """Return bytes as text, or as base64 if they are not text; and how many bytes that covers.
 
-    A range may begin or end within a character: one that began before is passed over, one that goes on is left to the
-    next range.
+    A range may begin or end within a character. The rest of an earlier character is skipped; a character that continues
+    is left to the next range.
     """
     begun = 0
-    while after and begun < min(3, len(data)) and data[begun] & 0xC0 == 0x80:  # UTF-8's continuation
+    while after and begun < min(3, len(data)) and data[begun] & 0xC0 == 0x80:  # continuation bytes of UTF-8
         begun += 1
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:

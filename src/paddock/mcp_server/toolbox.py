@@ -1,4 +1,4 @@
-"""The table of tools: each tool that the server offers is one entry, whatever it does."""
+"""The table of tools: each tool of the server is one entry."""
 
 import asyncio
 import json
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
 
 Arguments = Mapping[str, Json]
 Inquire = Callable[["InputRequests"], Awaitable[Mapping[str, object]]]
-"""Asks a client for what only it has, one time after another, and gives the answers under the same keys.
+"""Asks a client, once or repeatedly, and returns the answers under the same keys.
 
-A key that was not answered is missing. Raises MCPError for what the client cannot do, TimeoutError when it does not
-come back.
+An unanswered key is missing. Raises MCPError if the client lacks the capability, and TimeoutError if it does not come
+back.
 """
 
 _SURROGATE_ESCAPE = "\\ud"
-"""How `json.dumps` begins to spell half of a character."""
+"""The beginning of an escaped surrogate in `json.dumps`."""
 
 _STOP_GRACE_S = 3.0
-"""Seconds that calls have for an outcome of their own once they are stopped; the rest is cancelled."""
+"""Seconds in which stopped calls can return their own outcome; later they are cancelled."""
 
 _log = logging.getLogger("paddock.mcp")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a tool, and how to tell them what happens meanwhile."""
+    """The caller of a tool, and the ways to reach it during the call."""
 
     actor: str
     on_console: OnConsole | None = None
     asker: Asker | None = None
-    """Asks their person what a rule wants to be asked."""
+    """Asks its person about calls that a rule holds back."""
     inquire: Inquire | None = None
-    """Asks their client."""
+    """Asks its client."""
     present: bool = False
-    """Whether the client itself asks its person, while the call lasts."""
+    """Whether the client itself asks its person during the call."""
     stop: asyncio.Event | None = None
-    """Set when the call is to end as `cancelled`, with what it did until then."""
+    """Set to end the call as `cancelled`, with its work until then."""
 
     async def execute(
         self,
@@ -76,9 +76,9 @@ class Caller:
         on_console: OnConsole | None = None,
         on_output: "OnOutput | None" = None,
     ) -> "Outcome":
-        """Return what became of a request of the caller, whose person is asked; listeners as of `Gate.execute`.
+        """Run a request of the caller and return its outcome; listeners as in `Gate.execute`.
 
-        A cancelled call ends its request in order before the cancellation goes on.
+        When the call is cancelled, the request ends in order before the cancellation propagates.
         """
         return await cancel_gracefully(
             lambda stop: gate.execute(
@@ -90,13 +90,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The result of a tool: content blocks, the same as data where the tool declares it, and whether it failed."""
+    """The result of a tool: content blocks, structured data if the tool declares it, and whether it failed."""
 
     content: list[dict[str, Json]]
     structured: Json = None
     is_error: bool = False
     meta: dict[str, Json] = field(default_factory=dict)
-    """What an upstream server said beside its result, for the client's program and not for a model."""
+    """`_meta` of an upstream server's result, for the client and not for a model."""
 
     def to_result(self) -> dict[str, Json]:
         """Return the answer as a CallToolResult."""
@@ -111,13 +111,13 @@ def text_block(text: str) -> dict[str, Json]:
 
 
 def object_schema(required: list[str], **properties: dict[str, Json]) -> dict[str, Json]:
-    """Return the schema of an object with these members, and no others."""
+    """Return the schema of an object with exactly these members."""
     needed: dict[str, Json] = {"required": required} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 def build_refusal(status: Status, name: str, text: str) -> ToolAnswer:
-    """Return the answer to a call of which nothing ran: status, then what to do."""
+    """Return the answer to a call that did not run: its status, then what to do."""
     error = {"name": name, "message": text}
     return ToolAnswer(
         [text_block(f"{status.value}\n{text}")], {"status": status.value, "error": error}, is_error=True
@@ -125,7 +125,7 @@ def build_refusal(status: Status, name: str, text: str) -> ToolAnswer:
 
 
 _SERVER_STOPPED = build_refusal(
-    Status.CANCELLED, "Cancelled", "this server is ending; what the call did is in the record"
+    Status.CANCELLED, "Cancelled", "this server is ending; the record shows what the call did"
 )
 _NOT_TAKEN = build_refusal(
     Status.CANCELLED, "Cancelled", "this server is ending; nothing of the call has run"
@@ -133,7 +133,7 @@ _NOT_TAKEN = build_refusal(
 
 
 def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
-    """Return the answer to arguments that break the schema of a tool."""
+    """Return the error for arguments that break a tool's schema."""
     return build_refusal(
         Status.INVALID, "InvalidArguments", "\n".join(f"{tool.name}: {text}" for text in problems)
     )
@@ -141,34 +141,34 @@ def reject_invalid_arguments(tool: "Tool", _arguments: Json, problems: tuple[str
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. Sentence one of a description says when to use it (60 words in all)."""
+    """One tool. The first sentence of its description says when to use it (60 words in all)."""
 
     name: str
     title: str
     description: str
     input_schema: dict[str, Json]
-    """Names of arguments are in snake case, and none that a client library keeps for itself."""
+    """Argument names are in snake case, and avoid names that a client library reserves."""
     run: Callable[[Arguments, Caller], Coroutine[Any, Any, ToolAnswer]]
-    """Answers a call with valid arguments."""
+    """Runs a call with valid arguments."""
     output_schema: dict[str, Json] | None = None
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
-    """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint` where they differ from the default."""
+    """`readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, if they differ from the default."""
     explain: Callable[["Tool", Json, tuple[str, ...]], ToolAnswer] = reject_invalid_arguments
     """Answers a call with invalid arguments."""
     checks: bool = True
-    """Whether arguments are held against the schema here; else what runs the tool does it."""
+    """Whether arguments are checked against the schema here; otherwise the tool's own code checks them."""
     exact: bool = False
-    """Whether arguments are held against the schema as they came, and not read as `read_arguments` does."""
+    """Whether arguments are checked as they arrived, without `read_arguments`."""
     aliases: dict[str, str] = field(default_factory=dict[str, str])
-    """Former names of arguments, still read, and their present names."""
+    """Former names of arguments, which are still accepted, and their present names."""
     phrases: frozenset[str] = frozenset()
-    """Lists of texts whose items are phrases: one text, even with spaces, is one of them."""
+    """Lists of strings whose items are phrases: one string, even with spaces, is one item."""
     unlisted: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
-    """Schemas of arguments by which they are read, where the list of tools has a shorter one."""
+    """Full schemas of arguments whose listed schema is shorter."""
 
     @cached_property
     def reading_schema(self) -> dict[str, Json]:
-        """The schema by which arguments are read."""
+        """The schema that decides how arguments are read."""
         return {
             **self.input_schema,
             "properties": {**self.input_schema.get("properties", {}), **self.unlisted},
@@ -176,12 +176,12 @@ class Tool:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema that arguments are held against."""
+        """The schema that checks arguments."""
         return Schema(self.input_schema)
 
     @cached_property
     def entry(self) -> dict[str, Json]:
-        """The tool as `tools/list` shows it."""
+        """The tool's entry in `tools/list`."""
         shown: dict[str, Json] = {"name": self.name, "title": self.title, "description": self.description}
         shown["inputSchema"] = self.input_schema
         if self.output_schema is not None:
@@ -193,10 +193,10 @@ class Tool:
 
 
 class Toolbox:
-    """The tools that are listed, and those that are understood besides.
+    """The listed tools, and further ones that are accepted without being listed.
 
-    `further` gives tools that come and go: they stand after the others, none of which they can replace. They are
-    listed, too, unless `shows_further` is false.
+    `further` returns tools that may be added and removed. They follow the others and cannot replace one of them. They
+    are listed, too, unless `shows_further` is false.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Toolbox:
         shows_further: bool = True,
         outgoing: OutgoingRedaction | None = None,
     ) -> None:
-        """Remove from answers what `outgoing` removes; None removes what the default settings do."""
+        """Redact answers with `outgoing`; None means the default settings."""
         self._outgoing = outgoing or OutgoingRedaction(RedactionSettings(), KnownSecrets())
         self._suggests = suggests
         self._listed = tuple(listed)
@@ -220,23 +220,23 @@ class Toolbox:
         self._stopped = False
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that are listed, as they are now."""
+        """Return the listed tools as they are now."""
         further = await self._list_changing_tools() if self._shows_further else {}
         return (*self._listed, *further.values())
 
     def input_schema(self, name: str) -> dict[str, Json] | None:
-        """Return the schema of a tool's arguments; None for a tool that nobody knows, or that comes and goes."""
+        """Return the schema of a tool's arguments; None for an unknown tool, or one of `further`."""
         return self._known[name].input_schema if name in self._known else None
 
     async def call_tool(self, name: str, arguments: Json, caller: Caller) -> ToolAnswer:
-        """Return what a tool answers. Cancelling the task ends the work before this returns.
+        """Call a tool and return its answer. Cancelling the task ends the work before this returns.
 
-        Raises MCPError for what the tool wants to be answered with an error of the protocol.
+        Raises MCPError if the tool wants to answer with an error of the protocol.
         """
         return await _make_sendable(await self._answer_call(name, arguments, caller), self._outgoing)
 
     async def stop(self) -> None:
-        """Have all calls end, and all that come: programs with an outcome, the others with a refusal."""
+        """End all calls, also later ones: programs end with an outcome, the others with a refusal."""
         self._stopped = True
         for stop in self._running.values():
             stop.set()
@@ -260,8 +260,8 @@ class Toolbox:
             except NamedTwiceError as problem:
                 return tool.explain(tool, given, (str(problem),))
         if not _is_finite(given):
-            told = f"{tool.name}: a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
-            return build_refusal(Status.INVALID, "InvalidArguments", told)
+            message = f"{tool.name}: a number is NaN, infinite, or larger than 1.8e308"
+            return build_refusal(Status.INVALID, "InvalidArguments", message)
         if tool.checks and (problems := tool.schema.list_problems(given)):
             return tool.explain(tool, given, problems)
         try:
@@ -272,12 +272,12 @@ class Toolbox:
             return build_refusal(Status.ERROR, type(error).__name__, str(error))
         except Exception:  # noqa: BLE001 - the library would tell the client its text, which may hold anything
             _log.exception("tool %s failed", tool.name)
-            return build_refusal(Status.ERROR, "InternalError", "Paddock failed; its log on stderr tells why")
+            return build_refusal(Status.ERROR, "InternalError", "Paddock failed; see its log on stderr")
 
     async def _run_tool(self, tool: Tool, given: Arguments, caller: Caller) -> ToolAnswer:
-        """Return the answer of a tool that, when cancelled, is cancelled once and then left to clean up.
+        """Return a tool's answer. When cancelled, cancel the tool once and let it clean up.
 
-        The protocol library cancels again at every await, which would cut short what ends a program's processes.
+        The protocol library cancels again at every await, which would interrupt the end of a program's processes.
         """
         if self._stopped:
             return _NOT_TAKEN
@@ -295,13 +295,13 @@ class Toolbox:
             raise
 
     async def _list_changing_tools(self) -> dict[str, Tool]:
-        """Return the tools that come and go, but for those that bear the name of another."""
+        """Return the changing tools, except those with the name of another tool."""
         found = await self._further() if self._further else ()
         return {tool.name: tool for tool in found if tool.name not in self._known}
 
 
 def _is_finite(given: Json) -> bool:
-    """Return whether all numbers are finite: the library reads NaN, and 1e999 as infinity."""
+    """Return whether all numbers are finite: the library parses NaN, and 1e999 as infinity."""
     try:
         json.dumps(given, allow_nan=False)
     except ValueError:
@@ -310,7 +310,7 @@ def _is_finite(given: Json) -> bool:
 
 
 async def _make_sendable(answer: ToolAnswer, outgoing: OutgoingRedaction) -> ToolAnswer:
-    """Return the answer without secrets and without texts that UTF-8 cannot hold, marked for the library."""
+    """Return the answer without secrets and without characters that UTF-8 cannot encode, with marked numbers."""
     parts: Any = [answer.content, answer.structured, answer.meta]
     try:
         text = orjson.dumps(parts).decode()

@@ -1,9 +1,8 @@
-"""Clients over stdio that probe for the newest revision, give up, and begin with the handshake of an older one.
+"""Support clients over stdio that probe for the newest revision, give up, and then use an older handshake.
 
-The protocol library decides by the first request in which era a connection is served. After that it refuses
-`initialize`. Some clients send `server/discover` first and wait a second for its answer. When the answer comes later,
-they send `initialize` on the same connection. A connection on which only the probe was asked is therefore served anew
-from its `initialize` on.
+The protocol library chooses the revision of a connection by its first request. After that it refuses `initialize`. Some
+clients send `server/discover` first and wait a second for its answer. If the answer comes later, they send `initialize`
+on the same connection. Therefore a connection with only probes is served anew, starting at `initialize`.
 """
 
 from typing import TYPE_CHECKING
@@ -25,17 +24,17 @@ _HANDSHAKE_METHOD = "initialize"
 
 
 class ProbedReader(MessageReader):
-    """Messages of a client; they end before an `initialize` that follows probes alone, and begin again with it."""
+    """Messages of a client. They end before an `initialize` that follows only probes, and start again with it."""
 
     def __init__(self, reader: "LineReader") -> None:
         self._reader = reader
         self._methods: set[str] = set()
-        """Methods of the requests until one that is no probe."""
+        """Methods of the requests before the first that is no probe."""
         self.handshake: SessionMessage | None = None
-        """The `initialize` before which they ended."""
+        """The `initialize` before which the messages ended."""
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message. Raises EndOfStream when the client has closed its end, or begins again."""
+        """Return the next message. Raises EndOfStream when the client has closed its end, or starts again."""
         if self.handshake is not None:
             message, self.handshake = self.handshake, None
             return message

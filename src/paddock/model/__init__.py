@@ -1,1 +1,1 @@
-"""The nouns of Paddock as frozen values: request, decision, outcome, limits, grants, settings. No I/O here."""
+"""The values of Paddock, all frozen: request, decision, outcome, limits, grants. No I/O here."""

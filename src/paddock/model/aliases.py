@@ -1,4 +1,4 @@
-"""How the name of a tool is written as an identifier."""
+"""The name of a tool as an identifier."""
 
 import re
 
@@ -6,7 +6,7 @@ _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_$]")
 
 
 def write_alias(name: str) -> str:
-    """Return the name of a tool as an identifier; empty where it is one already, or may hold what is not seen."""
+    """Return the name of a tool as an identifier; empty if it is one already, or may have invisible characters."""
     if not name or not name.isascii() or not name.isprintable():
         return ""
     alias = _OTHER_CHARACTERS.sub("_", name)

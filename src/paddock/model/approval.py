@@ -1,4 +1,4 @@
-"""What a person is asked before something runs, and what they answer."""
+"""Questions to a person before something runs, and their answers."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from paddock.model.base import PositiveInt, Value
 
 Verdict = Literal["once", "run", "denied", "expired", "unasked"]
-"""Yes to this call; yes to every call of this tool in this run; no; no answer in time; nobody could be asked."""
+"""Yes to this call; yes to every call of this tool in this run; no; no answer in time; no person to ask."""
 Scope = Literal["once", "run"]
 YES: frozenset[Verdict] = frozenset({"once", "run"})
 ERROR_NAMES: Mapping[Verdict | None, str] = {
@@ -14,52 +14,52 @@ ERROR_NAMES: Mapping[Verdict | None, str] = {
     "expired": "ApprovalExpired",
     "unasked": "ApprovalUnavailable",
 }
-"""Names of the errors of what a person did not allow."""
+"""Names of the errors for calls that a person did not allow."""
 ERROR_CODES: Mapping[str, str] = {
     "ApprovalDenied": "approval_denied",
     "ApprovalExpired": "approval_expired",
     "ApprovalUnavailable": "approval_unavailable",
 }
-"""What a program reads as `code` of the error, by its name."""
+"""The `code` of the error for programs, by its name."""
 
 
 class Question(Value):
-    """One question. Its texts hold no secret and no character that could change how they are shown."""
+    """One question. Its texts contain no secret and no character that could change how they are displayed."""
 
     id: str
-    """Its own id; an answer names it."""
+    """Its own id, which an answer repeats."""
     request: str
     """The request that waits."""
     run: str
-    """The request of a person or an agent that it belongs to."""
+    """The request of a person or an agent that started it."""
     actor: str = ""
-    """Who wants it done."""
+    """The actor of the request."""
     surface: str = ""
-    """How they came: `cli`, `mcp`, `library` and others."""
+    """The surface of the request: `cli`, `mcp`, `library` and others."""
     workspace: str = ""
-    """Directory it belongs to."""
+    """Directory of the workspace."""
     what: str
-    """What would be done, for instance `call github/delete_repository`."""
+    """What would be done, for example `call github/delete_repository`."""
     details: str
     """The arguments as JSON, long ones shortened."""
     reasons: tuple[str, ...]
-    """Why a person is asked."""
+    """Reasons why a person is asked."""
     rule: str = ""
-    """The rule that wants it, for instance `user rule 1`."""
+    """The rule that asks, for example `user rule 1`."""
     sha256: str
-    """SHA-256 (hex) over all of what would be done. An answer is an answer to this alone."""
+    """SHA-256 (hex) over everything that would be done. An answer holds only for this."""
     scopes: tuple[Scope, ...] = ("once",)
-    """Which kinds of yes there are."""
+    """The possible kinds of yes."""
     wait_ms: PositiveInt
-    """How long there is for an answer."""
+    """Maximum time for an answer, in milliseconds."""
 
 
 class Answer(Value):
-    """What was answered and by whom."""
+    """An answer and its author."""
 
     verdict: Verdict
     """Yes to this call (`once`) or to all such calls of this run (`run`); `denied`; `expired`; `unasked`."""
     by: str = ""
     """Who answered, for the record."""
     told: str = ""
-    """For the caller: what this means and what to do."""
+    """For the caller: what the answer means, and what to do."""

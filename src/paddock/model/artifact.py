@@ -29,16 +29,16 @@ class Handle(Value):
     """Name of the workspace, with `_` for anything but letters, digits, `_` and `-`."""
     epoch_ms: int
     token: str
-    """16 random hex digits: nobody guesses a handle."""
+    """16 random hex digits, so that a handle cannot be guessed."""
 
     @classmethod
     def make(cls, repo: str, at: datetime, token: str) -> Self:
-        """Return the handle of a new artifact of a workspace called `repo`."""
+        """Return the handle of a new artifact of the workspace `repo`."""
         return cls(repo=safe_name(repo), epoch_ms=int(at.timestamp() * 1000), token=token)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the handle that a text is. Raises `InvalidHandle`, which does not repeat the text."""
+        """Return the handle in a string. Raises `InvalidHandle`, which does not repeat the string."""
         if "/" in text or "\\" in text or ".." in text or text[1:2] == ":":
             raise InvalidHandle("Invalid artifact handle: path traversal detected")
         if (found := _HANDLE_PATTERN.fullmatch(text)) is None:
@@ -52,23 +52,23 @@ class Handle(Value):
 
     @property
     def created(self) -> datetime:
-        """When the artifact was made."""
+        """Creation time of the artifact."""
         return datetime.fromtimestamp(self.epoch_ms / 1000, UTC)
 
 
 def safe_name(repo: str) -> str:
-    """Return a name as handles spell it."""
+    """Return a name in the characters of handles."""
     return _UNSAFE_CHARACTERS.sub("_", repo)[:128] or "_"
 
 
 class CamelCaseModel(Value):
-    """A value whose JSON has camel case names."""
+    """A value whose JSON uses camel case names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class Excerpt(CamelCaseModel):
-    """Some lines of a stream. Line numbers count from 1, both ends included."""
+    """Some lines of a stream. Line numbers start at 1; both ends are included."""
 
     line_start: int
     """Number of its first line, from 1."""
@@ -77,11 +77,11 @@ class Excerpt(CamelCaseModel):
     content: str
     """The lines, without the last line end."""
     source: Stream
-    """Which stream they are of."""
+    """The stream of the lines."""
 
 
 class RunFacts(CamelCaseModel):
-    """What the manifest of an artifact says of the execution; never a payload."""
+    """The facts of an execution in its manifest; never a payload."""
 
     workspace: str
     """Absolute path of the workspace."""
@@ -90,7 +90,7 @@ class RunFacts(CamelCaseModel):
     """Id of the request, as in the audit record."""
     status: str = ""
     phase: Phase = "run"
-    """The phase that the execution ended in."""
+    """The phase in which the execution ended."""
     args_hash: str = ""
     """SHA-256 (hex) of the JSON of `runtime`, `args` and `phase`."""
     exit_code: int | None = None
@@ -110,7 +110,7 @@ class RunFacts(CamelCaseModel):
 class Manifest(RunFacts):
     """`manifest.json` of an artifact. Hashes and sizes are those of the redacted text."""
 
-    # A later version may say more.
+    # Later versions may add fields.
     model_config = ConfigDict(extra="ignore")
 
     artifact_id: str
@@ -120,7 +120,7 @@ class Manifest(RunFacts):
     """Bytes that the program wrote, before redaction."""
     stderr_bytes: int
     stdout_sha256: str
-    """SHA-256 of what is stored: the whole redacted stream."""
+    """SHA-256 of the stored, redacted stream."""
     stderr_sha256: str
     created_at: AwareDatetime
     expires_at: AwareDatetime
@@ -129,12 +129,12 @@ class Manifest(RunFacts):
     @classmethod
     @cache
     def names(cls) -> Mapping[str, str]:
-        """Return what its fields are called in the file."""
+        """Return the field names of the file."""
         return {name: to_camel(name) for name in cls.model_fields}
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
-        """Return the manifest that bytes hold, or None when they hold none."""
+        """Return the manifest in bytes, or None if they contain none."""
         try:
             return cls.model_validate_json(data)
         except ValidationError:
@@ -142,19 +142,19 @@ class Manifest(RunFacts):
 
 
 def expiry(handle: Handle, ttl_hours: int) -> datetime:
-    """Return when an artifact without a readable manifest expires."""
+    """Return the expiry of an artifact without a readable manifest."""
     return handle.created + timedelta(hours=ttl_hours)
 
 
 class Cursor(CamelCaseModel):
-    """Where a query goes on."""
+    """The position at which a query continues."""
 
     stream: Stream
     """Which stream."""
     after_line: Annotated[WholeNumber, Field(ge=0)]
     """Number of the last line that was read; 0 before the first."""
     after_char: Annotated[WholeNumber, Field(ge=0)] | None = None
-    """Given, it goes on within the next line, after so many of its characters, and no line is cut."""
+    """If given, the query continues within the next line, after that many characters, and no line is cut."""
 
 
 class LineRange(CamelCaseModel):
@@ -175,22 +175,22 @@ class LineRange(CamelCaseModel):
 
 
 class OutputQuery(CamelCaseModel):
-    """A question about stored output: terms to look for, lines to read, or where to go on."""
+    """A query of stored output: terms to search for, lines to read, or a cursor."""
 
     artifact_handle: str
     """The artifact, as an outcome names it."""
     query_terms: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
-    """Lines with any of these match, in either case."""
+    """Lines that contain any of these match; case is ignored."""
     max_excerpts: Annotated[WholeNumber, Field(ge=1, le=100)] = 10
-    """Most excerpts; without a match, most lines."""
+    """Maximum number of excerpts; without a match, of lines."""
     context_lines: Annotated[WholeNumber, Field(ge=0, le=20)] = 3
     """Lines around each match."""
     stream: Literal["stdout", "stderr", "both"] = "both"
-    """Which of the two is searched."""
+    """Which streams are searched."""
     cursor: Cursor | None = None
-    """Where an answer said that it goes on."""
+    """The cursor of an earlier answer."""
     line_range: LineRange | None = None
     """Lines to read by their numbers, instead of terms."""
 
@@ -199,37 +199,39 @@ class OutputQuery(CamelCaseModel):
         if not self.query_terms and self.cursor is None and self.line_range is None:
             raise ValueError("queryTerms are required unless cursor or lineRange is provided")
         if self.line_range is not None and (self.cursor is not None or self.query_terms):
-            raise ValueError("lineRange goes with neither queryTerms nor cursor")
+            raise ValueError("lineRange cannot be combined with queryTerms or cursor")
         if self.query_terms and self.cursor is not None and self.cursor.after_char is not None:
-            raise ValueError("a cursor with afterChar reads on in one line, and goes without queryTerms")
+            raise ValueError(
+                "a cursor with afterChar continues within one line and cannot be combined with queryTerms"
+            )
         for place in (self.cursor, self.line_range):
             if place is not None and self.stream not in ("both", place.stream):
-                raise ValueError(f"stream is {self.stream}, but the lines asked for are of {place.stream}")
+                raise ValueError(f"stream is {self.stream}, but the requested lines are in {place.stream}")
         return self
 
 
 class OutputFound(CamelCaseModel):
-    """The answer to a query. Totals are of the streams that were searched; an empty one is not."""
+    """The answer to a query. Totals cover the searched streams; an empty stream is not searched."""
 
     artifact_handle: str
-    """The artifact that was searched."""
+    """The searched artifact."""
     excerpts: tuple[Excerpt, ...]
-    """What was found, in the order of the lines."""
+    """The found lines, in order."""
     total_lines: int
-    """Lines of the streams that were searched."""
+    """Number of lines in the searched streams."""
     total_bytes: int
-    """Bytes of these streams."""
+    """Size of these streams, in bytes."""
     searched_streams: tuple[Stream, ...]
-    """The streams that were searched."""
+    """The searched streams."""
     match_status: MatchStatus
-    """`lineRange`: lines were asked for by number; `noMatchFallback`: nothing matched, these are the first lines."""
+    """`lineRange`: lines were requested by number; `noMatchFallback`: nothing matched, these are the first lines."""
     match_count: int
-    """Matching lines after the cursor, shown or not."""
+    """Number of matching lines after the cursor, shown or not."""
     next_cursor: Cursor | None = None
-    """Given when there is more to see."""
+    """Present if there is more to read."""
     line_cursor: Cursor | None = None
-    """Given when a line is shown in part: where the first of them is read on."""
+    """Present if a line is cut: the position in the first such line."""
 
     def to_wire(self) -> dict[str, Json]:
-        """Return the answer as JSON, under the names of the spec."""
+        """Return the answer as JSON, with the names of the spec."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""What every value of the model has in common."""
+"""The base of all values."""
 
 from typing import Annotated, Any, Self
 
@@ -6,20 +6,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 Json = Any
-"""A JSON value. Deep validation of guest data is the frame decoder's work, not pydantic's."""
+"""A JSON value. The frame decoder, not pydantic, checks deep data of guests."""
 
 
 class Value(BaseModel):
     """Base of every model value: frozen, closed (unknown fields are errors), hashable by content where possible.
 
-    What validates a value is made at its first use: a command defines all values and uses some. What was wrong with
-    one is told without the value itself, which may hold a secret.
+    Validators are built at their first use, because a command defines all values and uses some. A validation error does
+    not contain the value, which may be a secret.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True)
 
     def replace(self, **changes: object) -> Self:
-        """Return this value with other fields, which are validated as those of a new one."""
+        """Return a copy with changed fields, which are validated."""
         return type(self)(**{**vars(self), **changes})
 
 
@@ -35,17 +35,17 @@ _KINDS: dict[object, str] = {
 
 
 def kind(value: Json) -> str:
-    """Return what a JSON value is, in the words of who writes JSON: `a string`, `null`."""
+    """Return the type of a JSON value in JSON's terms: `a string`, `null`."""
     return next(_KINDS[each] for each in type(value).__mro__ if each in _KINDS)
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Return how many there are of something: `1 file`, `2 files`; `several` is a plural that takes more than an s."""
+    """Return a number with its noun: `1 file`, `2 files`; `several` is an irregular plural."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def _refuse_boolean(value: object) -> object:
-    """Return a value that may be a whole number. Raises for true and false, which pydantic takes for 1 and 0."""
+    """Reject true and false as whole numbers: pydantic accepts them as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticCustomError("int_type", "Input should be a valid integer")
     return value

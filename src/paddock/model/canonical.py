@@ -1,4 +1,4 @@
-"""The JSON forms of a value that hashes are made of."""
+"""JSON forms of a value for hashes."""
 
 from functools import partial
 
@@ -10,17 +10,15 @@ _encode = partial(dumps_exact, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> bytes:
-    """Return a value as JSON with sorted keys and no spaces, in UTF-8; lone surrogates stay what they are."""
+    """Return a value as JSON with sorted keys and without spaces, in UTF-8; lone surrogates are kept."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except (
-        TypeError
-    ):  # what JSON knows and orjson does not: numbers beyond 64 bits, lone surrogates, deep nesting
+    except TypeError:  # orjson rejects numbers beyond 64 bits, lone surrogates and deep nesting
         return _encode(value, sort_keys=True).encode("utf-8", "surrogatepass")
 
 
 def in_order(value: object) -> bytes:
-    """Return a value as `canonical` does, with its keys in the order that they have."""
+    """Return a value like `canonical`, with its keys in their own order."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What stays in memory of a stream of any length: its two ends, and how much lies between them."""
+"""Keep the head and the tail of a stream of any length in memory, and count what is between them."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ from paddock.model.program import CapturedStream
 
 
 class HeadAndTail:
-    """Takes a stream in pieces and keeps `kept` bytes of it: one half from its start, one half from its end."""
+    """Receives a stream in pieces and keeps `kept` bytes of it: half from its head, half from its tail."""
 
     def __init__(self, kept: int) -> None:
         self._head_room = kept - kept // 2
@@ -16,10 +16,10 @@ class HeadAndTail:
         self._tail_bytes = 0
         self._line_ends = 0
         self.total = 0
-        """Bytes taken so far."""
+        """Bytes received so far."""
 
     def take(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         self.total += len(data)
         self._line_ends += data.count(b"\n")
         if self._head_room:
@@ -34,9 +34,9 @@ class HeadAndTail:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def make_captured(self, written: int | None = None) -> CapturedStream:
-        """Return what was kept as text; no character is cut (UTF-8, RFC 3629).
+        """Return the kept bytes as text, without cut characters (UTF-8, RFC 3629).
 
-        `written` is the size to tell, by default that of what was taken.
+        `written` is the size to report, by default the number of received bytes.
         """
         total = self.total if written is None else written
         head = b"".join(self._head)
@@ -54,7 +54,7 @@ class HeadAndTail:
 
 
 def _whole_characters(data: bytes) -> int:
-    """Return the length of `data` without a character that is cut off at its end."""
+    """Return the length of `data` without a cut character at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte < 0x80:  # ASCII
@@ -66,7 +66,7 @@ def _whole_characters(data: bytes) -> int:
 
 
 def _first_character(data: bytes) -> int:
-    """Return where the first whole character of `data` starts."""
+    """Return the start of the first whole character of `data`."""
     for index, byte in enumerate(data[:3]):
         if byte & 0xC0 != 0x80:  # not a continuation
             return index

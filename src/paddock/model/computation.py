@@ -1,4 +1,4 @@
-"""Codes of a pure computation's answers, and the facts of its audit record."""
+"""Codes in answers of pure computations, and the facts of their audit records."""
 
 from paddock.model.outcome import Status
 

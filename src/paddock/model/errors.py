@@ -1,25 +1,25 @@
 """Paddock's exceptions. Denials, timeouts and failing programs are outcomes, never exceptions.
 
 PaddockError
-├── OutcomeError          an outcome that is not ok, raised by `outcome.check()`
-├── ConfigurationError    a settings or server file says something Paddock does not understand
-│   └── FlagError         a flag of the command line does, or an override of the library
+├── OutcomeError          an outcome is not ok; raised by `outcome.check()`
+├── ConfigurationError    a settings file, servers file or variable is not valid
+│   └── FlagError         a flag of the command line or an override is not valid
 ├── LedgerError           the audit record cannot be written or read
 │   └── LedgerUnusable
 ├── ArtifactError         stored output cannot be written or read
 │   ├── InvalidHandle
 │   ├── UnknownArtifact
 │   └── ArtifactTooLarge
-├── ScriptNotFound        a script that was named is not there
-├── SdkError              a program's call of the SDK makes no sense
-├── SdkFailed             what a program called through the SDK did not end well; has a status
-├── VaultError            a secret cannot be read or kept
+├── ScriptNotFound        a named script does not exist
+├── SdkError              a program's call of the SDK is not valid
+├── SdkFailed             work that a program started through the SDK failed; has a status
+├── VaultError            a secret cannot be read or stored
 │   └── NotASecret
-├── SignalError           a signal cannot be read or kept
-├── ToolNotFound          no script tool of that id
-├── ApprovalError         what waits for a person cannot be kept, read or answered
-├── EngineError           a worker, the fork server or the transpiler broke a rule: our fault
-└── ServerError           an upstream MCP server failed; says whether it may have acted
+├── SignalError           a signal cannot be read or stored
+├── ToolNotFound          no script tool has that id
+├── ApprovalError         a question to a person cannot be stored, read or answered
+├── EngineError           a worker, the fork server or the transpiler failed: a fault of Paddock
+└── ServerError           an upstream MCP server failed; `sent` says whether it may have acted
     ├── UnknownServer
     ├── ServerUnavailable
     ├── ServerUnauthorized
@@ -44,35 +44,35 @@ if TYPE_CHECKING:
 
 _MAX_QUOTED_CHARS = 500
 NO_MORE_PROCESSES = (
-    "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
+    "no further process or thread can be started: this user, or this control group, has reached its limit; "
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
 )
-"""What to say of EAGAIN from fork(2) and of a thread that did not start."""
+"""Error text for EAGAIN of fork(2) and for a thread that did not start."""
 
 NO_MORE_FILES = (
-    "no further file can be opened: this process, or this machine, has as many open as it may have; close some, or "
+    "no further file can be opened: this process, or this machine, has reached its limit of open files; close some, or "
     "raise the limit (ulimit -n)"
 )
-"""What to say of EMFILE and ENFILE, which pipes and sockets meet, too."""
+"""Error text for EMFILE and ENFILE, which pipes and sockets get, too."""
 
 
 def explain_start_failure(why: str) -> str:
-    """Return why something did not start: what is behind it and what to do, where the system's words tell little."""
+    """Return why a process did not start, with cause and remedy if the system's own text is unclear."""
     if os.strerror(errno.EAGAIN) in why or "can't start new thread" in why:
         return NO_MORE_PROCESSES
     return NO_MORE_FILES if os.strerror(errno.EMFILE) in why else why
 
 
 class PaddockError(Exception):
-    """Base of every exception Paddock raises on purpose."""
+    """Base of every exception that Paddock raises on purpose."""
 
 
 class ConfigurationError(PaddockError):
-    """A configuration file or variable is not understood; the text names the file, the key and the fix."""
+    """A configuration file or variable is not valid; the text names the file, the key and the remedy."""
 
 
 class FlagError(ConfigurationError):
-    """What a flag of the command line or an override sets is not understood."""
+    """A flag of the command line or an override is not valid."""
 
 
 class LedgerError(PaddockError):
@@ -80,29 +80,29 @@ class LedgerError(PaddockError):
 
 
 class ApprovalError(PaddockError):
-    """What waits for a person cannot be kept, read or answered; then nothing is allowed."""
+    """A question to a person cannot be stored, read or answered; then nothing is allowed."""
 
 
 class ToolNotFound(PaddockError):
-    """No script tool of that id; the text says where was looked."""
+    """No script tool has that id; the text lists where Paddock searched."""
 
     def __init__(self, name: str, searched: Sequence[str]) -> None:
         super().__init__("\n    ".join([f"Tool not found: {name}\n  searched:", *searched]))
 
 
 class LedgerUnusable(LedgerError):
-    """The files of the ledger cannot be written or read: the directory, the disk or its rights are to blame."""
+    """The ledger cannot be used: its directory, the disk or the permissions are at fault."""
 
 
 class EngineError(PaddockError):
-    """A part of Paddock's own machinery failed; the program is not to blame."""
+    """Paddock's own machinery failed; the program is not at fault."""
 
 
 class ServerError(PaddockError):
     """An upstream server failed. Catch this class when the reason does not matter.
 
-    `retryable`: a later try can succeed. `sent`: the request may have been executed, so only a caller
-    who knows that the tool is idempotent may repeat it.
+    `retryable`: a later attempt can succeed. `sent`: the request may have been executed, so that only a caller who
+    knows that the tool is idempotent may repeat it.
     """
 
     def __init__(self, message: str, *, retryable: bool = False, sent: bool = False) -> None:
@@ -112,9 +112,9 @@ class ServerError(PaddockError):
 
 
 class UnknownServer(ServerError):
-    """No server of that name is configured. `absent` says by name why one of the servers file is not.
+    """No server with that name is configured. `absent` says by name why an entry of the servers file is not used.
 
-    `hint` lists the servers that there are, where the text names none of them.
+    `hint` lists the existing servers, if the text names none of them.
     """
 
     def __init__(self, name: str, known: Iterable[str] = (), absent: Mapping[str, str] | None = None) -> None:
@@ -131,15 +131,15 @@ class UnknownServer(ServerError):
 
 
 class ServerUnavailable(ServerError):
-    """The server could not be started or reached, was refused a place, or died without an answer."""
+    """The server could not be started or reached, got no slot, or died without an answer."""
 
 
 class ServerUnauthorized(ServerError):
-    """The server wants credentials that it did not get (HTTP 401 and 403)."""
+    """The server requires credentials that it did not get (HTTP 401 and 403)."""
 
 
 class ServerTimeout(ServerError):
-    """The server took the request and did not answer in time; whether it acted is unknown."""
+    """The server received the request and did not answer in time; it may have acted."""
 
 
 class ServerRejected(ServerError):
@@ -163,23 +163,23 @@ class InvalidHandle(ArtifactError):
 
 
 class UnknownArtifact(ArtifactError):
-    """The caller has no such artifact: it was never written, has expired, or is another workspace's."""
+    """The caller has no such artifact: it was never written, has expired, or belongs to another workspace."""
 
 
 class ArtifactTooLarge(ArtifactError):
-    """An artifact holds more than may be read of one."""
+    """An artifact exceeds the size that may be read."""
 
 
 class ScriptNotFound(PaddockError):
-    """A script that was named is not there, or is no text; the message tells where was searched."""
+    """A named script does not exist, or is not text; the message lists where Paddock searched."""
 
 
 class SdkError(PaddockError):
-    """A call of the SDK, or the sequence that it names, makes no sense; the text teaches the right way."""
+    """A call of the SDK, or its sequence, is not valid; the text shows the right way."""
 
 
 class SdkFailed(PaddockError):
-    """What a program called through the SDK did not end well; `status` says how, `name` what programs catch."""
+    """Work that a program started through the SDK failed; `status` says how, `name` is for programs that catch it."""
 
     def __init__(self, message: str, status: "Status", name: str) -> None:
         super().__init__(message)
@@ -188,30 +188,30 @@ class SdkFailed(PaddockError):
 
 
 class VaultError(PaddockError):
-    """A secret cannot be read or kept; the text never holds one."""
+    """A secret cannot be read or stored; the text never contains one."""
 
 
 class NotASecret(VaultError):
-    """A name that cannot name a secret, or a value that cannot be one."""
+    """A string cannot be the name of a secret, or a value cannot be one."""
 
 
 class SignalError(PaddockError):
-    """A signal cannot be read or kept."""
+    """A signal cannot be read or stored."""
 
 
 class UnknownTool(ServerError):
-    """The server lists no tool of that name; nothing was sent."""
+    """The server lists no tool with that name; nothing was sent."""
 
 
 class ToolChanged(ServerError):
-    """The tool's definition is not the pinned one, and no person approved the change; nothing was sent."""
+    """The tool's definition differs from its pin, and no person approved the change; nothing was sent."""
 
 
 class InvalidArguments(ServerError):
-    """The arguments are not what the tool's schema asks for; nothing was sent."""
+    """The arguments do not match the tool's schema; nothing was sent."""
 
 
 for _kind in [
     each for each in globals().values() if isinstance(each, type) and issubclass(each, PaddockError)
 ]:
-    _kind.__module__ = "paddock"  # the name that tracebacks show can be imported
+    _kind.__module__ = "paddock"  # tracebacks show an importable name

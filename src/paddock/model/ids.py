@@ -1,7 +1,7 @@
-"""Ids of requests and records: ULIDs, which sort by the millisecond in which they were made.
+"""Ids of requests and records: ULIDs, which sort by their creation time in milliseconds.
 
-`mint_id` also remembers what it made in this process, until the id is spent. Its 80 random bits come from the kernel:
-neither a fork nor a process that saw earlier ids can make the same one. A minted id that is not spent is new.
+`mint_id` also keeps its ids in this process until they are spent. Its 80 random bits come from the kernel: neither a
+fork nor a process that saw earlier ids can create the same one. A minted id that is not spent is new.
 """
 
 import os
@@ -14,19 +14,19 @@ from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes,
 
 _ULID_PATTERN = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _MAX_UNSPENT = 16 * 1024
-"""Number of minted ids that are remembered; one that was forgotten counts as spent."""
+"""Maximum number of minted ids in memory; a forgotten one counts as spent."""
 _serials = count(1)
 _unspent: OrderedDict[str, int] = OrderedDict()
-"""Minted ids with their serial numbers, the oldest first. Each operation on it is atomic."""
+"""Minted ids with their serial numbers, oldest first. Each operation on it is atomic."""
 
 
 def new_id(at: float | None = None) -> str:
-    """Return a fresh id, made now or `at` so many seconds since the epoch."""
+    """Return a new id, for now or for `at` in seconds since the epoch."""
     return ulid_now() if at is None else ulid_at_time(at)
 
 
 def mint_id() -> str:
-    """Return a fresh id of a request, and remember it until it is spent."""
+    """Return a new id for a request, and keep it until it is spent."""
     minted = bytes_to_ulid((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
     _unspent[minted] = next(_serials)
     if len(_unspent) > _MAX_UNSPENT:
@@ -35,25 +35,25 @@ def mint_id() -> str:
 
 
 def next_serial() -> int:
-    """Return a number that every id minted from now on exceeds, and no id minted before."""
+    """Return a number above the serials of all minted ids and below those of later ones."""
     return next(_serials)
 
 
 def is_unspent(text: str, since: int) -> bool:
-    """Return whether `mint_id` made this id in this process after the serial number `since`, and it is not spent."""
+    """Return whether `mint_id` created an id in this process after the serial number `since`, and it is not spent."""
     return _unspent.get(text, 0) > since
 
 
 def spend_id(text: str) -> None:
-    """Forget a minted id: its request was claimed, or will never be."""
+    """Forget a minted id: its request was claimed, or never will be."""
     _unspent.pop(text, None)
 
 
 def find_mint_time(text: str) -> float | None:
-    """Return when an id was made, in seconds since the epoch; None when it is not a ULID in its one spelling."""
+    """Return the creation time of an id, in seconds since the epoch; None if it is not a ULID in canonical form."""
     return ulid_to_timestamp(text) / 1000 if _ULID_PATTERN.fullmatch(text) else None
 
 
 def sort_key(text: str) -> int | None:
-    """Return the first 63 bits of an id: its moment, and enough randomness that few ids share one; None for no ULID."""
+    """Return the first 63 bits of an id: its time and some randomness; None if it is not a ULID."""
     return int.from_bytes(ulid_to_bytes(text)[:8]) >> 1 if _ULID_PATTERN.fullmatch(text) else None

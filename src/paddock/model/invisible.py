@@ -1,8 +1,8 @@
-r"""Characters that people do not see and models read: in texts of strangers they are spelled out, as `\u{e0041}`.
+r"""Characters that people do not see and models read. In untrusted texts they are escaped, as `\u{e0041}`.
 
 Default ignorable code points and format characters of Unicode 16 (DerivedCoreProperties.txt, general category Cf): TAG
-characters, marks that turn the direction of writing, spaces without a width, variation selectors, fillers. What visible
-writing needs stays: one selector behind a symbol, joiners between emoji or between letters of scripts that join.
+characters, marks that change the direction of writing, spaces without a width, variation selectors, fillers. Characters
+that visible writing needs are kept: one selector after a symbol, joiners between emoji or letters of joining scripts.
 """
 
 import re
@@ -20,17 +20,17 @@ _HIDDEN_PATTERN = re.compile(
 
 
 def has_invisible(text: str) -> bool:
-    """Tell whether a text holds characters that are not seen."""
+    """Return whether a text has invisible characters."""
     return not text.isascii() and _HIDDEN_PATTERN.search(text) is not None
 
 
 def spell_invisible(text: str) -> str:
-    r"""Return a text in which characters that are not seen are spelled out, as `\u{200b}`."""
+    r"""Return a text with escaped invisible characters, as `\u{200b}`."""
     return text if text.isascii() else _HIDDEN_PATTERN.sub(_escape_match, text)
 
 
 def spell_invisible_in_json(text: str) -> str:
-    r"""Return a JSON text whose strings and names spell out what is not seen: `\u{200b}` once they are read."""
+    r"""Return a JSON text whose strings and names, once parsed, have escaped invisible characters: `\u{200b}`."""
     return text if text.isascii() else _HIDDEN_PATTERN.sub(lambda found: "\\" + _escape_match(found), text)
 
 

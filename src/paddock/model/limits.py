@@ -1,4 +1,4 @@
-"""Ceilings (limits) and permissions (grants). Always the effective ones; a request asks, policy answers."""
+"""Limits (ceilings) and grants (permissions) after policy's decision. A request may ask for others."""
 
 from typing import Literal, get_args
 
@@ -8,19 +8,19 @@ from paddock.model.base import PositiveInt, Value
 from paddock.model.json_meter import MAX_VALUES
 
 Calls = Literal["run", "read_only", "dry_run"]
-"""Which calls a program may make, widest first: all; those that their servers mark as read-only, others being refused;
-the same, others being answered with a stub and listed."""
+"""Which calls a program may make, widest first: all; those that their servers mark as read-only, with all others
+refused; the same, with all others answered by a stub and listed."""
 _WIDEST_FIRST: tuple[Calls, ...] = get_args(Calls)
 
 KIB = 1024
 MIB = 1024 * KIB
 
 SCRIPT_BYTES = 16 * MIB
-"""Bytes of a script tool's program that are read: more would fill memory."""
+"""Maximum size of a script tool's program, in bytes: a larger one would fill memory."""
 OWN_SERVERS_FILE, SHARED_SERVERS_FILE = ".paddock/servers.json", ".mcp.json"
-"""The servers files of a workspace: the one that Paddock alone reads, and the one that other MCP clients read, too."""
+"""The servers files of a workspace: one for Paddock alone, and one that other MCP clients read, too."""
 SERVERS_FILE_BYTES = 4 * MIB
-"""Bytes of a servers file that are read, likewise."""
+"""Maximum size of a servers file, in bytes, for the same reason."""
 
 
 class GuestLimits(Value):
@@ -34,7 +34,7 @@ class GuestLimits(Value):
     """Maximum console output, in bytes without line ends. The rest is replaced by one `[output truncated]`."""
     result_bytes: PositiveInt = 10 * MIB
     """Maximum length of the result as JSON, in characters. A longer one ends the program with `output_limit` and is
-    stored whole; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
+    stored completely; under the compat names and in `.mentu/scripts` it is cut, with `... [result truncated]`."""
     sleep_ms: PositiveInt = 30_000
     """Maximum time of one `sleep()`, in milliseconds. Longer ones are shortened to it."""
     memory_bytes: PositiveInt = 256 * MIB
@@ -47,11 +47,11 @@ class GuestLimits(Value):
     """Maximum size of one message between worker and parent, in bytes."""
     frame_values: PositiveInt = MAX_VALUES
     """Maximum number of JSON values in one message of a worker, such as the arguments of a call or the result, and in
-    the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools take at most 1,000,000."""
+    the input of a program. Each may take up to 200 bytes of Paddock's memory. Tools accept at most 1,000,000."""
 
 
 class LimitOverrides(Value):
-    """Limits a request asks for; a field left out means the profile's default."""
+    """Limits that a request asks for; a missing field means the profile's default."""
 
     timeout_ms: PositiveInt | None = None
     code_bytes: PositiveInt | None = None
@@ -64,16 +64,16 @@ class LimitOverrides(Value):
 
 
 class Grants(Value):
-    """Permissions of one execution. Everything not named here is refused."""
+    """Permissions of one execution. Everything that is not named here is refused."""
 
     jit: bool = False
-    """Just-in-time compilation in the guest: faster on CPU-heavy programs, more attack surface."""
+    """Just-in-time compilation in the guest: faster for CPU-heavy programs, more attack surface."""
     servers: tuple[str, ...] = Field(default=("*",))
-    """Upstream servers the program may call: names, or `*` for every configured one."""
+    """Upstream servers that the program may call: names, or `*` for every configured one."""
     calls: Calls = "run"
     """Which calls it may make: all (`run`), only those marked read-only (`read_only`), or a rehearsal (`dry_run`)."""
 
 
 def narrower(one: Calls, other: Calls) -> Calls:
-    """Return which of the two allows less."""
+    """Return the mode that allows less."""
     return one if _WIDEST_FIRST.index(one) >= _WIDEST_FIRST.index(other) else other

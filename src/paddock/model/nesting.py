@@ -1,4 +1,4 @@
-"""How deep a JSON value is nested: what is read near the limit of a stack cannot be written again."""
+"""The depth of JSON values: one that was read near the limit of a stack cannot be written again."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -8,12 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_DEPTH = 200
-"""Levels of objects and arrays in a value of a stranger; what follows in Paddock and behind it must be able to write
-them."""
+"""Maximum depth of an untrusted value; later stages, in Paddock and behind it, must be able to write it."""
 
 
 def is_deeper(value: Json, most: int) -> bool:
-    """Tell whether a value has more than `most` levels of objects and arrays."""
+    """Return whether a value has more than `most` levels of objects and arrays."""
     level: list[Iterable[Json]] = [[value]]
     for _ in range(most + 1):
         deeper: list[Iterable[Json]] = []

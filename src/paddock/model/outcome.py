@@ -1,4 +1,4 @@
-"""What became of a request. Everything a person sees is a rendering of an `Outcome`."""
+"""The result of a request. Everything that a person sees is a rendering of an `Outcome`."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -17,32 +17,32 @@ from paddock.model.tool import ToolEnd, ToolTerms
 from paddock.model.work_files import OutputFile
 
 _MAX_HTML_CHARS = 10_000
-"""Characters that a notebook shows of each part."""
+"""Maximum length of each part in a notebook, in characters."""
 UNCERTAIN_ENDS = frozenset({Status.TIMEOUT, Status.CANCELLED, Status.LOST, Status.ERROR})
-"""Ends of a call of a tool that do not tell what it did to the world."""
+"""Statuses of a tool call after which its effects are unknown."""
 
 
 class Decision(Value):
-    """What policy answered: the effective limits and grants, why, and the hash that the ledger keeps."""
+    """The decision of policy: effective limits and grants, reasons, and the hash for the ledger."""
 
     allowed: bool
-    """Whether it may run now; false as long as a person has not been asked who must be."""
+    """Whether it may run now; false while a required answer of a person is missing."""
     reasons: tuple[str, ...] = ()
-    """Why it is refused."""
+    """Reasons for a refusal."""
     asks: tuple[str, ...] = ()
-    """Why a person is to be asked first; empty when nobody is, or somebody has been."""
+    """Reasons why a person must be asked first; empty if not, or after the answer."""
     answer: Verdict | None = None
-    """What the person said, where one was asked."""
+    """The person's answer, if one was asked."""
     limits: GuestLimits = GuestLimits()
     """Effective limits."""
     grants: Grants = Grants()
     """Effective grants."""
     program: ProgramTerms | None = None
-    """Limits and grants of a program in a language runtime, in the place of the two above."""
+    """Limits and grants of a program in a language runtime, in place of the two above."""
     tool: ToolTerms | None = None
-    """The same of a script tool."""
+    """The same for a script tool."""
     rule: str = "default"
-    """Which rule decided."""
+    """The deciding rule."""
     audit_hash: str = ""
     """SHA-256 over the decision and the identity of the request."""
 
@@ -54,21 +54,21 @@ class ConsoleLine(Value):
     """One console call of the program, in order."""
 
     level: ConsoleLevel
-    """Which method of the console was called."""
+    """The method of the console that was called."""
     text: str
     """The arguments as the console prints them."""
 
     @property
     def printed(self) -> str:
-        """The line as it is printed: all levels except `log` are named before it."""
+        """The printed line: it starts with its level, except for `log`."""
         return self.text if self.level == "log" else f"[{self.level}] {self.text}"
 
 
 class Frame(Value):
-    """One function of the program that was running."""
+    """One function on the program's call stack."""
 
     function: str
-    """Its name; empty for the program itself, and for a function without a name."""
+    """Its name; empty for the program itself, and for an anonymous function."""
     line: int
     """1-based line in the user's source."""
     column: int
@@ -76,7 +76,7 @@ class Frame(Value):
 
 
 class ErrorInfo(Value):
-    """Why an outcome is not ok, in the program's own coordinates. Never a host path, never a host stack."""
+    """Why an outcome is not ok, in the program's own coordinates. Never contains a path or a stack of the host."""
 
     name: str
     """`TypeError`, `SyntaxError`, `Timeout`, ..."""
@@ -91,19 +91,19 @@ class ErrorInfo(Value):
     thrown: str = ""
     """`String(thrown value)` for a value that is not an Error."""
     hint: str = ""
-    """What may help; empty when nothing is known."""
+    """A remedy; empty if none is known."""
     code: int | None = None
     """JSON-RPC code of the error with which an MCP server answered a call; None for other errors."""
     data: Json = None
-    """What the server said beside it, at most 16 KiB of JSON."""
+    """The data of the server's error, at most 16 KiB of JSON."""
     frames: tuple[Frame, ...] = ()
-    """The program's own functions that were running, innermost first, five at most."""
+    """The program's own call stack, innermost function first, at most five."""
     phase: Literal["decide", "parse", "run", "call"] = "run"
-    """`decide` and `parse` mean that nothing of the program ran."""
+    """`decide` and `parse` mean that the program did not start."""
 
 
 class CallRecord(Value):
-    """One host call of the program, as the record of what was done."""
+    """One host call of the program, for the record."""
 
     server: str
     """The server, or `paddock` for a method of the SDK."""
@@ -123,37 +123,37 @@ class PlannedCall(Value):
     tool: str
     """The tool."""
     arguments: dict[str, Json] | None
-    """None when they are too large to keep."""
+    """None if they are too large to keep."""
     asks: tuple[str, ...] = ()
-    """Why a person would have been asked first."""
+    """Reasons why a person would have been asked first."""
 
 
 class Usage(Value):
-    """What the execution cost."""
+    """The resources that the execution used."""
 
     wall_ms: float = 0.0
     """Wall time in milliseconds."""
     cpu_ms: float = 0.0
     """Processor time in milliseconds, user and system."""
     peak_bytes: int = 0
-    """Most memory at a time."""
+    """Maximum memory, in bytes."""
     host_calls: int = 0
-    """Calls of tools and methods."""
+    """Number of calls of tools and methods."""
     console_bytes: int = 0
-    """Bytes of console lines that are kept."""
+    """Size of the kept console lines, in bytes."""
     emitted_bytes: int = 0
-    """What a computation emitted, as UTF-8."""
+    """Size of a computation's output, in bytes of UTF-8."""
 
 
 class SandboxFacts(Value):
-    """Which layers confined the execution (proved, not hoped for) and what they leave open."""
+    """The layers that confined the execution (proved, not assumed), and what they leave open."""
 
     tier: str = "none"
-    """`namespaces`, `landlock`, `unconfined`; `none` when nothing ran."""
+    """`namespaces`, `landlock`, `unconfined`; `none` if nothing ran."""
     layers: tuple[str, ...] = ()
-    """What confined it, by layer."""
+    """The confinement, by layer."""
     residual: tuple[str, ...] = ()
-    """What these layers leave open."""
+    """What these layers do not confine."""
 
 
 @cache
@@ -162,39 +162,39 @@ def _nothing_ran() -> SandboxFacts:
 
 
 class RawResult(Value):
-    """What an engine reports: the facts of one execution, before policy, redaction and audit have their say."""
+    """An engine's report: the facts of one execution, before redaction and audit."""
 
     status: Status
-    """Who is to blame, if anybody."""
+    """How it ended, and so who is at fault."""
     value: Json = None
-    """What the program returned, as JSON."""
+    """The program's result, as JSON."""
     has_value: bool = False
-    """False when the program returned undefined."""
+    """False if the program returned undefined."""
     artifact: str | None = None
-    """Handle of the stored result where it was over its limit, with the console as its standard error; None when there
-    is none. The output of a program in a language runtime is in `program.artifact`."""
+    """Handle of the stored result if it exceeded its limit, with the console as its standard error; otherwise None. The
+    output of a program in a language runtime is in `program.artifact`."""
     console: tuple[ConsoleLine, ...] = ()
-    """What it wrote to the console, in order."""
+    """Its console output, in order."""
     console_truncated: bool = False
     """Whether lines beyond the limit are missing."""
     error: ErrorInfo | None = None
-    """Why it is not ok; None when it is."""
+    """Why it is not ok; None if it is."""
     calls: tuple[CallRecord, ...] = ()
-    """Its calls of tools, in the order in which they ended."""
+    """Its tool calls, in the order in which they ended."""
     in_flight: int = 0
-    """Host calls whose end the program did not see; their effect is unknown."""
+    """Number of host calls whose end the program did not see; their effect is unknown."""
     program: ProgramEnd | None = None
-    """How a program in a language runtime ended; None for other work, and when none was started."""
+    """How a program in a language runtime ended; None for other work, and if none was started."""
     planned: tuple[PlannedCall, ...] = ()
-    """What a rehearsal (`dry_run`) would have called, in order."""
+    """The calls that a rehearsal (`dry_run`) did not make, in order."""
     tool: ToolEnd | None = None
-    """What a script tool gave; None for other work."""
+    """The end of a script tool; None for other work."""
     redactions: int = 0
-    """How many secrets were removed from output, value, console and error."""
+    """Number of secrets that were removed from output, value, console and error."""
     usage: Usage = Usage()
-    """What it cost."""
+    """The used resources."""
     sandbox: SandboxFacts = Field(default_factory=_nothing_ran)
-    """What confined it."""
+    """The confinement."""
 
     @property
     def ok(self) -> bool:
@@ -206,9 +206,9 @@ class Outcome(RawResult):
     """The end of a request."""
 
     id: str
-    """Id of the request, as the record has it."""
+    """Id of the request in the record."""
     decision: Decision = Field(default_factory=lambda: Decision(allowed=False))
-    """What policy answered."""
+    """The decision of policy."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
 
@@ -218,13 +218,13 @@ class Outcome(RawResult):
         return self.program.files if self.program is not None else ()
 
     def check(self) -> Self:
-        """Return this outcome if it is ok. Raises OutcomeError, whose `outcome` it is, for every other status."""
+        """Return this outcome if it is ok. Otherwise raise OutcomeError, which contains it as `outcome`."""
         if not self.ok:
             raise OutcomeError(self)
         return self
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
         return _render_html(self)
 
 
@@ -245,8 +245,8 @@ class OutcomeError(PaddockError):
 
 
 def _render_html(outcome: Outcome) -> str:
-    """Return an outcome as HTML without scripts, styles or links; what the program made is escaped, and cut."""
-    from html import escape  # notebooks alone pay for it
+    """Return an outcome as HTML without scripts, styles or links; the program's text is escaped and cut."""
+    from html import escape  # only notebooks need it
 
     facts = (
         f"<strong>{outcome.status}</strong> · {outcome.usage.wall_ms:.1f} ms · record {escape(outcome.audit)}"

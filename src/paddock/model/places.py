@@ -1,14 +1,14 @@
-"""Texts that name files, as programs may read them: a program learns nothing of the machine that it runs on."""
+"""File names in texts for programs: a program must not learn about the machine that it runs on."""
 
 import re
 from pathlib import Path
 
 _PATH_PATTERN = re.compile(r"(?<![\w.~:/])/(?:[^\s'\"`,;:()<>|/]+/)+([^\s'\"`,;:()<>|/]*)")
-"""An absolute path of two and more names; a URL and a path within a text such as `a/b` are none."""
+"""An absolute path of at least two names; it matches neither a URL nor a path such as `a/b`."""
 
 
 def in_workspace(text: str, workspace: Path) -> str:
-    """Return a text whose paths in the workspace begin there, and those in the home directory with `~`."""
+    """Return a text with paths relative to the workspace, and `~` for the home directory."""
     for folder, stands_for in ((workspace.absolute(), ""), (Path.home(), "~/")):
         if folder.name:
             text = text.replace(f"{folder}/", stands_for)
@@ -16,5 +16,5 @@ def in_workspace(text: str, workspace: Path) -> str:
 
 
 def without_places(text: str, workspace: Path) -> str:
-    """Return such a text in which every other file has its name alone."""
+    """Return such a text in which every other file is reduced to its name."""
     return _PATH_PATTERN.sub(r"\1", in_workspace(text, workspace))

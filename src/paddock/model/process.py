@@ -1,4 +1,4 @@
-"""One confined process: what it may use, what it may reach, and what became of it."""
+"""One confined process: its limits, its grants, and its end."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,90 +15,91 @@ GIB = 1024 * MIB
 Ceiling = Literal[
     "wall", "cpu", "memory", "processes", "file_size", "scratch", "stdout", "stderr", "stdin", "protected"
 ]
-"""What a process went beyond; `protected` is a set of protected paths too large to watch."""
+"""Limits that a process can exceed; `protected` is a set of protected paths that is too large to watch."""
 
 
 class ProcessLimits(Value):
-    """Ceilings of one process and of everything it starts."""
+    """Limits of one process and everything that it starts."""
 
     timeout_ms: PositiveInt = 30_000
     """Wall time from the program's start, in milliseconds."""
     cpu_ms: PositiveInt = 60_000
-    """CPU time of the whole tree, user and system, in milliseconds; looked at every 20 ms."""
+    """CPU time of the whole tree, user and system, in milliseconds; checked every 20 ms."""
     memory_bytes: PositiveInt = 1 * GIB
-    """Resident memory of the whole tree; looked at every 20 ms. A single process may not map twice as much."""
+    """Resident memory of the whole tree; checked every 20 ms. A single process may not map twice as much."""
     processes: PositiveInt = 256
-    """Processes alive at a time."""
+    """Maximum number of processes at a time."""
     open_files: PositiveInt = 1024
-    """Descriptors of one process; one more is the program's own EMFILE."""
+    """Maximum number of descriptors of one process; beyond it the program gets EMFILE."""
     file_bytes: PositiveInt = 256 * MIB
     """Size of one file."""
     scratch_bytes: PositiveInt = 512 * MIB
-    """Bytes on disk in the scratch directory; looked at every 100 ms."""
+    """Maximum size of the scratch directory, in bytes on disk; checked every 100 ms."""
     stdout_bytes: PositiveInt = 256 * MIB
-    """Bytes of standard output; one more ends the process."""
+    """Maximum standard output, in bytes; beyond it the process ends."""
     stderr_bytes: PositiveInt = 64 * MIB
-    """Bytes of standard error; one more ends the process."""
+    """Maximum standard error, in bytes; beyond it the process ends."""
     stdin_bytes: PositiveInt = 16 * MIB
-    """Bytes of standard input; with more, nothing is started."""
+    """Maximum standard input, in bytes; with more, nothing is started."""
     kept_bytes: PositiveInt = 256 * KIB
-    """Bytes of each output stream that stay in memory: one half from its start, one half from its end."""
+    """Bytes of each output stream that are kept in memory: half from its head, half from its tail."""
 
 
 class ProcessGrants(Value):
-    """What one process may reach. Everything not named here is refused."""
+    """What one process may reach. Everything that is not named here is refused."""
 
     workspace: Path | None = None
-    """Directory that the request belongs to; the working directory unless `cwd` says otherwise."""
+    """Directory of the request; also the working directory unless `cwd` differs."""
     access: Access = "none"
-    """How the workspace may be used."""
+    """Access to the workspace."""
     cwd: Path | None = None
-    """Working directory, inside of what is granted; without it and without a workspace it is scratch."""
+    """Working directory, within the granted directories; without it and without a workspace, the scratch directory."""
     folder: str = ""
     """Directory below scratch to work in, instead of `cwd`; it is there when the process starts."""
     network: Network = "none"
     readable: tuple[Path, ...] = ()
-    """Further files and directories to read and execute, for instance the prefix of a toolchain."""
+    """Further files and directories to read and execute, for example the prefix of a toolchain."""
     writable: tuple[Path, ...] = ()
-    """Further directories to write to."""
+    """Further writable directories."""
     fixed: tuple[Path, ...] = ()
-    """Of all these, real paths beside which others may write: where one leads through a link by now, nothing starts."""
+    """Granted real paths in directories that others may write. If one leads through a link at the start, nothing
+    starts."""
     still: tuple[Path, ...] = ()
-    """Real directories in writable ones that this process does not change; the tier `landlock` cannot keep them so."""
+    """Real directories within writable ones that the process must not change; `landlock` cannot protect them."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Every variable the process gets, apart from those that point into scratch, PATH and LANG."""
+    """All environment variables of the process, except those for the scratch directory, PATH and LANG."""
 
 
 class ProcessUsage(Value):
-    """What the process and everything it started have cost."""
+    """The resources that the process and everything it started used."""
 
     wall_ms: float = 0.0
     cpu_user_ms: float = 0.0
     cpu_system_ms: float = 0.0
     peak_bytes: int = 0
-    """Largest resident memory of the tree, sampled, and no less than that of its largest process; at least the
-    10 MiB of the fork that became the program."""
+    """Maximum resident memory of the tree, sampled, and at least that of its largest process; at least the 10 MiB of
+    the fork that became the program."""
     processes_peak: int = 0
-    """Most processes alive at a time, sampled."""
+    """Maximum number of processes at a time, sampled."""
 
 
 class ProcessResult(Value):
-    """The end of one process. Nothing of it is alive any more unless `survivors` says so."""
+    """The end of one process. Nothing of it is alive unless `survivors` says so."""
 
     status: Status
     limit: Ceiling | None = None
-    """The ceiling that ended it or that refused to start it."""
+    """The limit that ended it, or that prevented its start."""
     reason: str = ""
-    """Why it is not ok, when the exit code does not say it."""
+    """Why it is not ok, if the exit code does not show it."""
     exit_code: int | None = None
     signal: int | None = None
     stdout: CapturedStream = Field(default_factory=CapturedStream)
     stderr: CapturedStream = Field(default_factory=CapturedStream)
     usage: ProcessUsage = Field(default_factory=ProcessUsage)
     kill: Literal["none", "sweep", "namespace"] = "none"
-    """How what still lived was ended; `none` when everything had ended by itself."""
+    """How remaining processes were ended; `none` if all had exited."""
     survivors: Annotated[int, Field(ge=0)] = 0
-    """Processes that the kernel had not let die when the report was due; anything but 0 is a fault."""
+    """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     violations: tuple[str, ...] = ()
-    """Protected paths of the workspace that were changed, and have been put back."""
+    """Protected paths of the workspace that were changed and have been restored."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)

@@ -1,4 +1,4 @@
-"""Programs in language runtimes: what they may use, and what is known of their end."""
+"""Programs in language runtimes: their limits and grants, and their end."""
 
 import signal
 from functools import cache
@@ -19,11 +19,11 @@ RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
 
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
-"""How a program may use the workspace, least first."""
+"""Access to the workspace, weakest first."""
 
 Network = Literal["none", "full"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
-"""How a program may use the network, least first."""
+"""Access to the network, weakest first."""
 
 Phase = Literal["compile", "run"]
 OutputMode = Literal["minimal", "summary", "intent", "digest"]
@@ -35,51 +35,51 @@ MAX_ARGUMENTS = 100
 ARGUMENT_BYTES = 128 * KIB - 1
 """MAX_ARG_STRLEN of Linux without the NUL, execve(2)."""
 ARGUMENTS_BYTES = 1024 * KIB
-"""Half of what execve(2) takes under the usual stack limit; the other half is the environment's."""
+"""Half of the limit of execve(2) under the usual stack limit; the other half is for the environment."""
 MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 100, 600_000
-"""Bounds of a wall time that a request may ask for."""
+"""Range of the wall time that a request may ask for."""
 
 
 class OutputOptions(Value):
-    """What of the output the answer shows, and whether the rest is kept."""
+    """Which part of the output the answer shows, and whether the rest is stored."""
 
     mode: OutputMode = "minimal"
     query_terms: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...], Field(max_length=10)
     ] = ()
-    """Lines with any of these, in either case, are shown as excerpts."""
+    """Lines that contain any of these, ignoring case, are shown as excerpts."""
     max_lines: Annotated[WholeNumber, Field(ge=10, le=1000)] = 100
-    """Most lines of standard output that a summary shows."""
+    """Maximum number of lines of standard output in a summary."""
     context_lines: Annotated[WholeNumber, Field(ge=0, le=20)] = 3
     """Lines around each match of an excerpt."""
     persist: bool = True
-    """Whether the whole output is kept, for `paddock output`."""
+    """Whether the whole output is stored, for `paddock output`."""
     combined: bool = False
-    """Whether both streams are one, as with `2>&1`: standard output then has all of it, in the order of writing."""
+    """Whether both streams are combined as with `2>&1`: then standard output contains both, in the order of writing."""
 
 
 class ProgramLimits(Value):
-    """Ceilings of one program, its compile step included."""
+    """Limits of one program, including its compile step."""
 
     timeout_ms: PositiveInt = 30_000
     """Wall time of compile step and program together, in milliseconds."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """Resident memory of the program and all it starts."""
+    """Resident memory of the program and everything that it starts."""
     stdout_bytes: PositiveInt = MIB
-    """Bytes of standard output kept for the answer; more does not end the program."""
+    """Bytes of standard output that are kept for the answer; more output does not end the program."""
     stderr_bytes: PositiveInt = 256 * KIB
-    """Bytes of standard error kept for the answer."""
+    """Bytes of standard error that are kept for the answer."""
 
 
 class ProgramGrants(Value):
     """What one program may reach."""
 
     access: Access = "read-only"
-    """How it may use the workspace."""
+    """Access to the workspace."""
     network: Network = "none"
-    """How it may use the network."""
+    """Access to the network."""
     executables: tuple[str, ...] = ()
-    """Names of what may run the program, the preferred one first."""
+    """Names of executables that may run the program, preferred ones first."""
     environment: tuple[str, ...] = ()
     """Variables of Paddock's own environment that the program gets."""
 
@@ -94,27 +94,27 @@ class ProgramTerms(Value):
 
 
 class CapturedStream(Value):
-    """What is left of one output stream: its start and its end."""
+    """The kept head and tail of one output stream."""
 
     head: str = ""
-    """The start of the stream, or all of it."""
+    """The head of the stream, or all of it."""
     tail: str = ""
-    """Empty when all fits into `head`."""
+    """Empty if everything fits into `head`."""
     total_bytes: int = 0
     """Bytes that the process wrote."""
     omitted_bytes: int = 0
     """Bytes between head and tail."""
     omitted_line_ends: int = 0
-    """Line ends between head and tail, so that the lines of the tail can be numbered."""
+    """Line ends between head and tail, to number the lines of the tail."""
 
     @property
     def truncated(self) -> bool:
-        """Whether something is missing."""
+        """Whether a part is missing."""
         return self.omitted_bytes > 0
 
     @property
     def text(self) -> str:
-        """The whole stream; where its middle is missing, a line in its place says how many bytes those were."""
+        """The whole stream; if its middle is missing, a line in its place reports the number of bytes."""
         gap = f"\n[... {self.omitted_bytes} bytes omitted ...]\n" if self.truncated else ""
         return f"{self.head}{gap}{self.tail}"
 
@@ -125,53 +125,53 @@ def _nothing_captured() -> CapturedStream:
 
 
 class ProgramEnd(Value):
-    """How a program ended and what it printed."""
+    """How a program ended, and its output."""
 
     runtime: Runtime
     """The language runtime."""
     executable: str = ""
-    """Name of what ran the program, without its directory; empty when there is none."""
+    """Name of its executable, without the directory; empty if there is none."""
     phase: Phase = "run"
-    """`compile` means that the program itself did not run, and exit code and streams are the compiler's."""
+    """`compile` means that the program itself did not run; exit code and streams are the compiler's."""
     exit_code: int | None = None
-    """Its exit code; None when a signal ended it or it never ran."""
+    """Its exit code; None if a signal ended it or it never ran."""
     signal: int | None = None
-    """Number of the signal that ended it; None when none did."""
+    """Number of the signal that ended it; None if none did."""
     limit: str | None = None
-    """The ceiling that ended it: `wall`, `memory`, `processes`, ..."""
+    """The limit that ended it: `wall`, `memory`, `processes`, ..."""
     stdout: CapturedStream = Field(default_factory=_nothing_captured)
     """Standard output."""
     stderr: CapturedStream = Field(default_factory=_nothing_captured)
     """Standard error."""
     combined: bool = False
-    """Whether `stdout` is both streams in the order of writing, and `stderr` empty. The order between two separate
-    streams is not known."""
+    """Whether `stdout` contains both streams in the order of writing, with an empty `stderr`. The order between two
+    separate streams is unknown."""
     artifact: str | None = None
-    """Handle of the whole output; None when it is not kept."""
+    """Handle of the whole output; None if it is not stored."""
     not_kept: str = ""
-    """Why there is no artifact, though one was asked for."""
+    """Why there is no artifact although one was requested."""
     compile_ms: float = 0.0
-    """Wall time of the compile step; 0 when there is none."""
+    """Wall time of the compile step; 0 without one."""
     cached: bool = False
-    """Whether the compiled program came out of the cache."""
+    """Whether the compiled program came from the cache."""
     stdin_bytes: int = 0
-    """Bytes of standard input that it was given."""
+    """Size of its standard input, in bytes."""
     stdin_sha256: str = ""
-    """SHA-256 (hex) of standard input; empty when there was none."""
+    """SHA-256 (hex) of standard input; empty without input."""
     processes_peak: int = 0
-    """Most processes alive at a time, sampled."""
+    """Maximum number of processes at a time, sampled."""
     kill: Literal["none", "sweep", "namespace"] = "none"
-    """How what still lived was ended; `none` when everything had ended by itself."""
+    """How remaining processes were ended; `none` if all had exited."""
     survivors: int = 0
-    """Processes that the kernel had not let die when the report was due; anything but 0 is a fault."""
+    """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     files: tuple[OutputFile, ...] = ()
     """Files that it created or changed in a working directory of its own."""
     violations: tuple[str, ...] = ()
-    """Protected paths of the workspace that were changed, and have been put back."""
+    """Protected paths of the workspace that were changed and have been restored."""
 
 
 def file_name(executable: str) -> str:
-    """Return the name by which executables are compared: no quotes, no directories, lower case."""
+    """Return the name for comparisons of executables: no quotes, no directories, lower case."""
     return executable.strip().strip("\"'").replace("\\", "/").rpartition("/")[2].lower()
 
 
@@ -184,9 +184,9 @@ def signal_name(number: int) -> str:
 
 
 class Executables(Value):
-    """What can run the programs of a runtime, by file name in lower case."""
+    """The executables that can run programs of a runtime, by file name in lower case."""
 
     candidates: tuple[str, ...]
-    """What is tried, in this order, when a request names nothing."""
+    """The executables to try in order, if a request names none."""
     compatible: frozenset[str]
-    """What a request may name."""
+    """The executables that a request may name."""

@@ -1,4 +1,4 @@
-"""What somebody asks Paddock to run. One request carries one kind of work."""
+"""Requests to Paddock. Each request contains one kind of work."""
 
 import hashlib
 import json
@@ -39,26 +39,26 @@ class GuestRun(Value):
     kind: Literal["guest"] = "guest"
     source: str
     name: str = "program"
-    """What people call the program in error texts; never a host path."""
+    """The name of the program in error texts; never a path of the host."""
     language: Language = "auto"
     profile: Profile = "execute"
     input: Json = None
-    """JSON value the program reads as `input`."""
+    """JSON value that the program reads as `input`."""
     vars: dict[str, str] = Field(default_factory=dict)
-    """Read-only strings the program reads as `paddock.vars`."""
+    """Read-only strings that the program reads as `paddock.vars`."""
     raw_results: bool = False
     """Whether `servers.x.call()` resolves to the raw CallToolResult, as scripts of the compat profile expect."""
     deterministic: bool = True
-    """Computations: whether clock and chance are fixed by program and input, so that equal ones emit the same."""
+    """Computations: whether clock and randomness are fixed by program and input, so that equal ones emit the same."""
     partial: bool = False
-    """Computations: whether what was emitted before an error is told."""
+    """Computations: whether output before an error is returned."""
 
     exact: bool = True
-    """Computations: whether numbers that a double does not hold keep their digits when JSON is read and written."""
+    """Computations: whether numbers that no double represents keep their digits in JSON."""
 
     @property
     def computes(self) -> bool:
-        """Whether this is a pure computation: no effects, nothing granted."""
+        """Whether this is a pure computation: it has no effects and no grants."""
         return self.profile == "compute"
 
     @field_validator("input")
@@ -68,7 +68,7 @@ class GuestRun(Value):
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError, RecursionError) as problem:
-                raise ValueError(f"the input is no JSON value: {problem}") from None
+                raise ValueError(f"the input is not a JSON value: {problem}") from None
         return value
 
     @model_validator(mode="after")
@@ -81,12 +81,12 @@ class GuestRun(Value):
             or self.language == "typescript"
             or not isinstance(self.input, str | None)
         ):
-            raise ValueError("a computation takes JavaScript and one text, and no `vars` or `raw_results`")
+            raise ValueError("a computation takes JavaScript and one text, not `vars` or `raw_results`")
         return self
 
 
 Places = tuple[tuple[str, ...], ...]
-"""Places in a JSON value: names and numbers from the outside in."""
+"""Paths to places in a JSON value: names and numbers from the outside in."""
 
 
 class ServerCall(Value):
@@ -97,11 +97,11 @@ class ServerCall(Value):
     tool: str
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
-    """Whether the value is the whole CallToolResult, with `isError` a value like any other."""
+    """Whether the value is the whole CallToolResult, in which `isError` is an ordinary member."""
     encoded: Places = ()
-    """Where the arguments hold bytes as base64, which are sent where the schema of the tool says that it reads such."""
+    """Places in the arguments that contain bytes as base64; the tool's schema must declare base64 there."""
     read_only: bool | None = None
-    """Whether the server says that the tool only reads. The gate asks where it matters; None is: not asked."""
+    """Whether the server marks the tool as read-only. The gate asks if it matters; None means not asked."""
 
 
 @cache
@@ -116,9 +116,9 @@ SHELL_NEEDS_CODE = (
 
 
 class RuntimeRun(Value):
-    """A program in one of the language runtimes, or with arguments alone a call of its executable.
+    """A program in one of the language runtimes or, with arguments only, a call of its executable.
 
-    With `code` the arguments are the program's. Raises ValueError for what is beyond a bound, which it names.
+    With `code`, the arguments belong to the program. Raises ValueError with the exceeded limit.
     """
 
     kind: Literal["runtime"] = "runtime"
@@ -126,15 +126,15 @@ class RuntimeRun(Value):
     code: Annotated[str, Field(max_length=CODE_CHARS)] | None = None
     args: Annotated[tuple[str, ...], Field(max_length=MAX_ARGUMENTS)] = ()
     executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    """What to run it with instead of the runtime's first choice; policy says what is compatible."""
+    """The executable to use instead of the runtime's first choice; policy knows the compatible ones."""
     cwd: Annotated[str, Field(min_length=1, max_length=4096)] = "."
     """Working directory, relative to the workspace."""
     file: Annotated[str, Field(max_length=4096)] = ""
-    """The file of the workspace that `code` was read from, relative to it; what is interpreted runs there, beside its
-    neighbours, when the workspace is granted and the file still holds `code`."""
+    """The file of the workspace from which `code` was read, relative to the workspace. An interpreted program runs in
+    place, beside its other files, if the workspace is granted and the file still contains `code`."""
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
-    """How the program may use the workspace. Where it is not said and nothing is granted, it is `none`."""
+    """Access to the workspace; by default `none` if nothing is granted."""
     network: Network = "none"
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
@@ -152,7 +152,7 @@ class RuntimeRun(Value):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 (hex) over all that decides what is run; how its output is shown does not."""
+        """SHA-256 (hex) over everything that determines what runs; the display of its output does not count."""
         stdin = None if self.stdin is None else hashlib.sha256(self.stdin).hexdigest()
         what = (
             self.runtime,
@@ -177,7 +177,7 @@ class RuntimeRun(Value):
         if self.code is None and not self.args:
             raise ValueError("there is nothing to run: give `code`, or `args` for the executable itself")
         if self.file and (self.code is None or not _is_below(self.file)):
-            raise ValueError("`file` is the path below the workspace that `code` was read from")
+            raise ValueError("`file` must be the path, within the workspace, of the file with `code`")
         check_input_files(self.files)
         if self.has_workdir and (self.file or self.cwd != "."):
             raise ValueError(
@@ -226,34 +226,34 @@ class SdkCall(Value):
 
 
 class ToolRun(Value):
-    """A script tool: its id and inputs, and what its `tool.yaml` asks for."""
+    """A script tool: its id, its inputs, and the needs that its `tool.yaml` declares."""
 
     kind: Literal["tool"] = "tool"
     tool: str
     """Id in lower case."""
     prompt: str = ""
-    """Id of the prompt that runs it; its own tools win over others of the same id."""
+    """Id of the prompt that runs it; the prompt's own tools take precedence over others with the same id."""
     inputs: dict[str, Json] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables that win over the tool's own."""
+    """Variables that take precedence over the tool's own."""
     timeout_ms: Annotated[float, Field(gt=0)] | None = None
-    """What the tool asks for; the limits of the request win."""
+    """The limits that the tool declares; limits of the request take precedence."""
     access: Access = "none"
     network: Network = "none"
     script_sha256: str = ""
-    """SHA-256 (hex) of the script when the request was made, empty without one; no other is run."""
+    """SHA-256 (hex) of the script at the time of the request, empty without one; no other script is run."""
 
 
 Work = Annotated[GuestRun | ServerCall | RuntimeRun | ToolRun | SdkCall, Field(discriminator="kind")]
 
 
 class Caller(Value):
-    """The program that asked for a child request through its SDK."""
+    """The program that made a child request through its SDK."""
 
     method: str
-    """What it called, such as `exec` or `vault.get`."""
+    """The method that it called, such as `exec` or `vault.get`."""
     profile: Profile
-    """Its profile, whose grants bound what it may call."""
+    """Its profile, whose grants limit its calls."""
 
 
 class ExecutionRequest(Value):
@@ -262,22 +262,22 @@ class ExecutionRequest(Value):
     id: str = Field(default_factory=mint_id)
     parent: str | None = None
     root: str | None = None
-    """The request of a person or an agent that this one descends from; None for such a one itself."""
+    """The request of a person or an agent from which this one descends; None if this is that request."""
     actor: str = "local"
-    """Who asked: a user, a client's name, a schedule."""
+    """Who sent it: a user, a client's name, a schedule."""
     surface: str = "library"
-    """Where the request came in: `cli`, `mcp`, `http`, `library`, `guest`."""
+    """Its surface: `cli`, `mcp`, `http`, `library`, `guest`."""
     workspace: Path
     work: Work
     caller: Caller | None = None
-    """The program that asks, where one does so through its SDK."""
+    """The calling program, if it used its SDK."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """How many requests asked for each other before this one, calls of servers aside."""
+    """Number of requests above this one, not counting calls of servers."""
     limits: LimitOverrides = LimitOverrides()
     jit: bool = False
-    """Ask for the JIT grant."""
+    """Whether it asks for just-in-time compilation."""
     calls: Calls = "run"
-    """Which calls the work may make, where settings do not grant less."""
+    """Which calls the work may make; settings may grant less."""
 
     @model_validator(mode="after")
     def _has_a_wall_time_in_bounds(self) -> Self:

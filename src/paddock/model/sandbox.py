@@ -1,4 +1,4 @@
-"""What confinement this machine can give: the facts behind `paddock doctor`."""
+"""The confinement that this machine offers: the facts behind `paddock doctor`."""
 
 from typing import Literal, get_args
 
@@ -8,7 +8,7 @@ from paddock.model.base import Value
 from paddock.model.outcome import SandboxFacts
 
 Tier = Literal["unconfined", "landlock", "namespaces"]
-"""How strongly a worker must be confined, weakest first."""
+"""The strength of a confinement, weakest first."""
 TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
@@ -18,19 +18,19 @@ class Layer(Value):
     name: str
     available: bool
     detail: str
-    """Its version when it is there, else why it is not."""
+    """Its version if it is available, otherwise the reason."""
     fix: str = ""
     """The exact command or step that makes it available."""
 
 
 class TierReport(Value):
-    """One tier, tried out."""
+    """The test of one tier."""
 
     tier: Tier
     proved: bool
-    """Whether a canary ran in it and none of its attempts worked."""
+    """Whether a canary ran in it and all of its attempts were refused."""
     attempts: dict[str, bool] = Field(default_factory=dict)
-    """What the canary tried, and whether it was refused."""
+    """The canary's attempts, and whether each was refused."""
     why: str = ""
     """Why the tier is not proved."""
     fix: str = ""
@@ -38,15 +38,15 @@ class TierReport(Value):
 
 
 class Examination(Value):
-    """Every layer and tier of this machine, and what follows from them."""
+    """Every layer and tier of this machine, and the resulting tier."""
 
     layers: tuple[Layer, ...]
     tiers: tuple[TierReport, ...]
     minimum: Tier
     effective: TierReport | None
-    """The strongest proved tier; `unconfined` only where that is the minimum; None when nothing will run."""
+    """The strongest proved tier; `unconfined` only if that is the minimum; None if nothing can run."""
     users: str = ""
-    """Whom programs of a root Paddock run as, and what that means for workspaces; empty where Paddock is not root."""
+    """As which user programs run if Paddock runs as root, and what that means for workspaces; otherwise empty."""
 
     @property
     def sufficient(self) -> bool:

@@ -8,39 +8,39 @@ from paddock.model.limits import MIB
 from paddock.model.program import Access, Network
 
 EXIT_REFUSED = -1
-"""Exit code of a script that did not run, or that did not end by itself."""
+"""Exit code of a script that did not run, or did not exit by itself."""
 
 
 EXIT_SIGNAL_BASE = 128
-"""A script that a signal ended has this and the signal's number as its exit code, as under a shell."""
+"""Added to the signal's number for the exit code of a script that a signal ended, as in a shell."""
 
 
 class ToolTerms(Value):
     """The effective limits and grants of one run, as policy decided."""
 
     timeout_ms: PositiveInt = 30_000
-    """Wall time in milliseconds; CPU time may be twice as much."""
+    """Wall time in milliseconds; CPU time may be twice as long."""
     memory_bytes: PositiveInt = 1024 * MIB
-    """Resident memory of the script and all it starts."""
+    """Resident memory of the script and everything that it starts."""
     output_bytes: PositiveInt = 10 * MIB
-    """Bytes of standard output, and of standard error; one more ends the script."""
+    """Maximum size of standard output, and of standard error; beyond it the script ends."""
     access: Access = "none"
-    """How it may use the workspace."""
+    """Access to the workspace."""
     network: Network = "none"
-    """How it may use the network."""
+    """Access to the network."""
     environment: tuple[str, ...] = ()
-    """Variables of Paddock's own environment that `${NAME}` in a tool's `env` may stand for."""
+    """Variables of Paddock's own environment that `${NAME}` in a tool's `env` may name."""
 
 
 class ToolEnd(Value):
-    """What a script tool gave (`ScriptExecutionResult`)."""
+    """The result of a script tool (`ScriptExecutionResult`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     success: bool
-    """Whether its exit code is 0 and nothing else is wrong."""
+    """Whether it exited with code 0 and without other errors."""
     output: Json = None
-    """Standard output as JSON; `{"output": text}` when it is none, null when there is none."""
+    """Standard output as JSON; `{"output": text}` if it is not JSON, null if it is empty."""
     stdout: str = ""
     """Standard output, as text."""
     stderr: str = ""
@@ -50,17 +50,18 @@ class ToolEnd(Value):
     duration_ms: float = 0.0
     """Wall time in milliseconds."""
     error: str | None = None
-    """Why it failed; None when it did not."""
+    """Why it failed; None if it did not."""
     violations: tuple[str, ...] = ()
-    """Protected paths of the workspace that were changed, and have been put back. As JSON only where there are some."""
+    """Protected paths of the workspace that were changed and have been restored. JSON contains this only if there are
+    some."""
 
     def to_wire(self) -> dict[str, Json]:
-        """Return the end as JSON has it, `output` with the digits of its numbers."""
+        """Return the end as JSON, with the digits of the numbers in `output`."""
         return {**self.model_dump(mode="json", by_alias=True), "output": self.output}
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, write: SerializerFunctionWrapHandler) -> dict[str, Json]:
-        """Leave out fields that say nothing."""
+        """Leave out empty optional fields."""
         found: dict[str, Json] = write(self)
         if not self.violations:
             found.pop("violations", None)

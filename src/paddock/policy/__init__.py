@@ -1,1 +1,1 @@
-"""What is allowed, as pure functions: merging of settings, decisions on requests, removal of secrets."""
+"""Decisions on requests, as pure functions of settings and request."""

@@ -15,14 +15,14 @@ from paddock.settings.schema import Settings
 
 _MAX_REMEMBERED = 4096
 MAX_NESTING = 7
-"""Requests that may ask for each other: fewer than workers, so that no chain waits for itself."""
+"""Maximum depth of requests that start each other: below the number of workers, so that no chain waits for itself."""
 
 
 class Policy:
     """Decides on requests under one set of settings.
 
-    A program may call the same tool a thousand times, and many programs differ in their text alone: what was decided
-    under the same circumstances is remembered. Only the audit hash is made anew.
+    A program may call the same tool a thousand times, and many programs differ only in their text. Therefore decisions
+    are cached by their circumstances. Only the audit hash is computed each time.
     """
 
     def __init__(self, settings: Settings, kinds: Kinds, catalogue: Catalogue = empty_catalogue) -> None:
@@ -32,16 +32,16 @@ class Policy:
         self._decided: dict[tuple[object, ...], Decision] = {}
 
     def add_defaults(self, request: ExecutionRequest) -> ExecutionRequest:
-        """Return the request with what it leaves to the settings: that of which it is decided, asked and recorded."""
+        """Return the request with the defaults of the settings. This is what is decided, asked and recorded."""
         work = request.work
         full = self._kinds[work.kind].add_defaults(work, self._settings)
         return request if full is work else request.model_copy(update={"work": full})
 
     def decide(self, request: ExecutionRequest) -> Decision:
-        """Return whether a request may run and with which limits and grants.
+        """Return whether a request may run, and with which limits and grants.
 
-        All objections are given as reasons, the first of them names the deciding rule. The audit hash covers the
-        decision and the identity of the request, never its payload.
+        The reasons contain all objections; the first one names the deciding rule. The audit hash covers the decision
+        and the identity of the request, never its payload.
         """
         kind = self._kinds[request.work.kind]
         circumstances = _list_circumstances(request, kind, self._settings)
@@ -55,22 +55,22 @@ class Policy:
     def refuse_allowed(
         self, request: ExecutionRequest, decision: Decision, rule: str, reason: str
     ) -> Decision:
-        """Return the refusal of what was allowed, for a reason that only the moment could show."""
+        """Return a refusal of an allowed request, for a reason that was not known before."""
         refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
         return _sign_decision(request, self._kinds[request.work.kind], _add_hash(refused))
 
     def apply_answer(self, request: ExecutionRequest, decision: Decision, answer: Answer) -> Decision:
-        """Return what became of a decision that asks, now that there is an answer. Only a yes allows."""
+        """Return a decision after the person's answer. Only a yes allows the request."""
         yes = answer.verdict in YES
         changes = {"allowed": yes, "asks": (), "answer": answer.verdict, "reasons": (answer.told,)}
         answered = _add_hash(decision.model_copy(update=changes))
         return _sign_decision(request, self._kinds[request.work.kind], answered)
 
     def suggest_remedy(self, request: ExecutionRequest, decision: Decision) -> str:
-        """Return what to do about a refusal; empty where its reason says it.
+        """Return the remedy for a refusal; empty if the reason contains it.
 
-        The reasons are texts of the systems that the compat names come from. Therefore the remedy is a hint of its
-        own, which those names do not show.
+        The texts of the reasons come from the systems behind the compat names. Therefore the remedy is a separate hint,
+        which the compat names do not show.
         """
         kind = self._kinds[request.work.kind]
         return kind.suggest_remedy(request.work, decision.rule, self._settings, self._catalogue)
@@ -79,7 +79,7 @@ class Policy:
 def _list_circumstances(
     request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings
 ) -> tuple[object, ...] | None:
-    """Return all that `_decide_unsigned` looks at."""
+    """Return everything that `_decide_unsigned` reads."""
     what = kind.list_circumstances(request, request.work, settings)
     if what is None:
         return None
@@ -90,7 +90,7 @@ def _list_circumstances(
 def _decide_unsigned(
     request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings, catalogue: Catalogue
 ) -> Decision:
-    """Return the decision, whose audit hash covers only itself. What is refused asks nobody."""
+    """Return the decision with an audit hash over itself only. A refused request asks no person."""
     judgement = kind.judge(request, request.work, settings, catalogue)
     request = judgement.request or request
     objections = [
@@ -117,7 +117,7 @@ def _add_hash(decision: Decision) -> Decision:
 
 
 def _sign_decision(request: ExecutionRequest, kind: WorkPolicy[Any], decision: Decision) -> Decision:
-    """Return the decision with an audit hash that covers who asked for what (ids and hashes) as well."""
+    """Return the decision with an audit hash that also covers who asked for what (ids and hashes)."""
     identity = {
         "id": request.id,
         "parent": request.parent,
@@ -131,14 +131,14 @@ def _sign_decision(request: ExecutionRequest, kind: WorkPolicy[Any], decision: D
 
 
 def _check_depth(request: ExecutionRequest, kind: WorkPolicy[Any]) -> Iterator[Reason]:
-    """Object to what runs itself over and over."""
+    """Object to work that starts itself without end."""
     if request.depth > MAX_NESTING:
         what = f"{kind.label(request.work)} is nested more than {MAX_NESTING} deep"
         yield "depth", f"{what}; a script or a sequence that runs itself never ends"
 
 
 def _check_caller(request: ExecutionRequest, settings: Settings) -> Iterator[Reason]:
-    """Object to a method of the SDK that is not granted to programs of the profile that calls it."""
+    """Object to an SDK method that is not granted to the calling program's profile."""
     if (caller := request.caller) is None:
         return
     granted = {"script": settings.sdk.script, "execute": settings.sdk.execute, "compute": ()}[caller.profile]

@@ -1,16 +1,16 @@
-"""Which environment variables a child process may see: an allow-list, never our whole environment."""
+"""Environment variables that a child process may see: an allow-list, never Paddock's whole environment."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 BASE = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"})
-"""Where programs are and where a user's files live. Nothing starts without them, none of them is a secret."""
+"""Where programs and a user's files are. Nothing starts without them, and none of them is a secret."""
 
 LOCALE = frozenset({"LANG", "LANGUAGE", "TZ", "TERM"})
-"""How text and time are shown; `LC_*` belongs here too. Without them tools fall back to ASCII."""
+"""How text and time are displayed; `LC_*` belongs here, too. Without them programs use ASCII."""
 
 DIRECTORIES = frozenset({"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"})
-"""Directories only. `XDG_RUNTIME_DIR` stays out: it leads to the sockets of the user's session."""
+"""Only directories. `XDG_RUNTIME_DIR` is excluded, because it leads to the sockets of the user's session."""
 
 LAUNCHERS = frozenset(
     {
@@ -22,20 +22,21 @@ LAUNCHERS = frozenset(
         "NVM_DIR",
     }
 )
-"""Cache and install directories of `npx` and `uvx`, or every start downloads again. Only directories:
-registry addresses often hold a password."""
+"""Cache and install directories of `npx` and `uvx`; otherwise every start would download again. Only directories:
+registry addresses often contain a password.
+"""
 
 TRUST = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"})
-"""Certificate authorities of the site; public by nature."""
+"""Certificate authorities of the site; these are public."""
 
 INHERITED = BASE | LOCALE | DIRECTORIES | LAUNCHERS | TRUST
-"""Left out on purpose: tokens and keys of every kind, proxy addresses (they hold passwords), and whatever
-loads code into a child (`LD_PRELOAD`, `NODE_OPTIONS`, `PYTHONPATH`). A server that needs one of them gets it
-by name from its own `env`."""
+"""Excluded: tokens and keys of every kind, proxy addresses (they contain passwords), and variables that load code into
+a child (`LD_PRELOAD`, `NODE_OPTIONS`, `PYTHONPATH`). A server that needs one of them names it in its own `env`.
+"""
 
 
 def is_inherited(name: str) -> bool:
-    """Tell whether a variable passes from our environment to a child's."""
+    """Return whether a child inherits a variable."""
     return name in INHERITED or name.startswith("LC_")
 
 
@@ -44,7 +45,7 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a child: the allowed part of `environ`, then the child's `own` variables.
 
-    A value that looks like an exported shell function (`() {`) is dropped: an old shell would run it.
+    A value that looks like an exported shell function (`() {`) is dropped, because an old shell would run it.
     """
     inherited = {
         name: value for name, value in environ.items() if is_inherited(name) and not value.startswith("()")

@@ -1,4 +1,4 @@
-"""Limits and grants of a guest program, and of what guests call: a server's tool, a method of the SDK."""
+"""Limits and grants of a guest program, and of its calls: of a server's tool, or of an SDK method."""
 
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ JIT_REFUSED = (
 )
 
 GUEST_TIER: Tier = "landlock"
-"""What confines a guest worker, besides being a process of its own: uid, Landlock, seccomp, no namespaces."""
+"""The confinement of a guest worker, besides its own process: uid, Landlock, seccomp, no namespaces."""
 
 
 class GuestTerms(NamedTuple):
-    """What a request gets, what was clamped, and what is refused; each with the name of its rule."""
+    """The terms of a request, clamped limits, and objections; each with the name of its rule."""
 
     limits: GuestLimits
     grants: Grants
@@ -35,9 +35,9 @@ def judge_guest(
     group: str,
     servers: tuple[str, ...] | None = None,
 ) -> GuestTerms:
-    """Return the terms of a request whose limits by default are `profile`, which the settings call `group`.
+    """Return the terms of a request. Its default limits are `profile`, which the settings call `group`.
 
-    `servers` are those that it may call, where they are not those of the grants.
+    `servers` are the servers that it may call, if they differ from those of the grants.
     """
     limits, clamped, refused = _effective_limits(request, settings, profile, group)
     grants = Grants(
@@ -51,7 +51,7 @@ def judge_guest(
 
 
 def call_limits(settings: Settings, max_ms: int) -> ProfileLimits:
-    """Return the limits of a call that may last so many milliseconds."""
+    """Return the limits of a call that may last at most `max_ms`."""
     walls = {"timeout_ms": max_ms, "max_timeout_ms": max_ms}
     return settings.limits.execute.model_copy(update=walls)
 
@@ -59,7 +59,7 @@ def call_limits(settings: Settings, max_ms: int) -> ProfileLimits:
 def _effective_limits(
     request: ExecutionRequest, settings: Settings, profile: ProfileLimits, group: str
 ) -> tuple[GuestLimits, list[Reason], list[Reason]]:
-    """Return the effective limits, what was clamped, and what is refused."""
+    """Return the effective limits, the clamped ones, and the objections."""
     limits = {name: getattr(profile, name) for name in GuestLimits.model_fields}
     ceilings = _limits_with_ceiling(profile)
     limits |= {name: min(limits[name], getattr(profile, ceiling)) for name, ceiling in ceilings.items()}
@@ -72,15 +72,15 @@ def _effective_limits(
         if asked <= ceiling:
             continue
         key = f"{group}.{ceiling_name}" if group.startswith("limits.") else group
-        text = f"{name} = {asked} is over the ceiling of {ceiling} ({key})"
+        text = f"{name} = {asked} exceeds the maximum of {ceiling} ({key})"
         if settings.limits.timeout_policy == "clamp":
-            clamped.append((f"limits.{name}", f"{text}; the ceiling holds instead"))
+            clamped.append((f"limits.{name}", f"{text}; the maximum holds instead"))
         else:
-            refused.append((f"limits.{name}", f"{text}; ask for less or raise the ceiling in paddock.toml"))
+            refused.append((f"limits.{name}", f"{text}; ask for less, or raise the maximum in paddock.toml"))
     return GuestLimits(**limits), clamped, refused
 
 
 def _limits_with_ceiling(profile: ProfileLimits) -> dict[str, str]:
-    """Return which limits have a ceiling apart from what a program gets without asking."""
+    """Return the limits whose maximum is a separate setting from their default."""
     wall = {"timeout_ms": "max_timeout_ms"}
     return wall | {"output_bytes": "max_output_bytes"} if isinstance(profile, ComputeLimits) else wall

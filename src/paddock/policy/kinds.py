@@ -1,4 +1,4 @@
-"""What policy asks of a kind of work. The kinds themselves are in `paddock.app.work`, one file each."""
+"""The part of a kind of work that policy needs. The kinds are in `paddock.app.work`, one file each."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -13,9 +13,9 @@ from paddock.settings.schema import Settings
 W = TypeVar("W")
 
 Reason = tuple[str, str]
-"""Name of the rule that decided, and the reason for people."""
+"""Name of the deciding rule, and the reason for people."""
 Catalogue = Callable[[Runtime], Executables]
-"""Returns what can run the programs of a runtime."""
+"""Returns the executables that can run programs of a runtime."""
 
 
 def empty_catalogue(_runtime: Runtime) -> Executables:
@@ -24,14 +24,14 @@ def empty_catalogue(_runtime: Runtime) -> Executables:
 
 
 class Judgement(NamedTuple):
-    """What the settings say about a request, without its rules."""
+    """The verdict of the settings on a request, without its rules."""
 
     terms: Mapping[str, object]
     """Fields of the decision: `limits` and `grants`, `program` or `tool`."""
     notes: list[Reason]
     objections: list[Reason]
     request: ExecutionRequest | None = None
-    """The request as the rules see it, where that is another one."""
+    """The request for the rules, if it differs."""
 
 
 class WorkPolicy(ABC, Generic[W]):
@@ -39,39 +39,39 @@ class WorkPolicy(ABC, Generic[W]):
 
     @abstractmethod
     def label(self, work: W) -> str:
-        """Return what a reason calls the work."""
+        """Return the name of the work in a reason."""
 
     @abstractmethod
     def identify(self, work: W) -> dict[str, Json]:
-        """Return the ids and hashes that the audit hash of a decision covers, never a payload."""
+        """Return the ids and hashes for the audit hash of a decision, never a payload."""
 
     @abstractmethod
     def matches(self, rule: Rule, request: ExecutionRequest, work: W) -> bool:
-        """Tell whether a rule about this kind, or about any, matches."""
+        """Return whether a rule matches; its kind is this one, or none."""
 
     @abstractmethod
     def judge(
         self, request: ExecutionRequest, work: W, settings: Settings, catalogue: Catalogue
     ) -> Judgement:
-        """Return the terms on which the work would run, what was clamped, and what is refused."""
+        """Return the terms of the work, clamped limits, and objections."""
 
     def list_circumstances(
         self, request: ExecutionRequest, work: W, settings: Settings
     ) -> tuple[object, ...] | None:
-        """Return what `judge` and the rules look at in the work; None when decisions are not remembered."""
+        """Return everything that `judge` and the rules read of the work; None if decisions are not cached."""
         del request, work, settings
         return None
 
     def add_defaults(self, work: W, settings: Settings) -> W:
-        """Return the work with what it leaves to the settings."""
+        """Return the work with the defaults of the settings."""
         del settings
         return work
 
     def suggest_remedy(self, work: W, rule: str, settings: Settings, catalogue: Catalogue) -> str:
-        """Return what to do about a refusal by `rule`; empty where its reason says it."""
+        """Return the remedy for a refusal by `rule`; empty if the reason contains it."""
         del work, rule, settings, catalogue
         return ""
 
 
 Kinds = Mapping[str, WorkPolicy[Any]]
-"""The kinds of work by the `kind` of their requests."""
+"""The kinds of work, by the `kind` of their requests."""

@@ -1,7 +1,7 @@
-"""Decide on a program in a language runtime: rules in their order, each with its reason.
+"""Decide on a program in a language runtime: rules in order, each with its reason.
 
-A later rule speaks only when no earlier one has objected. Rules 1 to 5 have exact texts; those on executables by
-path, memory, workspace and network are Paddock's own. The last one, on how many run at a time, is the gate's.
+A rule is checked only if no earlier one objects. Rules 1 to 5 have exact texts; those on executables by path, memory,
+workspace and network are Paddock's own. The gate checks the last one, the number of running programs.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _MAX_QUOTED_CHARS = 100
 
 
 def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
-    """Return the program with the access to the workspace that it asks for without a word: what may be read of it."""
+    """Return the program with its default access to the workspace: reading, if that is granted."""
     if settings.runtimes.access != "none" or "access" in work.model_fields_set:
         return work
     return work.model_copy(update={"access": "none"})
@@ -37,7 +37,7 @@ def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
 def judge_program(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
-    """Return what a program gets, what was clamped, and what is refused; each with the name of its rule."""
+    """Return the terms of a program, clamped limits, and objections; each with the name of its rule."""
     limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
@@ -55,7 +55,7 @@ def judge_program(
 def list_stages(
     work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: Catalogue
 ) -> Iterator[tuple[str, list[Reason]]]:
-    """Yield what each rule asks, in order, and its objections; the first with any decides."""
+    """Yield each rule's name and its objections, in order; the first rule with an objection decides."""
     known = catalogue(work.runtime)
     yield "programs run at all", list(_check_enabled(settings))
     yield "the runtime is allowed, the executable fits it", list(_check_runtime(work, settings, known))
@@ -89,7 +89,7 @@ def _check_runtime(work: RuntimeRun, settings: Settings, known: Executables) -> 
 
 
 def _list_allowed_names(work: RuntimeRun, settings: Settings, known: Executables) -> tuple[str, ...]:
-    """Return what may run the program, in the order of preference; empty when nothing may."""
+    """Return the executables that may run the program, preferred ones first; empty if there are none."""
     wanted = (work.executable.strip().strip("\"'"),) if work.executable is not None else known.candidates
     allowed = {file_name(name) for name in settings.runtimes.executables}
     return tuple(name for name in wanted if not allowed or file_name(name) in allowed)
@@ -105,10 +105,10 @@ def _check_executable(work: RuntimeRun, settings: Settings, known: Executables) 
 
 
 def _check_path(work: RuntimeRun) -> Iterator[Reason]:
-    """Object to paths: with them a request could choose what whoever writes to the workspace has put there."""
+    """Object to paths: a request could choose a file that anyone with write access put into the workspace."""
     if "/" in (work.executable or ""):
         shown = (work.executable or "")[:_MAX_QUOTED_CHARS]
-        yield "runtimes.executable", f'Executable "{shown}" must be a name, which is looked for on PATH'
+        yield "runtimes.executable", f'Executable "{shown}" must be a name; Paddock searches for it on PATH'
 
 
 def _check_cwd(work: RuntimeRun) -> Iterator[Reason]:
@@ -123,7 +123,7 @@ def _check_cwd(work: RuntimeRun) -> Iterator[Reason]:
 def _effective_limits(
     asked: LimitOverrides, settings: Settings
 ) -> tuple[ProgramLimits, list[Reason], list[Reason]]:
-    """Return the effective limits, what was clamped, and what is refused (rule 5)."""
+    """Return the effective limits, the clamped ones, and the objections (rule 5)."""
     mine = settings.runtimes
     limits = ProgramLimits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
@@ -177,7 +177,7 @@ def _check_environment(work: RuntimeRun, settings: Settings) -> Iterator[Reason]
 
 
 def match_program(rule: Rule, work: RuntimeRun) -> bool:
-    """Tell whether a rule matches a program; the case of its names does not count, as nowhere with executables."""
+    """Return whether a rule matches a program; case is ignored, as for all executables."""
     return (
         fnmatchcase(work.runtime, (rule.runtime or "*").lower())
         and fnmatchcase(file_name(work.executable or ""), (rule.executable or "*").lower())
@@ -189,7 +189,7 @@ def match_program(rule: Rule, work: RuntimeRun) -> bool:
 def check_read_only(
     request: ExecutionRequest, work: RuntimeRun | ToolRun, settings: Settings
 ) -> Iterator[Reason]:
-    """Object to programs and script tools that may change something where the request may only read."""
+    """Object to programs and script tools with write access if the request may only read."""
     calls = narrower(request.calls, settings.grants.calls)
     if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"

@@ -1,7 +1,8 @@
-"""What a person is shown of a request: without secrets, bounded, and unable to pass for anything but itself.
+"""What a question shows of a request: without secrets, bounded, and with hidden characters escaped.
 
-The texts come from whoever wants a yes. So whatever a terminal or a chat could show as something else is spelled out:
-control characters, line ends, characters without a width, those that turn the direction of writing.
+The texts come from a program that wants a yes. Therefore everything that a terminal or a chat could display as
+something else is escaped: control characters, line ends, characters without a width, and those that change the
+direction of writing.
 """
 
 import hashlib
@@ -20,11 +21,11 @@ from paddock.redaction.outgoing import OutgoingRedaction
 
 _MAX_NAME_CHARS = 200
 _MAX_TEXT_CHARS = 400
-"""Characters of one text among the arguments that are shown."""
+"""Maximum length of one argument in a question, in characters."""
 _MAX_DETAILS_CHARS = 4000
-"""Characters of all arguments that are shown."""
+"""Maximum length of all arguments in a question, in characters."""
 _MARKS = frozenset({"Mn", "Me", "Mc"})
-"""Categories of characters that change the one before them."""
+"""Categories of characters that change the preceding character."""
 
 
 class Subject(NamedTuple):
@@ -33,7 +34,7 @@ class Subject(NamedTuple):
     what: str
     arguments: Mapping[str, Json]
     fields: Mapping[str, Json]
-    """All that decides what is done."""
+    """All fields that determine what is done."""
     is_repeatable: bool
     """Whether a yes may hold for the rest of a run."""
 
@@ -46,7 +47,7 @@ def make_question(
     *,
     wait_ms: int,
 ) -> Question:
-    """Return what to ask about a request whose decision asks."""
+    """Return the question about a request whose decision asks."""
     scopes: tuple[Scope, ...] = ("once", "run") if request.parent and subject.is_repeatable else ("once",)
     return Question(
         id=new_id(),
@@ -74,7 +75,7 @@ def make_act_question(
     *,
     wait_ms: int,
 ) -> Question:
-    """Return what to ask about something that is no request to the gate."""
+    """Return the question about an act that is no request to the gate."""
     return Question(
         id=new_id(),
         request=request,
@@ -88,23 +89,23 @@ def make_act_question(
 
 
 def hash_request(request: ExecutionRequest, fields: Mapping[str, Json]) -> str:
-    """Return the hash (hex) over all that decides what is done, and for whom; `fields` are those of the work."""
+    """Return the hash (hex) over everything that determines what is done, and for whom; `fields` describe the work."""
     rest = {"workspace": str(request.workspace), "actor": request.actor, "jit": request.jit}
     limits = request.limits.model_dump()
     return hashlib.sha256(canonical({"work": dict(fields), "limits": limits, **rest})).hexdigest()
 
 
 def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -> str:
-    """Return arguments as one line of JSON that may be shown: each text shortened, and the whole."""
+    """Return arguments for display, as one line of JSON, with long strings and the whole shortened."""
     try:
         text = dumps(_shorten_texts(outgoing.json(dict(arguments))), ensure_ascii=False)
     except RecursionError:
-        text = "(nested too deep to be shown)"
+        text = "(nested too deeply to be shown)"
     return make_printable(text, _MAX_DETAILS_CHARS)
 
 
 def make_printable(text: str, max_chars: int = _MAX_NAME_CHARS) -> str:
-    """Return a text that shows as what it is: one line, printable, left to right; a long one without its middle."""
+    """Return a text for display: one line, printable, left to right; a long text without its middle."""
     if len(text) > max_chars:
         half = max_chars // 2
         text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
@@ -122,7 +123,7 @@ def _escape_character(character: str) -> str:
 
 
 def _shorten_texts(value: Json) -> Json:
-    """Return a value whose long texts say how much of them is not shown."""
+    """Return a value whose long strings say how many characters are left out."""
     match value:
         case str() if len(value) > _MAX_TEXT_CHARS:
             half = _MAX_TEXT_CHARS // 2

@@ -1,11 +1,11 @@
-"""The list of what a rehearsal (`dry_run`) would have called."""
+"""The list of calls that a rehearsal (`dry_run`) did not make."""
 
 import json
 
 from paddock.model.outcome import PlannedCall
 
 MAX_KEPT_CHARS = 1024 * 1024
-"""Arguments kept in one list, as JSON; what is more is listed without its arguments."""
+"""Maximum size of the arguments in one list, as JSON; further calls are listed without arguments."""
 
 
 class Plan:

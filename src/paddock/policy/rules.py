@@ -1,4 +1,4 @@
-"""Hold a request against the rules of the settings, `[[policy.rule]]`: what they deny, what a person is asked."""
+"""Match a request against the rules of the settings, `[[policy.rule]]`: denials, and questions to a person."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -12,16 +12,16 @@ from paddock.settings.schema import Settings
 
 
 class _FileRules(NamedTuple):
-    """Rules of one file that speak of a request, with their numbers in the file."""
+    """The rules of one file that concern a request, with their numbers in the file."""
 
     origin: str
     rules: list[tuple[int, Rule]]
     what: str
-    """What reasons call the request."""
+    """The name of the request in reasons."""
 
 
 def list_denials(request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings) -> Iterator[Reason]:
-    """Object as the rules say. Each file is judged by itself, so that no file can widen another one."""
+    """Yield the denials. Each file is judged separately, so that no file can widen another one."""
     for origin, mine, what in _group_by_file(request, kind, settings):
         named = [(number, rule) for number, rule in mine if _match_rule(rule, request, kind)]
         denying = [(number, rule) for number, rule in named if rule.effect == "deny"]
@@ -31,11 +31,11 @@ def list_denials(request: ExecutionRequest, kind: WorkPolicy[Any], settings: Set
             yield name, rule.reason or f"{what} is denied by {name}"
         elif any(rule.effect == "allow" for _, rule in mine) and not named:
             name = f"{origin or 'policy'} rules"
-            yield name, f"{what} is allowed by none of the {name}"
+            yield name, f"{what} is not allowed by any of the {name}"
 
 
 def list_questions(request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings) -> Iterator[Reason]:
-    """Say which rule of each file has a person asked, and why."""
+    """Yield the rule of each file that asks a person, and why."""
     for origin, mine, what in _group_by_file(request, kind, settings):
         for number, rule in mine:
             if rule.effect == "ask" and _match_rule(rule, request, kind):
@@ -47,9 +47,9 @@ def list_questions(request: ExecutionRequest, kind: WorkPolicy[Any], settings: S
 def _group_by_file(
     request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings
 ) -> Iterator[_FileRules]:
-    """Yield the rules of each file that speak of this kind of work.
+    """Yield the rules of each file that concern this kind of work.
 
-    What a program has asked for through its SDK, such as `exec`, is also held against the rules about methods.
+    A program's request through the SDK, such as `exec`, is also matched against the rules about methods.
     """
     name, caller = request.work.kind, request.caller
     for origin, rules in groupby(settings.policy.rule, key=lambda rule: rule.origin):
@@ -62,7 +62,7 @@ def _group_by_file(
 
 
 def _match_rule(rule: Rule, request: ExecutionRequest, kind: WorkPolicy[Any]) -> bool:
-    """Tell whether a rule of the right kind matches."""
+    """Return whether a rule of the right kind matches."""
     if not fnmatchcase(str(request.workspace), rule.workspace or "*"):
         return False
     if rule.about == "sdk" and request.work.kind != "sdk":

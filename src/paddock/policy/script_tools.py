@@ -1,7 +1,6 @@
-"""Decide on a script tool: what it declares against what the settings allow.
+"""Decide on a script tool: compare its declarations with the settings.
 
-Timeouts are cut to the maximum; grants never are: a script that declares more than it
-may get would fail half way through its work.
+Timeouts are cut to the maximum. Grants are not: a script with less than it declares would fail halfway through.
 """
 
 from fnmatch import fnmatchcase
@@ -20,7 +19,7 @@ DISABLED = "Script tools are disabled in configuration (tools.enabled = false)"
 def judge_tool(
     work: ToolRun, asked: LimitOverrides, settings: Settings
 ) -> tuple[ToolTerms, list[Reason], list[Reason]]:
-    """Return what a tool gets, what was cut, and what is refused; each with the name of its rule."""
+    """Return the terms of a tool, what was cut, and objections; each with the name of its rule."""
     given = settings.tools
     timeout_ms = asked.timeout_ms or max(1, round(work.timeout_ms or given.timeout_ms))
     memory = asked.memory_bytes or given.memory_bytes
@@ -40,7 +39,7 @@ def judge_tool(
 
 
 def match_tool(rule: Rule, work: ToolRun) -> bool:
-    """Tell whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
+    """Return whether a rule about script tools, or about any work, matches; ids are compared in lower case."""
     return fnmatchcase(work.tool, (rule.script or "*").lower())
 
 
@@ -51,9 +50,9 @@ def _list_objections(work: ToolRun, settings: Settings) -> list[Reason]:
     found: list[Reason] = []
     where = "under [tools] in the paddock.toml of the user or the system"
     if ACCESSES.index(work.access) > ACCESSES.index(given.access):
-        text = f"tool {work.tool} declares workspace: {work.access}, and at most {given.access} is allowed"
+        text = f"tool {work.tool} declares workspace: {work.access}, but at most {given.access} is allowed"
         found.append(("tools.access", f"{text}; set `access` {where}"))
     if NETWORKS.index(work.network) > NETWORKS.index(given.network):
-        text = f"tool {work.tool} declares network: {work.network}, and {given.network} is allowed"
+        text = f"tool {work.tool} declares network: {work.network}, but {given.network} is allowed"
         found.append(("tools.network", f"{text}; set `network` {where}"))
     return found

@@ -1,4 +1,4 @@
-"""Keep a working directory inside its workspace. What the kernel enforces comes on top of this, not instead."""
+"""Keep a working directory within its workspace. The kernel's confinement complements this check."""
 
 import os
 import re
@@ -10,19 +10,19 @@ _DRIVE_PATTERN = re.compile(r"[A-Za-z]:")
 
 
 class JailError(ValueError):
-    """A working directory is not inside the workspace, or not there; the text says which."""
+    """A working directory is outside of the workspace, or does not exist; the text says which."""
 
 
 def is_confined(cwd: str) -> bool:
-    """Tell whether a relative path stays inside by its letters alone, on any system."""
+    """Return whether a relative path stays within its directory, judged by its text, on any system."""
     parts = re.split(r"[/\\]", cwd)
     return parts[0] != "" and ".." not in parts and not _DRIVE_PATTERN.match(cwd)
 
 
 def resolve_cwd(workspace: Path, cwd: str) -> Path:
-    """Return the directory that `cwd` means below `workspace`, without links. Raises JailError.
+    """Return the directory `cwd` below `workspace`, without links. Raises JailError.
 
-    Whether something outside of the workspace exists cannot be learned from the error.
+    The error does not reveal whether anything outside of the workspace exists.
     """
     root, is_there = _resolve_links(str(workspace))
     target = root
@@ -36,14 +36,14 @@ def resolve_cwd(workspace: Path, cwd: str) -> Path:
 
 
 def _resolve_links(path: str) -> tuple[str, bool]:
-    """Return what os.path.realpath does, and whether that is a directory; False for what cannot be looked at.
+    """Return os.path.realpath(path), and whether that is a directory; False if it cannot be inspected.
 
-    Of a directory it takes a tenth of the time: each program that runs waits for it.
+    For a directory it takes a tenth of the time of realpath, and every program waits for it.
     """
     try:
         found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # there is no such directory, or just by its letters
-        # Path, for realpath takes what follows two slashes behind a loop of links for a path from the root.
+    except OSError:  # no such directory, or one only in its text
+        # Path, because realpath treats two slashes behind a loop of links as a path from the root.
         real = os.path.realpath(Path(path))
         return real, os.path.isdir(real)
     try:

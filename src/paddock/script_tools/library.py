@@ -269,12 +269,12 @@ def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
 
 
 def _is_file(path: Path) -> bool:
-    """Tell whether a file is there; what cannot be looked at, such as a link to an endless name, is none."""
+    """Return whether a file is there; what cannot be looked at, such as a link to an endless name, is none."""
     return os.path.isfile(path)  # `Path.is_file` raises: one such link would hide every tool
 
 
 def _is_there(directory: Path, name: str) -> bool:
-    """Tell whether a tool has a file. Raises ToolError when that cannot be looked at."""
+    """Return whether a tool has a file. Raises ToolError when that cannot be looked at."""
     try:
         (directory / name).stat()
     except FileNotFoundError:

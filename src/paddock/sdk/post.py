@@ -99,7 +99,7 @@ async def _resolve_addresses(url: httpx2.URL, networks: Sequence[str]) -> list[A
             url.raw_host.decode("ascii"), url.port or 443, type=socket.SOCK_STREAM
         )
     except UnicodeError:
-        raise NotSentError(f"{url.host}: this is no name of a host", retryable=False) from None
+        raise NotSentError(f"{url.host}: this is not the name of a host", retryable=False) from None
     except OSError as error:
         raise NotSentError(f"{url.host}: {error.strerror}", retryable=True) from None
     addresses = [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]

@@ -41,7 +41,7 @@ class Condition(NamedTuple):
     compares: bool
 
     def holds(self, find: Find) -> bool:
-        """Tell whether it holds. Without a literal: there is a value, and it is not null, false or empty."""
+        """Return whether it holds. Without a literal: there is a value, and it is not null, false or empty."""
         try:
             value = find(self.path)
         except MissingReference:

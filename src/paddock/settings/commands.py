@@ -27,11 +27,11 @@ _OWN_NAMESPACES = frozenset(
         *("tool", "vault", "webhook"),
     }
 )
-"""Namespaces of Paddock's own."""
+"""Namespaces that Paddock itself uses."""
 
 
 class Placeholder(NamedTuple):
-    """`{name}`, `{name:kind}`, `{name:kind:signed}`, or one of these with `?` behind it, in an argument."""
+    """`{name}`, `{name:kind}` or `{name:kind:signed}` in an argument, each optionally followed by `?`."""
 
     name: str
     kind: Kind
@@ -44,7 +44,7 @@ Template = tuple[str | Placeholder, ...]
 
 
 def template(text: str) -> Template:
-    """Return the parts of an argument; `{{` and `}}` stand for braces. Raises ValueError."""
+    """Return the parts of an argument; `{{` and `}}` are escaped braces. Raises ValueError."""
     parts: list[str | Placeholder] = []
     position = 0
     for found in _PARTS_PATTERN.finditer(text):
@@ -57,8 +57,8 @@ def template(text: str) -> Template:
         if inside is None or (inside[2] or "text") not in (_NUMBERS if inside[3] else get_args(Kind)):
             kinds = ", ".join(get_args(Kind))
             raise ValueError(
-                f"{found[0]} in {text!r} is no placeholder; write {{name}} or {{name:kind}} with one of "
-                f"{kinds}, `:signed` behind a number that may be negative, a `?` behind it when it may be left out, "
+                f"{found[0]} in {text!r} is not a placeholder; write {{name}} or {{name:kind}} with one of "
+                f"{kinds}, `:signed` after a number that may be negative, `?` after an optional placeholder, "
                 f"and {{{{ for a brace"
             )
         kind = cast("Kind", inside[2] or "text")
@@ -68,12 +68,13 @@ def template(text: str) -> Template:
 
 
 class SdkCommand(Value):
-    """One `[[sdk.commands]]`: `paddock.NAME({...})` runs a command of this machine, confined, and gives what it prints.
+    """One `[[sdk.commands]]`: `paddock.NAME({...})` runs a confined command of this machine and returns its output.
 
-    Arguments are templates: `{name}` stands for a text, `{name:integer}`, `{name:number}` and `{name:boolean}` for
-    what they say, `{name:list}` alone for several arguments; with `?` behind it the argument is left out when the
-    value is. No shell reads them, and no value can pass for an option: before a `--` an argument that begins with a
-    value does not begin with `-`. A number may be negative there in `{name:integer:signed}` and `{name:number:signed}`.
+    Arguments are templates: `{name}` is replaced by a string; `{name:integer}`, `{name:number}` and `{name:boolean}` by
+    a value of that type; `{name:list}`, which must stand alone, by several arguments. With a final `?`, the argument is
+    left out if its value is missing. No shell is involved, and no value can become an option: before a `--`, an
+    argument that starts with a value must not begin with `-`. `{name:integer:signed}` and `{name:number:signed}` allow
+    negative numbers there.
     """
 
     name: Annotated[str, Field(pattern=rf"^{_WORD_SYNTAX}\.{_WORD_SYNTAX}$")]
@@ -83,7 +84,7 @@ class SdkCommand(Value):
     stdin: str | None = None
     """Template of standard input."""
     output: Literal["text", "json"] = "text"
-    """Whether the output is a text or JSON."""
+    """Whether the output is a string or JSON."""
     timeout_ms: PositiveInt = 30_000
     """Maximum time, in milliseconds; at most `sdk.call_timeout_ms`."""
     output_bytes: PositiveInt = MIB
@@ -103,24 +104,24 @@ class SdkCommand(Value):
     def _makes_sense(self) -> Self:
         namespace, _, function = self.name.partition(".")
         if namespace in _OWN_NAMESPACES | _RESERVED_NAMES or function == "then":
-            raise ValueError(f"{self.name} is a name of Paddock's own; choose another namespace")
+            raise ValueError(f"{self.name} is reserved for Paddock; choose another namespace")
         if any(isinstance(part, Placeholder) for part in self._templates[0]):
             raise ValueError(f"{self.name}: the program itself cannot be a placeholder")
         known: dict[str, Placeholder] = {}
         for parts in (*self._templates, self._input):
             for each in _list_placeholders(parts):
                 if known.setdefault(each.name, each) != each:
-                    raise ValueError(f"{self.name}: {each.name} stands for different things")
+                    raise ValueError(f"{self.name}: {each.name} has two different types")
                 if each.kind == "list" and (parts is self._input or len(parts) > 1):
-                    raise ValueError(f"{self.name}: the list {each.name} must be an argument of its own")
+                    raise ValueError(f"{self.name}: the list {each.name} must be a separate argument")
         if PurePath(self.command[0]).name in _SHELLS and any(
             re.fullmatch(r"-[A-Za-z]*c", before) and any(_list_placeholders(parts))
             for before, parts in zip(self.command, self._templates[1:], strict=False)
         ):
-            what = "would become a part of a shell program"
+            what = "would become part of a shell program"
             raise ValueError(f'{self.name}: a placeholder {what}; write "$1" there, and pass it after `--`')
         if relative := [path for path in self.readable if not PurePath(path).is_absolute()]:
-            raise ValueError(f"{self.name}: readable: {relative[0]!r} is no absolute path")
+            raise ValueError(f"{self.name}: readable: {relative[0]!r} is not an absolute path")
         return self
 
     @cached_property
@@ -132,7 +133,7 @@ class SdkCommand(Value):
         return template(self.stdin or "")
 
     def fill_template(self, given: Mapping[str, Json]) -> tuple[list[str], bytes]:
-        """Return argument vector and standard input for the values of a call. Raises ValueError for misfits."""
+        """Return arguments and standard input for the values of a call. Raises ValueError for a wrong type."""
         known = {each.name for parts in (*self._templates, self._input) for each in _list_placeholders(parts)}
         if unknown := given.keys() - known:
             names = ", ".join(sorted(known)) or "none"
@@ -142,9 +143,11 @@ class SdkCommand(Value):
             argv += _fill_argument(parts, given, after_dashes="--" in argv)
         stdin = "".join(_fill_argument(self._input, given, after_dashes=True))
         if len(argv) > MAX_ARGUMENTS or sum(len(_encode_text(each)) for each in argv) > ARGUMENTS_BYTES:
-            raise ValueError(f"over {MAX_ARGUMENTS} arguments, or over {ARGUMENTS_BYTES} bytes of them")
+            raise ValueError(
+                f"more than {MAX_ARGUMENTS} arguments, or more than {ARGUMENTS_BYTES} bytes of them"
+            )
         if len(written := _encode_text(stdin)) > STDIN_BYTES:
-            raise ValueError(f"standard input is over {STDIN_BYTES} bytes")
+            raise ValueError(f"standard input has more than {STDIN_BYTES} bytes")
         return argv, written
 
 
@@ -153,7 +156,7 @@ def _list_placeholders(parts: Template) -> Iterator[Placeholder]:
 
 
 def _fill_argument(parts: Template, given: Mapping[str, Json], *, after_dashes: bool) -> list[str]:
-    """Return the arguments that a template becomes: one, none without an optional value, or those of a list."""
+    """Return the arguments for a template: one, none if an optional value is missing, or several for a list."""
     placeholders = list(_list_placeholders(parts))
     for each in placeholders:
         if given.get(each.name) is None:
@@ -205,7 +208,7 @@ def _check_argument(name: str, text: str, after_dashes: bool) -> str:
 
 def _check_bounds(name: str, text: str) -> str:
     if "\0" in text:
-        raise ValueError(f"{name} holds a NUL character")
+        raise ValueError(f"{name} contains a NUL character")
     if len(_encode_text(text)) > ARGUMENT_BYTES:
         raise ValueError(f"{name} is over {ARGUMENT_BYTES} bytes; pass it on standard input")
     return text

@@ -1,4 +1,4 @@
-"""Settings by dotted key, such as `limits.script.timeout_ms`: as files, variables and flags name them."""
+"""Settings by dotted key, such as `limits.script.timeout_ms`, as files, variables and flags name them."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ RENAMED_KEYS: Mapping[str, str] = {
 
 
 def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[str, Any]:
-    """Return the settings below `value` by dotted key; with `only_set` just those given explicitly."""
+    """Return the settings below `value` by dotted key; with `only_set`, only those given explicitly."""
     found: dict[str, Any] = {}
     for name in value.model_fields_set if only_set else type(value).model_fields:
         child = getattr(value, name)
@@ -38,7 +38,7 @@ def leaves(value: Value, *, only_set: bool = False, prefix: str = "") -> dict[st
 
 
 def list_defaults(kind: type[Value] = Settings, prefix: str = "") -> dict[str, Any]:
-    """Return what holds where nobody sets anything, by dotted key; makes no validator, unlike `Settings()`."""
+    """Return all defaults by dotted key; builds no validator, unlike `Settings()`."""
     found: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         if section := _section_type(field):
@@ -49,7 +49,7 @@ def list_defaults(kind: type[Value] = Settings, prefix: str = "") -> dict[str, A
 
 
 def assemble_settings(kind: type[Group], values: Mapping[str, Any], prefix: str = "") -> Group:
-    """Return settings of all of their values by dotted key, each of which is built in or has been validated."""
+    """Return settings from all of their values by dotted key; each value is a default or has been validated."""
     parts = {
         name: assemble_settings(section, values, f"{prefix}{name}.")
         if (section := _section_type(field))

@@ -1,4 +1,4 @@
-"""Read the settings of a run from files, environment and flags: the one room that knows where they live."""
+"""Read the settings of a run from files, environment and flags. No other module knows where they are."""
 
 import contextlib
 import json
@@ -29,13 +29,13 @@ FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
 PREFIX = "PADDOCK_"
 TOKEN_VARIABLE = "PADDOCK_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The one variable that is no setting: settings are shown to people, and a token is not."""
+"""The only variable that is no setting: settings are shown to people, and a token must not be."""
 
 _MAX_FILE_BYTES: Mapping[LayerName, int] = {"system": MIB, "user": MIB, "workspace": 64 * KIB}
-"""Of a settings file. Anybody may have written that of a workspace, and what keys cost grows with their length."""
+"""Maximum size of a settings file. A workspace's file is untrusted, and the cost of a key grows with its length."""
 
 Where = Callable[[str], str]
-"""Tells people where a key stands."""
+"""Returns the place of a key, for people."""
 
 _DEFAULTS = list_defaults()
 _VARIABLES = {
@@ -56,12 +56,12 @@ _UNITS: dict[str, Callable[[str], int]] = {
     **{name: read_duration_ms for name in _FIELD_NAMES if name.endswith("_ms")},
     **{name: read_size_bytes for name in _FIELD_NAMES if name.endswith("_bytes")},
 }
-"""How a setting that is a duration or a size is read, by the last part of its key."""
+"""The parser of a duration or a size, by the last part of its key."""
 _GROUPS = {key[:end] for key in _DEFAULTS for end in range(len(key)) if key[end] == "."}
 
 
 def user_file() -> Path:
-    """Return where the user's settings file is, whether or not it exists."""
+    """Return the path of the user's settings file, which may not exist."""
     return user_config_path("paddock") / FILE_NAME
 
 
@@ -73,10 +73,10 @@ def load(
     system: Path = SYSTEM_FILE,
     user: Path | None = None,
 ) -> Merged:
-    """Return the settings in force for a workspace, with the source of each.
+    """Return the effective settings of a workspace, with the source of each.
 
-    `flags` are values, or texts as `--set` gives them, nested or by dotted key. Raises `ConfigurationError`, whose
-    text names the file and line (or the variable), the key and the fix.
+    `flags` are values, or strings as in `--set`, nested or by dotted key. Raises `ConfigurationError`, whose text names
+    the file and line (or the variable), the key and the remedy.
     """
     user = user or user_file()
     files: list[tuple[LayerName, Path]] = [
@@ -97,9 +97,9 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     try:
         text = read_bounded(path, _MAX_FILE_BYTES[name]).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
-        if path.is_symlink():  # what it says is in force nowhere, and somebody relies on it
+        if path.is_symlink():  # its settings would silently not apply
             raise ConfigurationError(
-                f"{path}: cannot read this settings file: it is a link to nothing; restore that, or remove the link"
+                f"{path}: cannot read this settings file: it is a link to a missing file; restore or remove it"
             ) from None
         return None
     except (OSError, UnicodeDecodeError) as problem:
@@ -107,7 +107,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
         if isinstance(problem, OSError):
             why = f"{problem.strerror}{strange_home(path, problem)}"
         raise ConfigurationError(f"{path}: cannot read this settings file: {why}") from None
-    import tomllib  # most runs have no such file
+    import tomllib  # most runs have no settings file
 
     try:
         tree = tomllib.loads(text)
@@ -130,7 +130,7 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
 
 
 def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
-    """Return the layer of texts or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
+    """Return the layer of strings or values by key, each with its name for people (`PADDOCK_...`, `--set ...`)."""
     tree: dict[str, Any] = {}
     for key, (value, label) in given.items():
         *groups, last = key.split(".")
@@ -158,14 +158,14 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     flat = dict(_flatten_groups(flags))
     for key in flat:
         if key in FILES_ONLY_KEYS:
-            raise ConfigurationError(f"--set {key}: this can be set in a settings file only")
+            raise ConfigurationError(f"--set {key}: this can only be set in a settings file")
         if key not in _DEFAULTS and key not in RENAMED_KEYS:
             raise ConfigurationError(f"--set {key}: unknown key{suggest(key, list(_DEFAULTS))}")
     return {key: (value, f"--set {key}") for key, value in flat.items()}
 
 
 def _flatten_groups(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested groups by dotted key; a setting may itself hold a mapping."""
+    """Yield the values of nested groups by dotted key; a value may itself be a mapping."""
     for name, value in tree.items():
         key = ".".join([*path, name])
         if isinstance(value, Mapping) and key not in _DEFAULTS and key not in FILES_ONLY_KEYS:
@@ -175,7 +175,7 @@ def _flatten_groups(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iter
 
 
 def _parse_text(key: str, text: str, label: str) -> Json:
-    """Return a text as the JSON value that the key's type suggests; validation judges what does not fit."""
+    """Return a string as a JSON value of the key's type; validation rejects what does not fit."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -196,7 +196,7 @@ def _parse_text(key: str, text: str, label: str) -> Json:
 
 
 def _validate_layer(tree: Mapping[str, Any], where: Where, base: Path | None) -> tuple[dict[str, Any], Where]:
-    """Return the typed settings of one source by dotted key, and what tells where each of them stands.
+    """Return the typed settings of one source by dotted key, and a function that returns the place of each.
 
     Relative paths start at `base`, or at the current directory.
     """
@@ -204,7 +204,7 @@ def _validate_layer(tree: Mapping[str, Any], where: Where, base: Path | None) ->
         return {}, where
     tree, where = _replace_renamed(tree, where)
     try:
-        # JSON mode is the strict mode that still takes a text for a path and a list for a tuple.
+        # JSON mode is strict, but accepts a string for a path and a list for a tuple.
         given = Settings.model_validate_json(json.dumps(_without_units(tree), default=str), strict=True)
     except ValidationError as problem:
         lines = [_explain_errors(error, where) for error in problem.errors(include_url=False)]
@@ -212,7 +212,7 @@ def _validate_layer(tree: Mapping[str, Any], where: Where, base: Path | None) ->
     except (
         ValueError,
         RecursionError,
-    ):  # a number of thousands of digits, tables within tables within tables
+    ):  # a number with thousands of digits, or deeply nested tables
         raise ConfigurationError(
             f"{where('')}: a number is too long, or tables are nested too deeply"
         ) from None
@@ -224,9 +224,9 @@ def _validate_layer(tree: Mapping[str, Any], where: Where, base: Path | None) ->
 
 
 def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str, Any], Where]:
-    """Return the settings under the keys of today, with a warning for each deprecated one.
+    """Return the settings under their current keys, with a warning for each deprecated one.
 
-    Raises ConfigurationError where a setting is given under both of its keys.
+    Raises ConfigurationError if a setting is given under both of its keys.
     """
     replaced: dict[str, str] = {}
     for old, new in RENAMED_KEYS.items():
@@ -236,7 +236,7 @@ def _replace_renamed(tree: Mapping[str, Any], where: Where) -> tuple[Mapping[str
             continue
         if new_name in node:
             raise ConfigurationError(
-                f"{where(old)}: `{old}` is the deprecated name of `{new}`, which is set too; remove `{old}`"
+                f"{where(old)}: `{old}` is the deprecated name of `{new}`, which is also set; remove `{old}`"
             )
         warnings.warn(f"{where(old)}: `{old}` is deprecated; write `{new}`", FutureWarning, stacklevel=6)
         tree = _rename_key(tree, groups, old_name, new_name)
@@ -252,14 +252,14 @@ def _find_table(tree: Mapping[str, Any], groups: Sequence[str]) -> Mapping[str, 
 
 
 def _rename_key(tree: Mapping[str, Any], groups: Sequence[str], old: str, new: str) -> dict[str, Any]:
-    """Return a copy of nested tables in which one key of the table at `groups` has another name."""
+    """Return a copy of nested tables with one key of the table at `groups` renamed."""
     if groups:
         return {**tree, groups[0]: _rename_key(tree[groups[0]], groups[1:], old, new)}
     return {new if name == old else name: value for name, value in tree.items()}
 
 
-def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
-    """Return settings with the durations and sizes that have a unit as numbers; what is neither stays as it is."""
+def _without_units(tree: Any) -> Any:  # noqa: ANN401 - any TOML value
+    """Return settings with durations and sizes converted to numbers; other values stay unchanged."""
     if isinstance(tree, list):
         return [_without_units(each) for each in cast("list[Any]", tree)]
     if not isinstance(tree, Mapping):
@@ -275,13 +275,14 @@ def _without_units(tree: Any) -> Any:  # noqa: ANN401 - what TOML may hold
 
 def _resolve_path(path: Path, base: Path | None, what: str) -> Path:
     if "\0" in str(path):
-        raise ConfigurationError(f"{what} must be a path, and holds a NUL character")
+        raise ConfigurationError(f"{what} must be a path, but contains a NUL character")
     try:
         return base / path.expanduser() if base else path.expanduser().absolute()
     except FileNotFoundError:
         raise ConfigurationError(f"{what}: the current directory was removed; go to another one") from None
     except RuntimeError:
-        raise ConfigurationError(f"{what}: {path.parts[0]} is nobody's home on this machine") from None
+        problem = f"{path.parts[0]} is not the home of a user on this machine; name another folder"
+        raise ConfigurationError(f"{what}: {problem}") from None
 
 
 def _explain_errors(error: ErrorDetails, where: Where) -> str:
@@ -303,8 +304,8 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
         case "literal_error":
             expected = str(context["expected"]).replace("'", '"')
         case "greater_than" | "greater_than_equal":
-            least = context.get("gt", context.get("ge"))
-            expected = f"a whole number {'above' if 'gt' in context else 'from'} {least}"
+            bound = context.get("gt", context.get("ge"))
+            expected = f"a whole number {'above' if 'gt' in context else 'from'} {bound}"
         case "less_than_equal":
             expected = f"a whole number up to {context['le']}"
         case kind:
@@ -342,7 +343,7 @@ def _describe_value(value: Json) -> str:
 
 
 def _line_of(key: str, text: str) -> int | None:
-    """Return the line of a TOML text that sets `key` or a part of it; None when it is spelled unusually."""
+    """Return the line of a TOML text that sets `key` or a part of it; None if it is written in an unusual way."""
     best: tuple[int, int] | None = None
     for number, name in _list_names(text):
         if (name == key or name.startswith(key + ".")) and (best is None or best[0] > len(name)):

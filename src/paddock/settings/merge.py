@@ -1,11 +1,10 @@
-"""Merge the layers of settings, so that nothing a workspace says can widen what its user allows.
+"""Merge the layers of settings. A workspace can never extend what its user allows.
 
-Theory of operation. Layers come in the order system, user, workspace, environment, flags, and the later one
-wins. Some bind: what the system file says is a ceiling for everybody after it, what the user file says for
-everybody after that. The workspace (files that anybody may have written) can in addition not go beyond the
-built-in defaults. Environment and flags belong to the user: they may go beyond defaults and workspace, never
-beyond a ceiling. Going beyond is an error, not a silent cut: whoever wrote the value must learn that it does
-not hold.
+Theory of operation. The layers are system, user, workspace, environment and flags, in this order; a later layer
+overrides earlier ones. Some layers bind: the system file is a ceiling for all later layers, and the user file for those
+after it. The workspace (its files may be written by anyone) must also stay within the built-in defaults. Environment
+and flags belong to the user: they may exceed defaults and workspace, but never a ceiling. Exceeding a ceiling is an
+error, not a silent cut: the author of the value must learn that it does not apply.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +16,16 @@ from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
 SettingValue = Any
-"""What a setting holds: a number, a text, a path, true or false, or a tuple of them."""
+"""The value of a setting: a number, a string, a path, a boolean, or a tuple of them."""
 
 LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES_KEY = "policy.rule"
 JOINED_KEYS = frozenset({RULES_KEY, "redaction.patterns", "mcp.repos"})
-"""Keys whose values of all files hold together, none replacing another."""
+"""Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands"}
-"""Keys that variables and flags have no form for."""
+"""Keys that variables and flags cannot express."""
 OWNERS_ONLY = frozenset(
     {
         "approvals.directory",
@@ -58,13 +57,13 @@ OWNERS_ONLY = frozenset(
         "tools.folders",
     }
 )
-"""Keys that a workspace may not set at all: they name files and users of the machine, and buckets."""
+"""Keys that a workspace may not set: they name files and users of the machine, and buckets."""
 
 BUILT_IN = "built in"
 
 
 class Layer(NamedTuple):
-    """One source of settings: typed values by dotted key, and where each of them stands, for people."""
+    """One source of settings: typed values by dotted key, and the place of each, for people."""
 
     name: LayerName
     values: Mapping[str, Any]
@@ -72,17 +71,17 @@ class Layer(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The settings in force and, by dotted key, where each value came from."""
+    """The effective settings and, by dotted key, the source of each value."""
 
     settings: Settings
     sources: Mapping[str, str]
 
 
 def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
-    """Return the settings in force.
+    """Return the effective settings.
 
-    `owner_file` is the user's settings file, which an error names as the place to change. Raises
-    `ConfigurationError` when a layer widens what an earlier one binds.
+    `owner_file` is the user's settings file; an error names it as the file to change. Raises `ConfigurationError` when
+    a layer exceeds what an earlier one allows.
     """
     values = list_defaults()
     sources = dict.fromkeys(values, BUILT_IN)
@@ -105,7 +104,7 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
 
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:
-    """Tell whether `value` allows no more than `bound` does."""
+    """Return whether `value` allows no more than `bound`."""
     return _NARROWS.get(key, _at_most)(bound, value)
 
 
@@ -125,7 +124,7 @@ def _refuse_widening(
     change = owner_file if source == BUILT_IN else source
     why = " and a workspace may only narrow" if layer == "workspace" else ""
     raise ConfigurationError(
-        f"{where}: {key} = {_format_toml(value)} is more than {_format_toml(ceiling)}, "
+        f"{where}: {key} = {_format_toml(value)} allows more than {_format_toml(ceiling)}, "
         f"which is what {allowed_by}{why}; change {change} instead"
     )
 
@@ -135,7 +134,7 @@ def _add_origin(rules: Sequence[Rule], layer: LayerName) -> list[Rule]:
 
 
 def _format_toml(value: SettingValue) -> str:
-    """Return a value as a TOML file spells it."""
+    """Return a value in TOML syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -147,7 +146,7 @@ def _at_most(bound: int, value: int) -> bool:
     return value <= bound
 
 
-def _only_off(bound: bool, value: bool) -> bool:  # the two compared settings are booleans
+def _only_off(bound: bool, value: bool) -> bool:  # both settings are booleans
     return bound or not value
 
 
@@ -168,7 +167,7 @@ def _is_same(bound: SettingValue, value: SettingValue) -> bool:
 
 
 def _fewer_names(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
-    """Compare lists whose emptiness means everything."""
+    """Compare lists of which an empty one means everything."""
     return not bound or (bool(value) and set(value) <= set(bound))
 
 
@@ -235,4 +234,4 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "servers.state": _is_same,
     "servers.trust": _is_same,
 }
-"""How a key narrows. A key that is not here is a number, and smaller is narrower."""
+"""How a key narrows. A key that is not listed is a number, and a smaller one is narrower."""

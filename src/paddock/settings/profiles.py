@@ -1,4 +1,4 @@
-"""What programs of each profile may use up, `[limits]`."""
+"""Limits of the programs of each profile, `[limits]`."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ HOUR_MS = 3_600_000
 
 
 class ProfileLimits(GuestLimits):
-    """Limits of one profile: what a program gets and, but for the wall time, the most it may ask for."""
+    """Limits of one profile: a program's defaults, which except for the wall time are also its maximum."""
 
     max_timeout_ms: PositiveInt = 600_000
     """Maximum that a request may ask for, in milliseconds; `timeout_ms` is the default."""

@@ -1,4 +1,4 @@
-"""Rules over requests (`[policy]`), and how a person is asked where one says so (`[approvals]`)."""
+"""Rules on requests (`[policy]`), and the settings for asking a person (`[approvals]`)."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -13,7 +13,7 @@ Effect = Literal["allow", "ask", "deny"]
 
 
 class Rule(Value):
-    """One `[[policy.rule]]`. It concerns every request that all of its given fields match."""
+    """One `[[policy.rule]]`. It concerns every request that matches all of its given fields."""
 
     effect: Effect
     """What the rule does: `deny` refuses, `ask` asks a person first, and `allow` refuses every request of its kind
@@ -27,8 +27,8 @@ class Rule(Value):
     runtime: str | None = None
     """Glob over the runtime of a program, such as `python`. Letter case is ignored."""
     executable: str | None = None
-    """Glob over the executable of a program. Letter case is ignored. A program that names none gets an executable
-    that is neither refused nor asked about, if there is one."""
+    """Glob over the executable of a program. Letter case is ignored. If a program names no executable, Paddock prefers
+    one that no rule refuses or asks about."""
     access: Access | None = None
     """Access of a program to the workspace."""
     network: Network | None = None
@@ -45,11 +45,11 @@ class Rule(Value):
     reason: str = ""
     """Reason for the refused caller, and for the person who is asked."""
     origin: str = ""
-    """Which file the rule came from; filled in by Paddock, an error in a file."""
+    """The file of the rule; Paddock sets it, and a file must not contain it."""
 
     @property
     def about(self) -> str | None:
-        """The kind of work that the rule speaks about; None for any."""
+        """The kind of work that the rule concerns; None for any."""
         return next((kind for name, kind in _ABOUT.items() if getattr(self, name) is not None), self.kind)
 
     @model_validator(mode="after")
@@ -59,9 +59,9 @@ class Rule(Value):
             raise ValueError(f"a rule needs at least one of {names} and `kind`")
         for name, kind in _ABOUT.items():
             if getattr(self, name) is not None and {kind} != {self.about, self.kind or kind}:
-                raise ValueError(f'`{name}` goes with kind = "{kind}" alone')
+                raise ValueError(f'`{name}` is only allowed with kind = "{kind}"')
         if self.tool is not None and "/" not in self.tool:
-            raise ValueError(f"`tool` is a glob over server/tool, for instance `*/{self.tool}`")
+            raise ValueError(f"`tool` is a glob over server/tool, for example `*/{self.tool}`")
         return self
 
 
@@ -76,22 +76,22 @@ _ABOUT = {
     "jit": "guest",
     "script": "tool",
 }
-"""Fields of a rule that speak about one kind of work."""
+"""Fields of a rule that concern one kind of work."""
 
 
 class PolicySettings(Value):
-    """`[policy]`: rules over requests. Each file's rules are judged by themselves; all must agree."""
+    """`[policy]`: rules on requests. The rules of each file are judged separately; all files must agree."""
 
     rule: tuple[Rule, ...] = ()
     """Rules in the order of the files (system, user, workspace). Deny beats ask, and ask beats allow."""
 
 
 class ApprovalSettings(Value):
-    """`[approvals]`: how a person is asked what a rule with the effect `ask` is about."""
+    """`[approvals]`: how a person is asked about requests that a rule with the effect `ask` matches."""
 
     wait_ms: PositiveInt = 300_000
-    """Time that a person has for an answer, in milliseconds. No answer is a refusal. The time limit of the program
-    stands still meanwhile."""
+    """Maximum time for a person's answer, in milliseconds. No answer is a refusal. The time limit of the program stops
+    meanwhile."""
     max_waiting: PositiveInt = 4
     """Maximum number of runs of one client that wait for an answer. A further one is refused at once."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "approvals")

@@ -1,4 +1,4 @@
-"""What may be configured, as values. The field descriptions are the reference of `paddock.toml`."""
+"""The settings, as values. The field descriptions are the reference of `paddock.toml`."""
 
 import os
 from ipaddress import ip_network
@@ -27,11 +27,10 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class GrantSettings(Grants):
-    """`[grants]`: the most that any request may be granted."""
+    """`[grants]`: the maximum that any request may be granted."""
 
     jit: bool = False
-    """Whether a request may ask for just-in-time compilation (`--jit`). It is faster, and attackers have more code to
-    attack."""
+    """Whether a request may ask for just-in-time compilation (`--jit`). It is faster, but adds attack surface."""
     servers: tuple[str, ...] = ("*",)
     """Upstream servers that programs may call: a list of names, or `*` for every configured server."""
     calls: Calls = "run"
@@ -40,19 +39,19 @@ class GrantSettings(Grants):
 
 
 Protection = Literal["restore", "refuse"]
-"""What becomes of protected paths of a writable workspace where mounts cannot keep them from being changed."""
+"""How protected paths of a writable workspace are kept if mounts cannot protect them."""
 
 
 class SandboxSettings(Value):
-    """`[sandbox]`: how programs are confined, and what confinement is the least."""
+    """`[sandbox]`: how programs are confined, and the weakest acceptable confinement."""
 
     minimum_tier: Tier = "landlock"
-    """Weakest confinement under which a program may run. Where the machine offers less, the program does not start."""
+    """Weakest confinement under which a program may run. If the machine offers less, the program does not start."""
     job_user: str = ""
-    """User, by name or number, that processes become when Paddock runs as root. When empty they become user 65531, whom
-    no system gives to anybody; in the tier `namespaces` those that get a workspace stay root without any capability.
-    `root` keeps these root in the tier `landlock` too, where they can then change the mode of every file of root's.
-    Where they cannot become that user, each result says so under `sandbox`, and `paddock doctor` does."""
+    """User, by name or number, that processes run as when Paddock runs as root. Empty means user 65531, which no system
+    assigns; in the tier `namespaces` processes with a workspace then stay root without any capability. `root` keeps
+    these root in the tier `landlock`, too; there they can change the mode of every file that root owns. If they cannot
+    change to that user, each result says so under `sandbox`, and so does `paddock doctor`."""
     spares: Count = 1
     """Number of sandboxes started ahead for each set of grants, once the same grants were used twice. Each one costs
     a few idle processes."""
@@ -63,12 +62,12 @@ class SandboxSettings(Value):
 
 
 class AuditSettings(Value):
-    """`[audit]`: where the ledger is and how hard it is written."""
+    """`[audit]`: where the ledger is, and how durably it is written."""
 
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "audit")
     """Directory of the ledger; by default `paddock/audit` in the user's state directory."""
     required: Literal["effects", "all"] = "all"
-    """What does not run when its record cannot be written: everything (`all`), or everything except pure computations
+    """What does not run if its record cannot be written: everything (`all`), or everything except pure computations
     (`effects`)."""
     sync: Literal["batch", "always"] = "batch"
     """Whether each record is written to disk before its work starts (`always`), or several together up to 0.2 seconds
@@ -76,7 +75,7 @@ class AuditSettings(Value):
 
 
 class ArtifactSettings(Value):
-    """`[artifacts]`: where the output of programs is kept, how much of it and for how long."""
+    """`[artifacts]`: where the output of programs is stored, how much of it and for how long."""
 
     enabled: bool = True
     """Whether output is stored."""
@@ -95,10 +94,10 @@ class ArtifactSettings(Value):
 
 
 class RedactionPattern(Value):
-    """One `[[redaction.patterns]]`. What it matches, within a line, is replaced by `[REDACTED:name]`."""
+    """One `[[redaction.patterns]]`. Each match within a line is replaced by `[REDACTED:name]`."""
 
     pattern: Annotated[str, Field(min_length=1, max_length=1000)]
-    """Regular expression in RE2 syntax, which takes linear time on any text."""
+    """Regular expression in RE2 syntax, whose matching takes linear time."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9 _.-]{1,40}$")] = "custom"
     """Name in the mark that replaces a match."""
     flags: Annotated[str, Field(pattern=r"^[imsU]{0,4}$")] = ""
@@ -111,10 +110,10 @@ class RedactionSettings(Value):
     enabled: bool = True
     """Whether rules and patterns are applied. Secrets of the vault that a program has read are always removed."""
     include_defaults: bool = True
-    """Whether the built-in rules are applied. They find keys and tokens of known shapes, named values that look like
+    """Whether the built-in rules are applied. They find keys and tokens of known formats, named values that look like
     secrets, passwords in addresses, and private keys."""
     patterns: tuple[RedactionPattern, ...] = ()
-    """Patterns of all files together; one that RE2 does not take is skipped with a warning."""
+    """Patterns of all files together; a pattern that RE2 rejects is skipped with a warning."""
 
 
 def _check_network(text: str) -> str:
@@ -137,34 +136,34 @@ class SdkSettings(Value):
     long_call_timeout_ms: PositiveInt = 600_000
     """Maximum time of `sequence.run` and `temporal.fire`, in milliseconds."""
     commands: tuple[SdkCommand, ...] = ()
-    """Commands of this machine that programs may call as functions, where their profile is granted the name.
-    A workspace may not set them."""
+    """Commands of this machine that programs may call as functions, if their profile grants the name. A workspace may
+    not set them."""
     signals: Path = Field(default_factory=lambda: user_state_path("paddock") / "signals.db")
     """Database of `paddock.cir`; by default `paddock/signals.db` in the user's state directory."""
     webhooks: Path = Field(default_factory=lambda: user_state_path("paddock") / "webhooks.json")
     """File of registered webhooks; by default `paddock/webhooks.json` in the user's state directory."""
     webhook_networks: tuple[Annotated[str, AfterValidator(_check_network)], ...] = ()
-    """Networks that webhooks may reach besides public addresses, such as `10.1.0.0/16`."""
+    """Networks that webhooks may reach in addition to public addresses, such as `10.1.0.0/16`."""
     notify: tuple[str, ...] = ("desktop", "webhook")
     """Notification channels of `notify.send`, in order of preference; the first one available is used. A channel is
     `desktop`, `webhook`, or the name of one of `commands` that takes `title` and `body`."""
     temporals: Path = Field(default_factory=lambda: user_state_path("paddock") / "temporals")
-    """Directory that records when schedules last ran; by default `paddock/temporals` in the user's state directory."""
+    """Directory with the last run of each schedule; by default `paddock/temporals` in the user's state directory."""
 
 
 class VaultSettings(Value):
     """`[vault]`: where secrets are kept."""
 
     backend: Literal["auto", "keyring", "file"] = "auto"
-    """Where secrets are kept: in the keyring of the operating system, in an encrypted file, or in the keyring if
-    there is one (`auto`)."""
+    """Where secrets are kept: in the keyring of the operating system (`keyring`), in an encrypted file (`file`), or in
+    the keyring if there is one (`auto`)."""
     directory: Path = Field(default_factory=lambda: user_state_path("paddock") / "vault")
     """Directory of the encrypted file and its key; by default `paddock/vault` in the user's state directory."""
 
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("this is an address or a path, and holds a NUL character")
+        raise ValueError("this is an address or a path, but contains a NUL character")
     return text
 
 
@@ -172,15 +171,15 @@ class ServerSettings(Value):
     """`[servers]`: how upstream MCP servers are run."""
 
     config: Path | None = None
-    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace. It names commands, so
-    keep it outside of workspaces that programs may write to. A program that could change it does not start."""
+    """Servers file to read instead of `.paddock/servers.json` and `.mcp.json` of the workspace. It names commands: keep
+    it outside of workspaces that programs may write to. A program that could change it does not start."""
     state: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers")
     """Directory of pinned tool definitions and inferred result types."""
     registry: Path = Field(default_factory=lambda: user_state_path("paddock") / "servers" / "registry.json")
-    """List of available servers, in the format of the official registry. Without the file no server is offered."""
+    """List of available servers, in the format of the official registry. Without the file, no server is offered."""
     registry_source: Annotated[str, AfterValidator(_without_nul)] = ""
     """Source of that list for `paddock servers refresh`: the `https://` address of a registry, or a file outside of
-    workspaces that programs may write to. Nothing else fetches it."""
+    workspaces that programs may write to. No other command downloads it."""
     trust: Path = Field(default_factory=lambda: user_config_path("paddock") / "trusted-servers.json")
     """JSON array of trusted servers: `npm:NAME`, `pypi:NAME`, `remote:NAME`, or `npm:@SCOPE/*`. `@VERSION` after a
     name trusts one version. A bare name is trusted if only one source has it. Without the file nothing is trusted."""
@@ -188,10 +187,10 @@ class ServerSettings(Value):
     """Servers, by globs over their names, that may ask a person during a call. The person sees the question and the
     answer that the form suggests, and agrees or refuses. Programs never answer."""
     semantic_search: Literal["auto", "on", "off"] = "auto"
-    """Whether searches also rank tools by meaning, with a model on this machine: where `paddock-sandbox[semantic]` is
-    installed (`auto`), always, with an error where it is missing (`on`), or never (`off`)."""
+    """Whether searches also rank tools by meaning, with a model on this machine: if `paddock-sandbox[semantic]` is
+    installed (`auto`), always, with an error if it is missing (`on`), or never (`off`)."""
     max_live: PositiveInt = 20
-    """Maximum number of running servers. The one idle for longest is stopped for another one."""
+    """Maximum number of running servers. The one that has been idle for longest is stopped for another one."""
     idle_timeout_ms: PositiveInt = 300_000
     """Time after which an unused server is stopped, in milliseconds."""
     answer_values: PositiveInt = MAX_VALUES
@@ -203,14 +202,14 @@ class ServerSettings(Value):
 def _expand_path(path: Path) -> Path:
     whole = path.expanduser()
     if not whole.is_absolute():
-        raise ValueError("this is a path from the root, or from the home with ~/")
+        raise ValueError("write a path that begins with / or ~/")
     return whole
 
 
 class Repository(Value):
-    """One `[[mcp.repos]]`: a workspace that `repoId` of `sdl.runtime.execute` may name, besides the one that is served.
+    """One `[[mcp.repos]]`: a further workspace that `repoId` of `sdl.runtime.execute` may name.
 
-    Programs there are held to the settings of that workspace. A workspace may not register any.
+    Programs there run under the settings of that workspace. A workspace may not register any.
     """
 
     repo_id: Annotated[str, Field(min_length=1, max_length=128)]
@@ -249,10 +248,10 @@ class PythonSettings(Value):
 
 
 class RuntimeSettings(Value):
-    """`[runtimes]`: programs in language runtimes (`paddock exec`), and the most that they may be granted."""
+    """`[runtimes]`: programs in language runtimes (`paddock exec`), and the maximum that they may be granted."""
 
     enabled: bool = True
-    """Whether programs in language runtimes run."""
+    """Whether programs in language runtimes may run."""
     allowed: tuple[Runtime, ...] = RUNTIMES
     """Runtimes that may be used."""
     executables: tuple[str, ...] = ()
@@ -262,11 +261,11 @@ class RuntimeSettings(Value):
     memory_bytes: PositiveInt = 1024 * MIB
     """Maximum memory of a program, in bytes. It is also the default."""
     stdout_bytes: Annotated[int, Field(ge=1024)] = MIB
-    """Maximum standard output in an answer, in bytes: half from its start and half from its end."""
+    """Maximum standard output in an answer, in bytes: half from its head and half from its tail."""
     stderr_bytes: Annotated[int, Field(ge=1024)] = 256 * KIB
     """Maximum standard error in an answer, in bytes."""
     environment: tuple[str, ...] = ()
-    """Environment variables of Paddock that programs get, besides those that runtimes need."""
+    """Environment variables of Paddock that programs get, in addition to those that runtimes need."""
     access: Access = "read-only"
     """Maximum access of programs to the workspace: none, reading, or reading and writing."""
     network: Network = "none"
@@ -274,14 +273,13 @@ class RuntimeSettings(Value):
     max_jobs: Annotated[int, Field(ge=1, le=1024)] = Field(default_factory=processors)
     """Maximum number of programs that run at the same time; by default the number of processors."""
     max_waiting: Count = 1000
-    """Maximum number of programs that wait. A further program is `unavailable`: it did not start, and may be tried
-    again."""
+    """Maximum number of programs that wait. A further program is `unavailable`: it did not start; retry later."""
     max_wait_ms: PositiveInt = 3_600_000
     """Maximum wait of a program, in milliseconds. After that it is `unavailable`."""
     workspace_environment: bool = False
     """Whether Python programs use the virtual environment of their workspace: the activated one (`VIRTUAL_ENV`), or
-    `.venv`. A program that may write to the workspace cannot change it in the tier `namespaces`, and does not use it
-    in the tier `landlock`."""
+    `.venv`. For a program that may write to the workspace, it is read-only in the tier `namespaces`, and not used in
+    the tier `landlock`."""
     python: PythonSettings = Field(default_factory=PythonSettings)
     """Programs in Python."""
     cache_bytes: Count = 512 * MIB
@@ -289,14 +287,14 @@ class RuntimeSettings(Value):
 
 
 class ToolSettings(Value):
-    """`[tools]`: script tools (`paddock tool`), and the most that they may be granted."""
+    """`[tools]`: script tools (`paddock tool`), and the maximum that they may be granted."""
 
     enabled: bool = True
-    """Whether script tools run."""
+    """Whether script tools may run."""
     folders: tuple[str, ...] = ()
     """Further folders with tools, or with prompts that have tools."""
     timeout_ms: PositiveInt = 30_000
-    """Maximum time of a tool by default, in milliseconds."""
+    """Default maximum time of a tool, in milliseconds."""
     max_timeout_ms: PositiveInt = 300_000
     """Maximum time that a tool may ask for, in milliseconds. A tool that asks for more gets this."""
     memory_bytes: PositiveInt = 1024 * MIB
@@ -306,7 +304,7 @@ class ToolSettings(Value):
     strict_nulls: bool = False
     """Whether `null` is checked like any other value. Otherwise it is accepted for every type."""
     environment: tuple[str, ...] = ()
-    """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, besides harmless ones."""
+    """Environment variables of Paddock that `${NAME}` in a tool's `env` may name, in addition to harmless ones."""
     access: Access = "read-only"
     """Maximum access to the workspace that a tool may declare: none, reading, or reading and writing."""
     network: Network = "none"
@@ -332,21 +330,21 @@ LogLevel = Literal["error", "warning", "info", "debug"]
 
 
 class LogSettings(Value):
-    """`[log]`: what `paddock serve` writes to standard error; no workspace may set it."""
+    """`[log]`: what `paddock serve` writes to standard error; a workspace may not set it."""
 
     format: Literal["text", "json"] = "text"
     """Format of log lines: text, or one JSON object for each line."""
     level: LogLevel = "warning"
-    """Minimum level of log lines, unless `--log-level` gives another. At `info` there is one line for each request."""
+    """Minimum level of log lines, unless `--log-level` sets another. At `info` there is one line for each request."""
 
 
 class Settings(Value):
-    """Everything that may be configured, merged from three files, the environment and flags."""
+    """All settings, merged from three files, the environment and flags."""
 
     limits: LimitSettings = Field(default_factory=LimitSettings)
     """Ceilings of guest programs."""
     grants: GrantSettings = Field(default_factory=GrantSettings)
-    """The most that any request may be granted."""
+    """The maximum that any request may be granted."""
     sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
     """Confinement."""
     audit: AuditSettings = Field(default_factory=AuditSettings)
@@ -354,9 +352,9 @@ class Settings(Value):
     artifacts: ArtifactSettings = Field(default_factory=ArtifactSettings)
     """Stored output."""
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
-    """Secrets in output."""
+    """Removal of secrets from output."""
     sdk: SdkSettings = Field(default_factory=SdkSettings)
-    """What programs may ask of Paddock itself."""
+    """Methods of the SDK."""
     vault: VaultSettings = Field(default_factory=VaultSettings)
     """Secrets."""
     servers: ServerSettings = Field(default_factory=ServerSettings)
@@ -370,7 +368,7 @@ class Settings(Value):
     tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
-    """Rules over requests."""
+    """Rules on requests."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     """Asking a person."""
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

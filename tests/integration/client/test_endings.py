@@ -15,9 +15,9 @@ from paddock.audit.read import read
 from paddock.model.errors import PaddockError
 from paddock.settings.schema import AuditSettings
 
-CLOSED = "this Paddock was closed while the request was under way, so it was cancelled"
+CLOSED = "this Paddock was closed during the request, which was cancelled"
 FORKED = (
-    "this Paddock was opened by the process that this one was forked from, and serves that one alone: open another "
+    "this Paddock was opened before a fork and works only in the parent process: open another "
     "one after the fork"
 )
 CALLS = "await paddock.compute('emit(1)'); console.log('a'); console.log('b'); for (;;) await sleep(1000)"
@@ -278,10 +278,7 @@ def test_a_listener_that_waits_for_its_own_paddock_is_told_so(tmp_path, settings
     with BlockingPaddock(tmp_path, settings=settings) as paddock:
         with pytest.raises(RuntimeError) as refused:
             paddock.execute("console.log(1)", on_console=lambda _: paddock.execute("return 2"))
-        assert (
-            str(refused.value)
-            == "a listener cannot wait for the Paddock that it listens to; call it from another thread"
-        )
+        assert str(refused.value) == "a listener cannot wait for its own Paddock; call it from another thread"
         assert paddock.warnings == ()
 
 

@@ -278,7 +278,7 @@ def test_a_language_may_be_given_by_either_name(opened):
         assert (outcome.program.stdout.text, outcome.program.exit_code) == ("out\n", 0)
     for given in ({}, {"language": "shell", "runtime": "shell"}):
         with pytest.raises(
-            ValueError, match=r'^give `language`, for instance "python"; `runtime` is another name of it$'
+            ValueError, match=r'^give `language`, for example "python"; `runtime` is an alias of it$'
         ):
             opened.exec(code="echo", **given)
 
@@ -292,7 +292,7 @@ def test_what_makes_no_sense_is_told_without_what_was_given(opened, tmp_path):
         lambda: Settings(vault={"backend": "hunter2hunter2"}),
     )
     for mistake in mistakes:
-        with pytest.raises(ValueError, match=r"validation error|which JSON does not have") as caught:
+        with pytest.raises(ValueError, match=r"validation error|which JSON does not support") as caught:
             mistake()
         assert "hunter2" not in str(caught.value)
 
@@ -361,7 +361,7 @@ def test_a_call_of_a_prompt_asks_runs_once_and_tells_what_policy_refused(tmp_pat
     }
     assert (asked.ends["online"].success, asked.ends["online"].error) == (
         False,
-        "tool online declares network: full, and none is allowed; set `network` under [tools] in the paddock.toml of the "
+        "tool online declares network: full, but none is allowed; set `network` under [tools] in the paddock.toml of the "
         "user or the system",
     )
     assert (ran.confirmation, ran.ends["double"].output, ran.variables["tool_double"]) == (None, 8, 8)

@@ -100,8 +100,8 @@ def test_a_request_has_a_size(run):
 
 def test_what_is_not_allowed(run):
     told = (
-        '{"code":"DENIED","message":"timeout_ms = 600001 is over the ceiling of 600000 '
-        '(limits.compute.max_timeout_ms); ask for less or raise the ceiling in paddock.toml"}\n'
+        '{"code":"DENIED","message":"timeout_ms = 600001 exceeds the maximum of 600000 '
+        '(limits.compute.max_timeout_ms); ask for less, or raise the maximum in paddock.toml"}\n'
     )
     assert run({"source": "emit(1)", "limits": {"wall_ms": 600_001}}) == (1, "", told)
     told = '{"code":"DENIED","message":"Code size exceeds limit (1048576 bytes)"}\n'

@@ -235,7 +235,7 @@ def test_bytes_go_nowhere_by_an_alias_either(workspace):
     status, told, _ = workspace.run("return await servers.g.put_file({data: new Uint8Array(1)})")
     assert (status, told["message"]) == (
         "failed",
-        "g.put-file was not called: `arguments.data` holds bytes, and its schema does not say that they go as base64 "
+        "g.put-file was not called: `arguments.data` holds bytes, but its schema does not declare them as base64 "
         "(`contentEncoding: base64` or `format: byte`): write bytes.toBase64(), or [...bytes]",
     )
 
@@ -284,7 +284,7 @@ def test_an_allow_that_names_an_alias_allows_no_tool(workspace):
     (workspace.directory / "paddock.toml").write_text(rule)
     code, output, errors = workspace.paddock("servers", "call", "g", "get-sum", '{"a": 1}')
     assert (code, output) == (1, "")
-    assert "g/get-sum is allowed by none of the workspace rules" in errors
+    assert "g/get-sum is not allowed by any of the workspace rules" in errors
 
 
 def test_an_alias_may_be_called_where_only_reading_is_allowed(workspace):
@@ -368,7 +368,7 @@ def test_a_definition_with_invisible_characters_waits_for_a_person(workspace):
     assert workspace.paddock("servers", "diff") == (
         0,
         "",
-        "nothing waits for approval: every tool of g is as it was pinned\n",
+        "nothing waits for approval: every tool of g equals its pin\n",
     )
     assert workspace.paddock("servers", "diff", "--json") == (0, "[]\n", "")
     code, output, errors = workspace.paddock("servers", "describe", "g.adds")
@@ -400,7 +400,7 @@ def test_a_listing_that_never_ends_is_cut_and_said_to_be(workspace):
         0,
         "g.good()\n",
         "warning: g: 1 tool is left out: beyond 20000, listed twice, or with a name of over 200 characters\n"
-        "warning: g: its tool listing leads back to a page that was read; the rest is left out\n",
+        "warning: g: its tool listing returns to an earlier page; the rest is left out\n",
     )
 
 
@@ -442,7 +442,7 @@ def test_where_no_tool_and_no_server_is_that_is_said(workspace):
     assert workspace.paddock("servers", "diff") == (
         0,
         "",
-        "nothing waits for approval: every tool of g is as it was pinned\n",
+        "nothing waits for approval: every tool of g equals its pin\n",
     )
     unknown = "Unknown server: of"
     assert workspace.paddock("servers", "diff", "of") == (1, "", f"warning: of: {unknown}\n")

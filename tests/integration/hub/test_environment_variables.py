@@ -119,32 +119,32 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
         (
             "HTTP_PROXY",
             "http://[::1",
-            "HTTP_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+            "HTTP_PROXY is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
             "ALL_PROXY",
             "ftp://user:password@127.0.0.1:9",
-            "ALL_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+            "ALL_PROXY is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
             "http_proxy",
             "http://user:password@127.0.0.1:99999",
-            "http_proxy names port 99999, and a port is 1 to 65535; correct it, or unset it",
+            "http_proxy names port 99999, but a port is 1 to 65535; correct it, or unset it",
         ),
         (
             "HTTP_PROXY",
             "localhost:65536",
-            "HTTP_PROXY names port 65536, and a port is 1 to 65535; correct it, or unset it",
+            "HTTP_PROXY names port 65536, but a port is 1 to 65535; correct it, or unset it",
         ),
         (
             "all_proxy",
             "socks5://127.0.0.1:0",
-            "all_proxy names port 0, and a port is 1 to 65535; correct it, or unset it",
+            "all_proxy names port 0, but a port is 1 to 65535; correct it, or unset it",
         ),
         (
             "HTTP_PROXY",
             "http://:8080",
-            "HTTP_PROXY is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
+            "HTTP_PROXY is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it",
         ),
         (
             "SSL_CERT_FILE",
@@ -154,7 +154,7 @@ def test_a_proxy_that_cannot_be_reached_is_named(hub, variables, name):
         (
             "SSL_CERT_FILE",
             __file__,
-            f"SSL_CERT_FILE names {__file__}, which holds no certificates; correct it, or unset it",
+            f"SSL_CERT_FILE names {__file__}, which contains no certificates; correct it, or unset it",
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_a_log_of_keys_that_cannot_be_written_is_named(hub, variables, tmp_path,
 
 
 BAD = "http://[::1"
-NO_ADDRESS = "is no address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
+NO_ADDRESS = "is not the address of a proxy; write http://, https:// or socks5:// and HOST:PORT, or unset it"
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, value, 
     url, error = asyncio.run(main())
     assert str(error) == (
         f"Failed to connect to server web: no connection to server web at {url.removesuffix('/mcp')}: the proxy http://{shown}"
-        " that HTTP_PROXY names: its host name is not known. Correct HTTP_PROXY, unset it, or name the host in NO_PROXY."
+        " that HTTP_PROXY names: its host name is unknown. Correct HTTP_PROXY, unset it, or name the host in NO_PROXY."
     )
 
 
@@ -318,11 +318,11 @@ def test_a_proxy_whose_host_cannot_be_looked_up_is_named(hub, variables, value, 
     [
         (
             "http://\U0001f600\u2764.example/mcp",
-            "the `url` of web is no address of a web server; correct it.",
+            "the `url` of web is not the address of a web server; correct it.",
         ),
         (
             "http://a..b/mcp",
-            "no connection to server web at http://a..b: its host name is not known. Start it, or correct its `url`.",
+            "no connection to server web at http://a..b: its host name is unknown. Start it, or correct its `url`.",
         ),
     ],
 )

@@ -18,7 +18,7 @@ FLOOD = StdioServer(
     "flood", sys.executable, ("-I", "-S", str(Path(__file__).resolve().parents[2] / "servers" / "flood.py"))
 )
 MANY = "it sent more than 500 messages, or KiB of them, that answer no call, faster than 0 a second; correct the server"
-VALUES = "it holds more than 30000 values; ask for less at once, or raise `servers.answer_values`"
+VALUES = "it has more than 30000 values; ask for less at once, or raise `servers.answer_values`"
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_server_whose_requests_we_cannot_answer_is_cut_off(hub, monkeypatch):
         async with hub(FLOOD) as h:
             error = await failure(h.call_tool("flood", "pings", {}), ServerUnavailable)
             assert str(error) == (
-                "Server flood was cut off: 64 of its requests were open, and it took no answer for 0.1 s; correct the "
+                "Server flood was cut off: 64 of its requests were open, and it read no answer for 0.1 s; correct the "
                 "server."
             )
 
@@ -63,7 +63,7 @@ def test_a_server_that_floods_its_standard_error_is_cut_off(hub):
         async with hub(FLOOD) as h:
             error = await failure(h.call_tool("flood", "stderr", {}), ServerUnavailable)
             assert str(error) == (
-                "Server flood was cut off: it wrote more than 1000000 bytes to its standard error, faster than 0 a second; "
+                "Server flood was cut off: it wrote more than 1000000 bytes to stderr, faster than 0 a second; "
                 "have it log less."
             )
 

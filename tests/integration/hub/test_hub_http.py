@@ -151,7 +151,7 @@ def test_half_of_a_character_is_refused_before_anything_is_sent(hub, upstream, t
             error = await failure(h.call_tool("web", tool, arguments), InvalidArguments)
             assert str(error) == (
                 f"Tool {tool!r} of server web was not called: its name or an argument holds half of a character "
-                "(a lone surrogate), which HTTP does not carry; mend it with `text.toWellFormed()`."
+                "(a lone surrogate), which HTTP cannot carry; repair it with `text.toWellFormed()`."
             )
             assert (error.retryable, error.sent, len(upstream.seen)) == (False, False, sent)
             assert text(await h.call_tool("web", "t", {})) == "session-1"

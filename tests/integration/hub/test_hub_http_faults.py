@@ -105,9 +105,9 @@ def refusal(head):
 STATUSES = {
     "404 X": "Server web answers HTTP 404; correct its `url`.",
     "405 X": "Server web answers HTTP 405; correct its `url`.",
-    "418 X": "Server web answers HTTP 418; its own log may say why.",
-    "429 X": "Server web answers HTTP 429: it was asked too often; wait before the next call.",
-    "500 X": "Server web answers HTTP 500; its own log may say why.",
+    "418 X": "Server web answers HTTP 418; see its own log.",
+    "429 X": "Server web answers HTTP 429: too many requests; wait before the next call.",
+    "500 X": "Server web answers HTTP 500; see its own log.",
     "503 X": "Server web answers HTTP 503: it cannot answer now; try again later.",
 }
 
@@ -126,16 +126,16 @@ def test_a_status_says_what_to_do(hub, head, told):
 
 ODD = {
     answer(b"<html>", "200 OK", "Content-Type: text/html; charset=utf-8"): (
-        "Server web answers with text/html, which is no MCP; correct its `url`."
+        "Server web answers with text/html, which is not MCP; correct its `url`."
     ),
     answer(b"?", "200 OK", "Content-Type: " + "y" * 300): (
-        "Server web answers with something else, which is no MCP; correct its `url`."
+        "Server web answers with something else, which is not MCP; correct its `url`."
     ),
-    answer(b"", "202 Accepted"): "Server web takes the request, and answers nothing (HTTP 202).",
+    answer(b"", "202 Accepted"): "Server web accepts the request, but sends no answer (HTTP 202).",
     answer(b"{no", "200 OK", "Content-Type: application/json"): (
-        "Server web answers with what is no message of the protocol."
+        "Server web answers with something other than a message of the protocol."
     ),
-    answer([1]): "Server web answers with what is no message of the protocol.",
+    answer([1]): "Server web answers with something other than a message of the protocol.",
     answer(
         result(999)
     ): "Server web gave no whole answer: it answers another request, '999' instead of NUMBER.",
@@ -343,12 +343,12 @@ def test_names_and_certificates_are_told(hub):
         async with hub(unknown) as h:
             assert str(await failure(h.call_tool("web", "t", {}), ServerUnavailable)) == (
                 "Failed to connect to server web: no connection to server web at http://no-such-host.invalid: its host "
-                "name is not known. Start it, or correct its `url`."
+                "name is unknown. Start it, or correct its `url`."
             )
         async with await asyncio.start_server(no_tls, "127.0.0.1", 0) as listener:
             url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
             async with hub(HttpServer("web", url)) as h:
-                assert "no TLS is spoken there." in str(
+                assert "the server does not use TLS." in str(
                     await failure(h.call_tool("web", "t", {}), ServerUnavailable)
                 )
 

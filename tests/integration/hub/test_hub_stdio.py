@@ -324,7 +324,7 @@ def test_commands_and_directories_that_cannot_be_used(hub, tmp_path):
             )
             error = await failure(h.call_tool("nowhere", "t", {}), ServerUnavailable)
             assert str(error) == (
-                f"Failed to connect to server nowhere: working directory {tmp_path / 'none'} is not there;"
+                f"Failed to connect to server nowhere: working directory {tmp_path / 'none'} does not exist;"
                 " correct `cwd`"
             )
 

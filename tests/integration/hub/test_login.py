@@ -261,7 +261,7 @@ def test_why_an_authorization_server_refuses_is_told(world: World, logins: KeptL
         return str(caught.value)
 
     assert told("/token", "invalid_client") == "Token exchange failed (400): invalid_client"
-    unreadable = f"Token exchange failed (400): {world.issuer}token gave no valid `error`"
+    unreadable = f"Token exchange failed (400): {world.issuer}token returned no valid `error`"
     assert told("/token", "hush-hush") == unreadable
     assert told("/register", "invalid_redirect_uri") == "Registration failed: invalid_redirect_uri"
 

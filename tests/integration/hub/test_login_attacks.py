@@ -65,17 +65,17 @@ def saying(world: World, **changes: object) -> None:
         ("http://169.254.169.254/", "the address http://169.254.169.254/{} for the login is not https"),
         (
             "https://169.254.169.254/",
-            "https://169.254.169.254/{} leads to 169.254.169.254, which is no public address; "
-            "a server may not send us there",
+            "https://169.254.169.254/{} leads to 169.254.169.254, which is not a public address; "
+            "a server may not make Paddock connect to it",
         ),
         (
             "https://[64:ff9b::a9fe:a9fe]/",
-            "https://64:ff9b::a9fe:a9fe/{} leads to 64:ff9b::a9fe:a9fe, which is no public address; "
-            "a server may not send us there",
+            "https://64:ff9b::a9fe:a9fe/{} leads to 64:ff9b::a9fe:a9fe, which is not a public address; "
+            "a server may not make Paddock connect to it",
         ),
         (
             "https://10.0.0.1/",
-            "https://10.0.0.1/{} leads to 10.0.0.1, which is no public address; a server may not send us there",
+            "https://10.0.0.1/{} leads to 10.0.0.1, which is not a public address; a server may not make Paddock connect to it",
         ),
     ],
 )
@@ -121,11 +121,11 @@ def test_redirects_are_not_followed(world: World, logins: KeptLogins) -> None:
         ),
         (
             {"token_endpoint": "https://user:password@bank.example/token"},
-            "the address https://bank.example/token for the login is none that can be asked",
+            "the address https://bank.example/token for the login is not one that Paddock may use",
         ),
         (
             {"authorization_endpoint": "javascript:alert(1)"},
-            "Invalid metadata: {issuer}.well-known/oauth-authorization-server gave no valid `authorization_endpoint`",
+            "Invalid metadata: {issuer}.well-known/oauth-authorization-server returned no valid `authorization_endpoint`",
         ),
         (
             {"scopes_supported": 5},
@@ -189,7 +189,7 @@ def test_nobody_logs_in(world: World, logins: KeptLogins) -> None:
     async def nobody(_: AuthorizationPrompt) -> None:
         pass
 
-    assert refused(world, logins, nobody, wait_ms=2000) == "nobody logged in within 2 seconds"
+    assert refused(world, logins, nobody, wait_ms=2000) == "there was no login within 2 seconds"
 
 
 async def answer(visit: AuthorizationPrompt, host: str = "", **fields: str) -> int:
@@ -237,13 +237,16 @@ def test_an_answer_that_repeats_the_code_does_not_show_it(world: World, logins: 
         return Response(f"bad code: {form['code']}", status_code=400)
 
     world.outer.twists["/token"] = repeat
-    assert refused(world, logins) == f"Token exchange failed (400): {world.issuer}token gave no valid `error`"
+    assert (
+        refused(world, logins)
+        == f"Token exchange failed (400): {world.issuer}token returned no valid `error`"
+    )
 
 
 def test_a_token_that_would_be_a_header_is_refused(world: World, logins: KeptLogins) -> None:
     tokens = {"access_token": "a\r\nX-Admin: yes", "token_type": "Bearer"}
     world.outer.twists["/token"] = lambda _: JSONResponse(tokens)
-    assert refused(world, logins) == "the authorization server gave a token that is none"
+    assert refused(world, logins) == "the authorization server returned a token that is not valid"
     assert all("X-Admin" not in sent for _, _, sent in world.inner.seen)
 
 
@@ -284,7 +287,7 @@ def test_an_entry_may_name_the_only_authorization_server_that_counts(
         with pytest.raises(LoginFailed) as caught:
             await log_in(server, logins.find_keeper(server), agree)
         assert str(caught.value) == (
-            "the server names another authorization server than `oauth.issuer` of its entry"
+            "the server names an authorization server that differs from `oauth.issuer` of its entry"
         )
         assert world.outer.seen == []
 
@@ -336,28 +339,31 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
     [
         (
             ("/token", 200, TOKEN % f"1{'0' * 400}"),
-            "Invalid token response: {}token gave no valid `expires_in`",
+            "Invalid token response: {}token returned no valid `expires_in`",
         ),
-        (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token gave no valid `expires_in`"),
-        (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token gave no valid `expires_in`"),
-        (("/token", 200, TOKEN % "-1"), "Invalid token response: {}token gave no valid `expires_in`"),
-        (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token gave no JSON object"),
-        (("/token", 200, "null"), "Invalid token response: {}token gave no JSON object"),
+        (("/token", 200, TOKEN % "1e400"), "Invalid token response: {}token returned no valid `expires_in`"),
+        (("/token", 200, TOKEN % '"soon"'), "Invalid token response: {}token returned no valid `expires_in`"),
+        (("/token", 200, TOKEN % "-1"), "Invalid token response: {}token returned no valid `expires_in`"),
+        (("/token", 200, TOKEN % DEEP), "Invalid token response: {}token returned no JSON object"),
+        (("/token", 200, "null"), "Invalid token response: {}token returned no JSON object"),
         (
             ("/token", 400, f'{{"error": {DEEP}}}'),
-            "Token exchange failed (400): {}token gave no valid `error`",
+            "Token exchange failed (400): {}token returned no valid `error`",
         ),
-        (("/token", 400, '{"error": ["a"]}'), "Token exchange failed (400): {}token gave no valid `error`"),
+        (
+            ("/token", 400, '{"error": ["a"]}'),
+            "Token exchange failed (400): {}token returned no valid `error`",
+        ),
         (
             ("/register", 201, CLIENT % '"soon"'),
-            "Invalid registration response: {}register gave no valid `client_id_issued_at`",
+            "Invalid registration response: {}register returned no valid `client_id_issued_at`",
         ),
         (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
         (
             ("/register", 400, f'{{"error": {DEEP}}}'),
-            "Registration failed (400): {}register gave no valid `error`",
+            "Registration failed (400): {}register returned no valid `error`",
         ),
-        (("/register", 404, "{}"), "Registration failed (404): {}register gave no valid `error`"),
+        (("/register", 404, "{}"), "Registration failed (404): {}register returned no valid `error`"),
         (
             (METADATA, 200, DEEP),
             "Invalid metadata: {}.well-known/oauth-authorization-server gave no JSON object",
@@ -375,9 +381,9 @@ def test_an_answer_that_is_none_is_a_refusal_that_names_server_and_field(
 @pytest.mark.parametrize(
     ("life", "told"),
     [
-        (f"1{'0' * 400}", "Invalid token response: {}token gave no valid `expires_in`"),
-        ("-1", "Invalid token response: {}token gave no valid `expires_in`"),
-        ('"soon"', "the login has ended: {}token gave no valid `expires_in`"),
+        (f"1{'0' * 400}", "Invalid token response: {}token returned no valid `expires_in`"),
+        ("-1", "Invalid token response: {}token returned no valid `expires_in`"),
+        ('"soon"', "the login has ended: {}token returned no valid `expires_in`"),
     ],
 )
 def test_a_renewed_token_without_a_life_is_refused(
@@ -425,7 +431,7 @@ def test_an_authorization_endpoint_sets_none_of_our_parameters(
     saying(world, authorization_endpoint=f"{world.issuer}authorize{more}")
     host = world.issuer.rstrip("/")
     assert refused(world, logins) == (
-        f"`authorization_endpoint` of {host} has a fragment, or a parameter of the request"
+        f"`authorization_endpoint` of {host} has a fragment, or repeats our parameter"
     )
 
 

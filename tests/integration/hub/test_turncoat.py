@@ -209,6 +209,6 @@ def test_programs_that_may_only_read_go_by_what_a_server_says_now(workspace):
     before, new, now, may_write = asyncio.run(main())
     assert [each.status for each in (before, new, now, may_write)] == ["ok", "ok", "failed", "ok"]
     assert now.error.message == (
-        "post/send is not marked as read-only by its server, and this run may only read; "
-        "rehearse it with dry_run, or ask for a run that may do all"
+        "post/send is not marked as read-only by its server, but this run may only read; "
+        "rehearse it with dry_run, or use a run with calls = 'run'"
     )

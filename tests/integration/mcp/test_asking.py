@@ -72,7 +72,7 @@ def test_a_person_allows_and_refuses(place: Place, transport: str, mode: str) ->
     values = [result.structured_content["value"] for result in results]
     refused = ["approval_denied", "echoes carry far: denied by the person at mcp 0.1.0"]
     # A form that does not say what is allowed is no refusal of the person.
-    told = "echoes carry far: denied by mcp 0.1.0, whose form does not say what is allowed"
+    told = "echoes carry far: denied by mcp 0.1.0, whose form does not name an allowed scope"
     assert values == ["hi", *[refused] * 2, *[["approval_denied", told]] * 2, "ab"]
     first = person.asked[0]
     assert first.message.splitlines()[:2] == [
@@ -163,7 +163,7 @@ def test_a_repeated_call_without_an_answer_is_a_no(place: Place) -> None:
             return await lines.ask("tools/call", answered(params, first, inputResponses={}))
 
     value = asyncio.run(main())["result"]["structuredContent"]["value"]
-    assert value == ["approval_denied", "echoes carry far: denied by lines 1, which brought no answer"]
+    assert value == ["approval_denied", "echoes carry far: denied by lines 1, which returned no answer"]
 
 
 def test_what_nobody_comes_back_for_ends(place: Place) -> None:

@@ -156,7 +156,7 @@ def test_more_tools_than_one_answer_lists_are_said_to_be_there(place: Place) -> 
     lines = asyncio.run(main()).content[0].text.splitlines()
     assert (lines[0], lines[-1], len(lines)) == (
         "ok · 50 of 60 tools",
-        "note: one answer lists at most 50 tools; ask more precisely for others",
+        "note: an answer lists at most 50 tools; use a more precise query for others",
         52,
     )
 

@@ -119,7 +119,7 @@ CUT_SHORT = {
     "error": {
         "name": "Cancelled",
         "message": "The call was cancelled before its answer came.",
-        "hint": "it may have acted already: look before you call it again",
+        "hint": "it may have acted already: check before you call it again",
     },
     "happened": "in_flight_unknown",
 }

@@ -285,7 +285,7 @@ def test_tokens_that_are_refused(place: Place) -> None:
     )
     assert serve(place, "--http", "here", PADDOCK_TOKEN=TOKEN) == (
         1,
-        "--http here: this is not HOST:PORT; for instance 127.0.0.1:8700\n",
+        "--http here: this is not HOST:PORT; for example 127.0.0.1:8700\n",
     )
     assert serve(place, "--token-file", str(file))[0] == 2
 
@@ -295,7 +295,7 @@ def test_tokens_that_are_refused(place: Place) -> None:
     [
         ("127.0.0.1:65536", "a port is at most 65535"),
         (f"127.0.0.1:{'9' * 5000}", "a port is at most 65535"),
-        ("a..b:80", "this is no name of a host"),
+        ("a..b:80", "this is not the name of a host"),
         ("192.0.2.1:80", "cannot listen there: Cannot assign requested address"),
     ],
 )
@@ -307,7 +307,7 @@ def test_names_that_are_none(place: Place) -> None:
     assert serve(place, "--http", "0", "--allowed-host", "https://a.test", PADDOCK_TOKEN=TOKEN) == (
         1,
         "--allowed-host https://a.test: this is not NAME or NAME:PORT. "
-        "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com\n",
+        "Give the name that clients use, without a scheme or a path; for example paddock.example.com\n",
     )
 
 

@@ -185,7 +185,9 @@ def test_a_value_that_may_not_be_kept_says_so(place: Place) -> None:
     async def main() -> None:
         async with place.client() as client:
             result = await call(client, "execute_code", code="return 'x'.repeat(1000)")
-            assert result.content[0].text.endswith("\n--- the whole is not kept: output is not kept")
+            assert result.content[0].text.endswith(
+                "\n--- the complete result is not stored: output is not kept"
+            )
             assert ("artifactHandle" in result.structured_content, len(result.content)) == (False, 1)
 
     asyncio.run(main())

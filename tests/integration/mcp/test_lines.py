@@ -47,7 +47,7 @@ def test_a_number_that_json_has_no_form_for_goes_nowhere(place: Place, number: f
     async def main():
         async with place.lines() as lines:
             told = await lines.call("execute_code", code="return input", input={"a": [number]})
-            reason = "a number is NaN, infinite, or beyond the largest that can be read, 1.8e308"
+            reason = "a number is NaN, infinite, or larger than 1.8e308"
             assert told["structuredContent"]["error"]["message"] == f"execute_code: {reason}"
             told = await lines.call("call_tool", server="odd", tool="echo", args={"text": number})
             assert told["structuredContent"]["error"]["message"] == f"call_tool: {reason}"
@@ -148,7 +148,7 @@ def test_what_is_no_message_is_answered_and_passed_over(place: Place):
             swollen = await lines.receive()
             assert (swollen["id"], swollen["error"]) == (
                 7,
-                {"code": -32600, "message": "a message holds more than 200000 values; send less at once"},
+                {"code": -32600, "message": "a message has more than 200000 values; send less at once"},
             )
             many = [[]] * 150_000
             counted = await lines.call("execute_code", code="return input.a.length", input={"a": many})
@@ -273,7 +273,7 @@ def test_standard_streams_that_are_no_pipes(place: Place):
             stderr=asyncio.subprocess.PIPE,
         )
         _, errors = await process.communicate()
-        expected = b"standard input is no pipe: an MCP client starts this command and talks to it\n"
+        expected = b"standard input is not a pipe: an MCP client must start this command and talk to it\n"
         assert (process.returncode, errors) == (1, expected)
 
     asyncio.run(main())

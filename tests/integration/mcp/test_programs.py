@@ -180,9 +180,9 @@ def test_mistakes_are_told(place: Place) -> None:
     [
         ("run_program", {"maxResponseLines": 2}, "`max_response_lines` must be at least 10"),
         ("run_program", {"contextLines": 99}, "`context_lines` must be at most 20"),
-        ("run_program", {"queryTerms": ["a"] * 11}, "`query_terms` has 11 entries; there may be 10"),
+        ("run_program", {"queryTerms": ["a"] * 11}, "`query_terms` has 11 entries; at most  are allowed10"),
         ("run_program", {"queryTerms": ["a", ""]}, "`query_terms[1]` is empty"),
-        ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; there may be 100"),
+        ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; at most  are allowed100"),
         ("run_program", {"relativeCwd": ""}, "`relative_cwd` is empty"),
         ("run_program", {"stdin": "x" * 600_000}, "`stdin` is longer than 524288 bytes"),
         ("run_program", {"timeoutMs": 5}, "a program's timeout is 100 to 600000 ms, not 5"),
@@ -318,7 +318,7 @@ def test_the_data_have_what_the_text_has(place: Place) -> None:
         told = [f"denied: {reason}", *([f"hint: {error['hint']}"] if error["hint"] else [])]
         assert each.content[0].text.splitlines()[1:] == told
     assert unfit.structured_content["error"]["hint"] == (
-        "compatible are bash, sh, cmd; without one named, the first that is installed is used"
+        "compatible are bash, sh, cmd; if you name none, Paddock uses the first one that is installed"
     )
     assert long.structured_content["error"]["hint"] == (
         "ask for at most 30000 ms, or raise `runtimes.timeout_ms` in paddock.toml"

@@ -92,7 +92,7 @@ def test_a_person_chooses_the_script_that_was_left_out(place: Place, transport: 
     choice = {"type": "string", "oneOf": [{"const": name, "title": title} for name, title in titles.items()]}
     schema = {"type": "object", "properties": {"script": choice}, "required": ["script"]}
     assert [(each.message, each.requested_schema) for each in asked] == [
-        ("Which script shall run?", schema)
+        ("Which script should run?", schema)
     ] * 3
 
 

@@ -63,7 +63,7 @@ def test_what_there_is_and_could_be_had(place: Place, mode: str) -> None:
             assert found == {**nothing, "offers": [], "note": told}
             command = "paddock servers enable @good/weather"
             message = (
-                f"a person has to do this; ask them to run: {command}\nIt counts from the next session on."
+                f"a person must do this; ask them to run: {command}\nIt counts from the next session on."
             )
             error = {"name": "ApprovalNeeded", "message": message}
             assert await provision(action="enable", name="@good/weather") == (
@@ -83,7 +83,7 @@ def test_what_there_is_and_could_be_had(place: Place, mode: str) -> None:
                 "invalid\nthere is no server '@good/wether' in the registry's list; did you mean @good/weather?",
                 'ok\n{"status":"ok","servers":[{"name":"odd","enabled":true}]}',
                 "invalid\nthere is no server 'none'",
-                "denied\na person has to do this; ask them to run: paddock servers disable odd\n"
+                "denied\na person must do this; ask them to run: paddock servers disable odd\n"
                 "It counts from the next session on.",
             ]
             assert (await provision(action="enable"))[2] == "invalid\n`name` is needed to enable a server"
@@ -121,7 +121,7 @@ def test_a_person_behind_the_client_allows_it(place: Place, transport: str, mode
         refused, data = await provision(**wish)
         assert (refused, data["status"], data["error"]["name"]) == (True, "denied", "ApprovalDenied")
         assert data["error"]["message"] == (
-            "which servers there are is a person's to say: denied by the person at mcp 0.1.0"
+            "a person decides which servers are enabled: denied by the person at mcp 0.1.0"
         )
         assert "weather" not in entries(place)
         note = "It counts from the next session on."
@@ -175,7 +175,7 @@ def test_what_changed_while_a_person_was_asked_is_not_what_they_allowed(place: P
     error = asyncio.run(main()).structured_content["error"]
     assert error == {
         "name": "ApprovalDenied",
-        "message": "@good/weather was changed while a person was asked; ask again",
+        "message": "@good/weather changed while a person was asked; ask again",
     }
     assert list(entries(place)) == ["odd", "even"]
 

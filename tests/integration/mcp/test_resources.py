@@ -89,7 +89,7 @@ def test_output_is_linked_listed_and_read_by_ranges(place: Place, transport: str
             )
             assert await refused(client, "file:///etc/passwd") == (
                 missing,
-                "there is no such resource; see resources/list and resources/templates/list",
+                "no such resource; see resources/list and resources/templates/list",
             )
 
     asyncio.run(main())

@@ -96,7 +96,7 @@ def test_a_whole_number_may_be_written_as_any_other(place: Place) -> None:
             asked = [{"code": "return 1", "timeout_ms": wish} for wish in (5e3, 1e30)]
             quick, long = [await client.call_tool("execute_code", each) for each in asked]
             assert quick.structured_content["value"] == 1
-            assert " is over the ceiling of 600000 (" in text(long)
+            assert " exceeds the maximum of 600000 (" in text(long)
             assert long.structured_content["status"] == "denied"
 
     asyncio.run(main())

@@ -82,7 +82,7 @@ def test_a_person_allows_in_another_terminal(place: Place, transport: str, mode:
             data = result.structured_content
             run, command = data["run"], data["command"]
             message = (
-                "A person has to allow this: call odd/echo (echoes carry far). "
+                "A person must allow this: call odd/echo (echoes carry far). "
                 f"Ask them to run in a terminal of this machine: {command}\n"
                 f'Then fetch the answer, once: query_output {{"artifact_handle":"{run}"}}'
             )
@@ -190,7 +190,7 @@ def test_what_is_no_answer(place: Place) -> None:
     async def main() -> None:
         async with place.client() as client:
             run, id_ = await begun(client, CAUGHT % ECHO)
-            no_terminal = "a yes is for a person to give: run this on a terminal; `--deny` needs none\n"
+            no_terminal = "only a person can approve: run this on a terminal; `--deny` works without one\n"
             assert await approve(place, id_) == ("", no_terminal, 1)
             for forged in (
                 "../../../etc/passwd",
@@ -203,12 +203,10 @@ def test_what_is_no_answer(place: Place) -> None:
                 _, err, code = await approve(place, "--deny", "--", forged)
                 assert (code, err.strip()) == (
                     1,
-                    f"{forged[:50]!r} is no id of a question; `paddock approve` lists what waits",
+                    f"{forged[:50]!r} is not the id of a question; `paddock approve` lists the waiting questions",
                 )
             _, err, code = await approve(place, run, "--deny")
-            gone = (
-                f"{run} does not wait for an answer, or not any longer; `paddock approve` lists what waits\n"
-            )
+            gone = f"{run} does not wait for an answer; `paddock approve` lists the waiting questions\n"
             assert (code, err) == (1, gone)
             assert (await approve(place, id_, "--run", "--deny"))[2] == 2
             assert (await approve(place, "--deny"))[2] == 2
@@ -266,7 +264,7 @@ def test_nobody_can_be_asked_through_a_directory_of_others(place: Place) -> None
             assert result.structured_content["value"] == [
                 "approval_unavailable",
                 "echoes carry far: asking failed: the directory of questions cannot be used; "
-                "the log of the server says why",
+                "see the log of the server",
             ]
         _, err, code = await approve(place)
         assert (code, err) == (
@@ -288,7 +286,7 @@ def test_no_more_wait_than_may(place: Place) -> None:
                 await client.call_tool("execute_code", {"code": CAUGHT % ECHO})
             ).structured_content["value"]
             assert code == "approval_unavailable"
-            assert "1 others wait for an answer (approvals.max_waiting)" in message
+            assert "the limit of waiting questions is reached (1, approvals.max_waiting)" in message
 
     asyncio.run(main())
 

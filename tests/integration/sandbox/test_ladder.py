@@ -69,7 +69,7 @@ def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confineme
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (
         "programs need at least the tier namespaces, which this machine does not give: namespaces: no further process "
-        "or thread can be started: this user, or this group of processes, has as many as it may have; end some of "
+        "or thread can be started: this user, or this control group, has reached its limit; end some of "
         "them, or raise the limit (ulimit -u; in a container, pids.max)"
     )
 
@@ -102,7 +102,7 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
     assert (
         "layer bubblewrap\tmissing\t/usr/bin/no-bwrap is not there\tapt install bubblewrap\n" in done.stdout
     )
-    assert "tier in force: landlock; the least allowed is namespaces\n" in done.stdout
+    assert "tier: landlock; the minimum is namespaces\n" in done.stdout
 
 
 def test_a_kernel_that_cannot_contain_signals_is_found_out_and_said_so(monkeypatch):
@@ -190,7 +190,7 @@ def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeyp
 
 @pytest.mark.parametrize(
     ("granted", "state"),
-    [("true", "a JavaScript program that asks for it is compiled"), ("false", "JavaScript is interpreted")],
+    [("true", "a JavaScript program may be compiled on request"), ("false", "JavaScript is interpreted")],
 )
 def test_doctor_says_what_just_in_time_compilation_changes(granted, state):
     shown = CliRunner().invoke(command, ["doctor", "--set", f"grants.jit={granted}"]).output

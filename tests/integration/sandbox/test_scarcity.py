@@ -26,12 +26,12 @@ from .conftest import PATIENCE_S, has_ended, patiently, wardens
 
 FEW_FILES = str(Path(__file__).with_name("few_files.py"))
 NO_FILE = (
-    "no further file can be opened: this process, or this machine, has as many open as it may have; close some, or "
+    "no further file can be opened: this process, or this machine, has reached its limit of open files; close some, or "
     "raise the limit (ulimit -n)"
 )
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 NO_MORE = (
-    "no further process or thread can be started: this user, or this group of processes, has as many as it may have; "
+    "no further process or thread can be started: this user, or this control group, has reached its limit; "
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
 )
 REFUSING = """

@@ -110,8 +110,11 @@ def test_an_unknown_tool_says_where_was_looked(ws: Path):
 @pytest.mark.parametrize(
     ("folder", "why"),
     [
-        ("~nobody-of-that-name/x", "tools.folders: ~nobody-of-that-name is nobody's home on this machine\n"),
-        ("a\\u0000b", "tools.folders: a path holds a NUL character\n"),
+        (
+            "~nobody-of-that-name/x",
+            "tools.folders: ~nobody-of-that-name is not the home of a user on this machine; name another folder\n",
+        ),
+        ("a\\u0000b", "tools.folders: a path contains a NUL character; remove it\n"),
     ],
 )
 def test_a_folder_that_is_no_path_is_told(ws: Path, folder: str, why: str):

@@ -127,7 +127,7 @@ def test_addresses_that_are_not_public_are_refused(desk, receiver):
     assert probed(desk, name) == [
         "WebhookError",
         "failed",
-        f"webhook {name}: 127.0.0.1 leads to 127.0.0.1, which is no public address; "
+        f"webhook {name}: 127.0.0.1 leads to 127.0.0.1, which is not a public address; "
         "name its network in `webhook_networks` under [sdk] to allow it",
     ]
     assert receiver.seen == []

@@ -204,7 +204,9 @@ def test_no_more_wait_at_a_time_than_the_settings_say() -> None:
         (True, "once"),
         (True, "once"),
     ]
-    assert found[1].reasons == ("why: 1 others wait for an answer (approvals.max_waiting); try again later",)
+    assert found[1].reasons == (
+        "why: the limit of waiting questions is reached (1, approvals.max_waiting); try again later",
+    )
 
 
 def test_each_client_has_questions_of_its_own_up_to_a_bound_for_all() -> None:
@@ -234,8 +236,10 @@ def test_each_client_has_questions_of_its_own_up_to_a_bound_for_all() -> None:
         return [refused.reasons, last.reasons]
 
     assert with_approvals(work, Person(), max_waiting=2) == [
-        ("why: 2 others wait for an answer (approvals.max_waiting); try again later",),
-        (f"why: {MAX_WAITING_RUNS} runs of all clients wait for an answer; try again later",),
+        ("why: the limit of waiting questions is reached (2, approvals.max_waiting); try again later",),
+        (
+            f"why: the limit of waiting questions of all clients is reached ({MAX_WAITING_RUNS}); try again later",
+        ),
     ]
 
 
@@ -248,7 +252,7 @@ def test_a_run_asks_fifty_times_and_not_once_more() -> None:
     *found, last = with_approvals(work, person)
     assert all(each.allowed for each in found)
     assert (last.allowed, last.answer) == (False, "denied")
-    assert last.reasons == ("why: this run has asked 50 times, and nobody is asked once more",)
+    assert last.reasons == ("why: this run has already asked 50 times, which is the limit",)
 
 
 def test_an_act_may_bring_along_who_is_asked() -> None:
@@ -308,9 +312,7 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
         )
 
     if told is None:
-        with pytest.raises(
-            UnanswerableQuestion, match="the answer shown is all that is sent: nobody answered"
-        ):
+        with pytest.raises(UnanswerableQuestion, match="only this answer is sent: there was no answer"):
             with_approvals(work, None, own=person, ledger=ledger)
     else:
         assert with_approvals(work, None, own=person, ledger=ledger) == told
@@ -320,7 +322,7 @@ def test_a_question_of_a_server_is_passed_on_with_what_would_be_sent(
     ) == {
         "request": "01",
         "run": "00",
-        "what": "answer what server git asks in the midst of a call",
+        "what": "answer what server git asks during a call",
         "details": '{"question": "Sure?", "answer": {"sure": true}}',
         "actor": "ada",
         "workspace": "/w",

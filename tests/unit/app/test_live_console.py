@@ -59,6 +59,6 @@ def test_a_listener_that_fails_ends_the_request():
 
     with pytest.raises(BrokenPipeError, match=r"^log$"):
         asyncio.run(relay(fail, "short"))
-    message = "what listens to the program failed outside of it (BrokenPipeError)"
+    message = "the listener for console lines failed (BrokenPipeError)"
     with pytest.raises(PaddockError, match=f"^{re.escape(message)}$"):
         asyncio.run(relay(fail, LONG, "short"))

@@ -53,7 +53,7 @@ def test_the_newest_are_listed(inbox: PendingApprovals) -> None:
                 each.id for each in asked[-count:]
             ]
             assert listed.stderr == (
-                f"{53 - count} older not shown; --limit 53 shows them\n" if count < 53 else ""
+                f"{53 - count} older entries not shown; --limit 53 shows them\n" if count < 53 else ""
             )
         as_json = approve("--json", "--limit", "1")
     assert [each["id"] for each in json.loads(as_json.stdout)] == [asked[-1].id]
@@ -63,4 +63,4 @@ def test_the_newest_are_listed(inbox: PendingApprovals) -> None:
 def test_a_limit_goes_with_the_list_alone(inbox: PendingApprovals, options: tuple[str, ...]) -> None:
     wrong = approve(new_id(), *options)
     assert wrong.exit_code == 2
-    assert "--all and --limit go with the list, not with an ID." in wrong.stderr
+    assert "--all and --limit apply to the list, not to an ID." in wrong.stderr

@@ -14,7 +14,7 @@ from paddock.model.errors import NO_MORE_PROCESSES
 FAULTS = [
     (
         RuntimeError("a fault"),
-        "Paddock failed: RuntimeError: a fault; please report it with what stands above\n",
+        "Paddock failed: RuntimeError: a fault; please report it with the traceback above\n",
         True,
     ),
     (

@@ -76,8 +76,8 @@ def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> 
     assert done.stderr == (
         f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
         "`paddock install cursor` there\n"
-        f"{home}/.cursor/mcp.json has `paddock`, too, serving {project}; "
-        f"to take it out: paddock install cursor --workspace {project} --scope user --remove\n"
+        f"{home}/.cursor/mcp.json also has `paddock`, serving {project}; "
+        f"to remove it: paddock install cursor --workspace {project} --scope user --remove\n"
     )
 
 
@@ -278,11 +278,11 @@ def test_every_state_of_a_file_is_kept_once(home: Path) -> None:
     backups = [home / ".cursor" / f"mcp.json.backup{end}" for end in ("", ".2", ".3")]
     backups[1].symlink_to(file)  # what is no copy of ours is passed over
     note = names_paths(file)
-    assert run("cursor").stderr == f"what was there before: {backups[0]}\n{note}"
+    assert run("cursor").stderr == f"backup: {backups[0]}\n{note}"
     entered = file.read_text()
-    assert run("cursor", "--name", "b").stderr == f"what was there before: {backups[2]}\n{note}"
+    assert run("cursor", "--name", "b").stderr == f"backup: {backups[2]}\n{note}"
     assert run("cursor", "--name", "b", "--remove").exit_code == 0
-    assert run("cursor", "--remove").stderr == f"what was there before: {backups[2]}\n"
+    assert run("cursor", "--remove").stderr == f"backup: {backups[2]}\n"
     assert (backups[0].read_text(), backups[2].read_text()) == ("{} // mine\n", entered)
     assert run("cursor").exit_code == 0
 
@@ -294,8 +294,8 @@ def test_a_write_protected_file_is_left_alone(home: Path) -> None:
     file.chmod(0o444)
     (home / ".roo/mcp.json").symlink_to(file)
     told = (
-        f"{file}: is write-protected (mode 0444). To let Paddock change it, run: chmod u+w '{file}'. To enter the "
-        "change by hand, see it with --dry-run.\n"
+        f"{file}: is write-protected (mode 0444). To let Paddock change it, run: chmod u+w '{file}'. To make the "
+        "change by hand, see --dry-run.\n"
     )
     done = run("roo")
     assert (done.exit_code, done.output, file.read_text()) == (1, told, "{}")
@@ -369,7 +369,7 @@ def test_an_unknown_client_gets_the_nearest_name(name: str, near: str) -> None:
         ),
         (
             ("cursor", "--remove", "--move-servers"),
-            "--move-servers goes with entering Paddock; leave --remove or --move-servers out.",
+            "--move-servers is only possible when Paddock is added; leave --remove or --move-servers out.",
         ),
     ],
 )

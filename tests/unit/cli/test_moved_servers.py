@@ -36,8 +36,8 @@ def test_servers_that_the_client_starts_itself_are_warned_of(home: Path) -> None
     done = run("claude-code")
     assert (done.exit_code, done.stderr.splitlines()[0]) == (
         0,
-        f"warning: Claude Code starts the servers of {home}/.mcp.json itself, so its agent calls them past Paddock as "
-        "well: time, git. To move them to .paddock/servers.json: paddock install claude-code --move-servers",
+        f"warning: Claude Code starts the servers of {home}/.mcp.json itself, so its agent can call them without Paddock, too: "
+        "time, git. To move them to .paddock/servers.json: paddock install claude-code --move-servers",
     )
     assert not (home / ".paddock").exists()
     assert "warning" not in run("cursor").stderr
@@ -162,8 +162,8 @@ def test_servers_are_in_the_new_place_before_the_old_one_is_emptied(
     done = run("claude-code", "--move-servers")
     assert (done.exit_code, done.output) == (
         1,
-        f"{shared}: cannot be written: No space left on device. {own} was changed before that; make it writable and "
-        "run the command again, or enter by hand what --dry-run shows.\n",
+        f"{shared}: cannot be written: No space left on device. {own} was changed before; make it writable and "
+        "run the command again, or make by hand the change that --dry-run shows.\n",
     )
     assert (shared.read_text(), servers_of(own)) == (G, {"g": {"command": "x"}})
     monkeypatch.undo()
@@ -181,8 +181,8 @@ def test_servers_do_not_move_to_a_file_that_paddock_does_not_read(home: Path) ->
     done = run("claude-code", "--move-servers")
     assert (done.exit_code, done.output) == (
         1,
-        f"{own}: Paddock reads JSON without comments there, and this is none, so servers that move there would not be "
-        "found. Nothing was changed; correct the file first. `paddock servers list` says where.\n",
+        f"{own}: Paddock needs JSON without comments there, so it would not find servers that move there. "
+        "Nothing was changed; correct the file first. `paddock servers list` says where.\n",
     )
     assert shared.read_text() == G
 

@@ -70,7 +70,7 @@ def test_what_the_command_line_grants_by_itself_is_told(tmp_path: Path) -> None:
         result = policy("check", runtime, "--access", "workspace-write")
         command = "paddock exec --access workspace-write --network none"
         first = f"denied to agents and programs; for a person's own `{command}`: {told}"
-        last = "  no setting decides on it, so the flags of your own command do"
+        last = "  no setting decides this, so the flags of your own command do"
         assert (result.exit_code, result.stdout) == (126, f"{first}\n{why}{last}\n")
     denied = f"denied\n{why}"
     assert policy("check", "perl", "--access", "workspace-write").stdout == f"{denied}  no perl here\n"
@@ -117,7 +117,7 @@ def test_the_explanation_names_who_decided() -> None:
     assert last == "rules and grants of the settings\tobjects\tno perl here"
     assert decided == "decided by\tuser rule 1\t"
     *_, decided = policy("explain", "python").stdout.splitlines()
-    assert decided == "decided by\tdefault\tno rule and no grant of the settings says otherwise"
+    assert decided == "decided by\tdefault\tno rule and no grant of the settings objects"
 
 
 def test_what_is_in_force(tmp_path: Path) -> None:

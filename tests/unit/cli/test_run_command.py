@@ -215,7 +215,7 @@ def test_variables_from_a_file_come_second(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("v.json", "[]", "v.json: variables are an object of names and texts\n"),
+        ("v.json", "[]", "v.json: variables must be an object of names and texts\n"),
         (
             "v.json",
             '{"A": {}}',
@@ -259,7 +259,9 @@ def test_the_jit_flag_does_not_pass_over_a_file_that_forbids_it(home: Path) -> N
     gate = Gate()
     done = run(gate, "-", "--jit", stdin="1")
     assert (done.exit_code, gate.requests) == (1, [])
-    assert done.stderr.startswith("--set grants.jit: grants.jit = true is more than false, which is what ")
+    assert done.stderr.startswith(
+        "--set grants.jit: grants.jit = true allows more than false, which is what "
+    )
 
 
 def test_settings_come_from_variable_and_flag(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +275,7 @@ def test_settings_come_from_variable_and_flag(home: Path, monkeypatch: pytest.Mo
     result = run(gate, "-", stdin="1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(
-        f"{Path.cwd()}/paddock.toml, line 2: grants.jit = true is more than false"
+        f"{Path.cwd()}/paddock.toml, line 2: grants.jit = true allows more than false"
     )
 
 

@@ -46,22 +46,22 @@ def test_no_decimal_loses_a_digit(number: Decimal) -> None:
         ([Decimal("NaN")], f"input[0] is NaN; give {JSON}"),
         (
             {"day": date(2026, 1, 1)},
-            "input.day is a date, which JSON does not have; give a text, such as its isoformat()",
+            "input.day is a date, which JSON does not support; give a text, such as its isoformat()",
         ),
         (
             {"at it": datetime(2026, 1, 1, tzinfo=UTC)},
-            'input["at it"] is a datetime, which JSON does not have; give a text, such as its isoformat()',
+            'input["at it"] is a datetime, which JSON does not support; give a text, such as its isoformat()',
         ),
-        ({"a": b"x"}, "input.a is a bytes, which JSON does not have; give a text, such as its base64"),
-        ([[{1}]], "input[0][0] is a set, which JSON does not have; give a list"),
-        (object(), f"input is an object, which JSON does not have; give {JSON}"),
+        ({"a": b"x"}, "input.a is a bytes, which JSON does not support; give a text, such as its base64"),
+        ([[{1}]], "input[0][0] is a set, which JSON does not support; give a list"),
+        (object(), f"input is an object, which JSON does not support; give {JSON}"),
         ({("a", "b"): 1}, f"input has a tuple as a key; give {JSON}"),
-        ([Decimal("1e400")], "input[0] is a number beyond what JSON readers take; give a text"),
+        ([Decimal("1e400")], "input[0] is a number that JSON parsers reject; give a text"),
         (
             [Decimal("1." + "1" * 5000)],
-            "input[0] is a number of 5002 characters, where at most 4000 are read",
+            "input[0] is a number has 5002 characters; at most 4000 are allowed",
         ),
-        ([10**5000], "input[0] is a number beyond what JSON readers take; give a text"),
+        ([10**5000], "input[0] is a number that JSON parsers reject; give a text"),
     ],
 )
 def test_what_is_no_json_is_named_by_its_path(value: Any, told: str) -> None:
@@ -72,7 +72,7 @@ def test_what_is_no_json_is_named_by_its_path(value: Any, told: str) -> None:
 def test_a_value_that_holds_itself_is_told() -> None:
     value: list[Any] = []
     value.append(value)
-    with pytest.raises(ValueError, match=r"\Ainput is nested too deep, or holds itself\Z"):
+    with pytest.raises(ValueError, match=r"\Ainput is nested too deeply, or contains itself\Z"):
         read_value(value, "input")
 
 
@@ -84,10 +84,10 @@ def test_what_is_json_is_given_on_as_it_is() -> None:
 
 def test_an_object_is_a_mapping() -> None:
     assert (read_object(None, "inputs"), read_object({"a": 1}, "inputs")) == ({}, {"a": 1})
-    with pytest.raises(ValueError, match=r"\Aarguments must be a dict, and is a list\Z"):
+    with pytest.raises(ValueError, match=r"\Aarguments must be a dict, but is a list\Z"):
         read_object([("a", 1)], "arguments")
 
 
 def test_a_whole_number_beyond_what_python_spells_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^input is a number beyond what JSON readers take; give a text$"):
+    with pytest.raises(ValueError, match=r"^input is a number that JSON parsers reject; give a text$"):
         read_value(10**5000, "input")

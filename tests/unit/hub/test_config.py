@@ -107,7 +107,7 @@ def test_entries_of_editors(tmp_path):
     assert (server.env, warnings) == (
         {"A": "${input:key}"},
         [
-            ": server 's': `${input:key}` is an editor's, and stays as it is. Write ${NAME}, and set the variable."
+            ": server 's': `${input:key}` is a variable of editors: it is not replaced. Write ${NAME}, and set the variable."
         ],
     )
     for key in ("httpUrl", "serverUrl"):
@@ -191,13 +191,13 @@ def test_sse_and_strange_addresses_are_skipped(tmp_path):
     for port in ("99999", "65536", "0", "-1", "a", "\uff11"):
         assert one(tmp_path, {"url": f"http://user:password@h:{port}/mcp"}) == (
             None,
-            [": server 's': `url` names a port that is none: a port is 1 to 65535; skipped."],
+            [": server 's': `url` names a port out of range: a port is 1 to 65535; skipped."],
         )
     for url in ("http://h/a\n", "http://h\x00/", "http://\u2028/", "http://h/" + "a" * 65_000):
         assert one(tmp_path, {"url": url}) == (
             None,
             [
-                ": server 's': `url` holds what no address can, such as a line end, or more than 65000 characters; skipped."
+                ": server 's': `url` contains a line end or the like, or has more than 65000 characters; skipped."
             ],
         )
 
@@ -265,7 +265,7 @@ def test_what_an_address_holds_of_secrets_is_hidden(tmp_path):
     ("name", "value"), [("X-A", "a\nb"), ("X-A", "\u00e9"), ("X A", "b"), ("", "b"), ("X:", "b")]
 )
 def test_headers_that_cannot_be_sent_are_not_repeated(tmp_path, name, value):
-    told = f": server 's': header {name!r} holds what no header can, such as a line end; skipped."
+    told = f": server 's': header {name!r} contains a character that headers cannot contain, such as a line end; skipped."
     assert one(tmp_path, {"url": "http://h/", "headers": {name: value}}) == (None, [told])
 
 
@@ -325,7 +325,7 @@ def test_all_fields_of_oauth(tmp_path):
         (
             {"clientId": "us", "clientSecret": "x"},
             "`oauth`: a client with a secret needs `clientId` and `issuer`, the address of the authorization server "
-            "that may be told the secret; skipped.",
+            "that may receive the secret; skipped.",
         ),
         ({"scope": 'a"b'}, "`oauth`: `scope` must be names separated by single spaces; skipped."),
         (
@@ -377,10 +377,10 @@ def test_of_two_files_the_first_counts_where_both_have_a_server(tmp_path):
     commands = {name: getattr(server, "command", None) for name, server in found.servers.items()}
     assert commands == {"a": "own", "b": "b"}
     assert getattr(found.servers["a"], "cwd", None) == tmp_path / "sub"
-    twice = "it, too, and that entry is used; remove one of them"
+    twice = "that entry is used; remove one of them"
     assert found.warnings == (
         f"{own}: server 'bad': has neither `command` nor `url`; skipped.",
-        *(f"{shared}: server {name!r}: {own} has {twice}" for name in ("a", "off", "bad")),
+        *(f"{shared}: server {name!r}: {own} also has it, and {twice}" for name in ("a", "off", "bad")),
     )
     assert found.absent == {
         "off": "off is disabled in .paddock/servers.json; `paddock servers enable off` enables it",
@@ -439,7 +439,7 @@ def test_a_name_that_stands_twice_makes_the_file_unusable(tmp_path):
     found = load_servers(file, {})
     assert (found.servers, found.usable) == ({}, False)
     assert found.warnings == (
-        f"{file}: 's' stands twice in one object; remove one of them. None of its servers is used.",
+        f"{file}: 's' occurs twice in one object; remove one of them. None of its servers is used.",
     )
 
 

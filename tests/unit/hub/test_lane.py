@@ -273,7 +273,7 @@ def test_a_number_that_no_side_reads_is_an_error_and_no_wait(digits: bytes, form
     async def use(lane: StdioRpc, _: Pipe) -> None:
         request = await asked(lane)
         answer = form % ((FIRST, digits) if form.startswith(b'{"jsonrpc"') else (digits, FIRST))
-        told = f"the answer holds a number of {len(digits)} characters, where at most 4000 are read"
+        told = f"the answer contains a number has {len(digits)} characters; at most 4000 are allowed"
         read = parse_message(answer)
         assert read is not None
         assert isinstance(read.message, JSONRPCError)

@@ -122,7 +122,7 @@ def test_a_line_beyond_all_bounds_ends_the_output(monkeypatch: pytest.MonkeyPatc
     [
         (
             b"[]," * 400_000,
-            "it holds more than 100 values; ask for less at once, or raise `servers.answer_values`",
+            "it has more than 100 values; ask for less at once, or raise `servers.answer_values`",
         ),
         (b"[" * 400_000, "it is nested more than 500 deep"),
     ],
@@ -163,7 +163,7 @@ def test_a_dropped_answer_fails_its_own_request_and_no_other(start: bytes, end: 
             await asked[0]
         assert (
             str(caught.value)
-            == "it holds more than 20000 values; ask for less at once, or raise `servers.answer_values`"
+            == "it has more than 20000 values; ask for less at once, or raise `servers.answer_values`"
         )
         assert await asked[1] == [1] * 9_000
 
@@ -176,7 +176,7 @@ def test_a_dropped_line_that_answers_nothing_ends_the_output() -> None:
         output.data_received(b'{"id":7,"result":[' + b"1," * 20_000 + b"1]}\n")
         assert await output.next_line() is None
         assert output.fault == (
-            "a message was not read, because it holds more than 100 values; ask for less at once, or raise "
+            "a message was not read, because it has more than 100 values; ask for less at once, or raise "
             "`servers.answer_values`"
         )
 

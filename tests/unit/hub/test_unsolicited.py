@@ -145,7 +145,7 @@ def test_a_server_that_takes_the_answers_to_its_requests_may_ask_on() -> None:
     assert between(lambda: Ends(*[ping(number) for number in range(10)]), use) == []
 
 
-OPEN = "3 of its requests were open, and it took no answer for 0 s; correct the server"
+OPEN = "3 of its requests were open, and it read no answer for 0 s; correct the server"
 
 
 @pytest.mark.parametrize("numbers", [range(4), [1] * 4])

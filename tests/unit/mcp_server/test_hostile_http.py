@@ -234,7 +234,7 @@ def test_headers_that_may_stand_once(tmp_path: Path, name: bytes) -> None:
     async def main() -> None:
         async with Server(tmp_path).running() as server:
             reply = await server.ask("POST", [*MODERN, (name, b"a"), (name, b"b")], call(1, "echo"))
-            told = f"the header {name.decode()} stands more than once in this request"
+            told = f"the header {name.decode()} occurs more than once in this request"
             assert (reply.status, reply.error["message"]) == (400, told)
 
     asyncio.run(main())

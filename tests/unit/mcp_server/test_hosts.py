@@ -153,5 +153,5 @@ def test_what_is_no_name_is_refused(text: str) -> None:
         HostNames.of((), 8700, (text,))
     assert str(refused.value) == (
         f"--allowed-host {text}: this is not NAME or NAME:PORT. "
-        "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com"
+        "Give the name that clients use, without a scheme or a path; for example paddock.example.com"
     )

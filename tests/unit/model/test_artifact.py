@@ -118,11 +118,11 @@ def test_s50_manifests_with_one_hostile_field_are_none_or_sound(name: str, value
         ({"cursor": {"stream": "stdout", "afterLine": -1}}, "greater than or equal to 0"),
         (
             {"cursor": {"stream": "stdout", "afterLine": 1}, "stream": "stderr"},
-            "stream is stderr, but the lines asked for are of stdout",
+            "stream is stderr, but the requested lines are in stdout",
         ),
         (
             {"lineRange": {"stream": "stdout", "startLine": 1, "endLine": 2}, "queryTerms": ["x"]},
-            "lineRange goes with neither queryTerms nor cursor",
+            "lineRange cannot be combined with queryTerms or cursor",
         ),
     ],
 )

@@ -67,9 +67,9 @@ def test_a_list_becomes_arguments_and_a_missing_optional_value_none():
             "x may not begin with `-`, which would make it an option",
         ),
         (("{x:integer:signed}",), {"x": "-v"}, "x must be an integer"),
-        (("a{x}",), {"x": "\0"}, "x holds a NUL character"),
+        (("a{x}",), {"x": "\0"}, "x contains a NUL character"),
         (("{x}",), {"x": "y" * 131_072}, "x is over 131071 bytes; pass it on standard input"),
-        (("{x:list}",), {"x": ["y"] * 100}, "over 100 arguments, or over 1048576 bytes of them"),
+        (("{x:list}",), {"x": ["y"] * 100}, "more than 100 arguments, or more than 1048576 bytes of them"),
     ],
 )
 def test_what_does_not_fit_is_refused(argv, given, told):
@@ -98,7 +98,7 @@ def test_behind_two_dashes_a_text_may_begin_with_one():
     ],
 )
 def test_what_is_no_placeholder_is_refused(text):
-    with pytest.raises(ValueError, match="is no placeholder; write"):
+    with pytest.raises(ValueError, match="is not a placeholder; write"):
         template(text)
 
 
@@ -106,17 +106,17 @@ def test_what_is_no_placeholder_is_refused(text):
     ("fields", "told"),
     [
         ({"command": ("{x}",)}, "a.b: the program itself cannot be a placeholder"),
-        ({"command": ("t", "{x}", "{x:integer}")}, "a.b: x stands for different things"),
-        ({"command": ("t", "a{x:list}")}, "a.b: the list x must be an argument of its own"),
-        ({"command": ("t",), "stdin": "{x:list}"}, "a.b: the list x must be an argument of its own"),
+        ({"command": ("t", "{x}", "{x:integer}")}, "a.b: x has two different types"),
+        ({"command": ("t", "a{x:list}")}, "a.b: the list x must be a separate argument"),
+        ({"command": ("t",), "stdin": "{x:list}"}, "a.b: the list x must be a separate argument"),
         (
             {"command": ("/bin/bash", "-ec", "ls {x}")},
-            "a.b: a placeholder would become a part of a shell program",
+            "a.b: a placeholder would become part of a shell program",
         ),
-        ({"command": ("t",), "readable": ("here",)}, "a.b: readable: 'here' is no absolute path"),
-        ({"name": "vault.steal", "command": ("t",)}, "vault.steal is a name of Paddock's own"),
-        ({"name": "vars.a", "command": ("t",)}, "vars.a is a name of Paddock's own"),
-        ({"name": "a.then", "command": ("t",)}, "a.then is a name of Paddock's own"),
+        ({"command": ("t",), "readable": ("here",)}, "a.b: readable: 'here' is not an absolute path"),
+        ({"name": "vault.steal", "command": ("t",)}, "vault.steal is reserved for Paddock"),
+        ({"name": "vars.a", "command": ("t",)}, "vars.a is reserved for Paddock"),
+        ({"name": "a.then", "command": ("t",)}, "a.then is reserved for Paddock"),
         ({"name": "__proto__.a", "command": ("t",)}, "String should match pattern"),
         ({"name": "a", "command": ("t",)}, "String should match pattern"),
     ],

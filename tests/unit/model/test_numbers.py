@@ -83,7 +83,7 @@ def test_an_exponent_beyond_all_bounds_costs_nothing(digits):
 def test_a_number_of_a_million_digits_is_refused_before_it_is_converted(digits):
     with pytest.raises(NumberTooLongError) as caught:
         loads(f'{{"a":[{digits}]}}')
-    assert str(caught.value) == f"a number of {len(digits)} characters, where at most 4000 are read"
+    assert str(caught.value) == f"a number has {len(digits)} characters; at most 4000 are allowed"
 
 
 def test_numbers_of_different_digits_have_different_hashes():
@@ -93,9 +93,9 @@ def test_numbers_of_different_digits_have_different_hashes():
 
 def test_what_json_does_not_know_is_no_value():
     for text in ("[NaN]", "[Infinity]", "[0.12345678901234567890,NaN]", "[1e400,-Infinity]"):
-        with pytest.raises(ValueError, match="is not a number that JSON knows"):
+        with pytest.raises(ValueError, match="is not a JSON number"):
             loads(text)
-    with pytest.raises(ValueError, match=r"1e400 is beyond the largest number that can be read, 1\.8e308"):
+    with pytest.raises(ValueError, match=r"1e400 is larger than 1\.8e308"):
         numbers.read_finite("1e400")
 
 
@@ -161,9 +161,7 @@ def test_a_number_beyond_every_double_is_none_where_doubles_are_wanted():
         "[0.12345678901234567890, 1e400]",
         "[" + "1" * 4001 + "]",
     ):
-        with pytest.raises(
-            ValueError, match=r"is not a number that JSON knows|is beyond the largest number|at most 4000"
-        ):
+        with pytest.raises(ValueError, match=r"is not a JSON number|is larger than|at most 4000"):
             numbers.loads_finite(text)
 
 

@@ -71,7 +71,7 @@ def test_arguments_nested_too_deep_are_said_to_be_so() -> None:
     deep: Any = "x"
     for _ in range(5000):
         deep = [deep]
-    assert format_details({"a": deep}, NOTHING) == "(nested too deep to be shown)"
+    assert format_details({"a": deep}, NOTHING) == "(nested too deeply to be shown)"
 
 
 def test_secrets_are_not_shown() -> None:

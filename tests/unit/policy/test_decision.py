@@ -72,8 +72,8 @@ def test_a_limit_over_the_ceiling_is_denied_by_name() -> None:
     decision = decide(program(limits=LimitOverrides(sleep_ms=30_001, memory_bytes=1)), Settings())
     assert (decision.allowed, decision.rule) == (False, "limits.sleep_ms")
     assert decision.reasons == (
-        "sleep_ms = 30001 is over the ceiling of 30000 (limits.script.sleep_ms); "
-        "ask for less or raise the ceiling in paddock.toml",
+        "sleep_ms = 30001 exceeds the maximum of 30000 (limits.script.sleep_ms); "
+        "ask for less, or raise the maximum in paddock.toml",
     )
 
 
@@ -85,8 +85,8 @@ def test_a_limit_over_the_ceiling_is_clamped_where_that_is_the_policy() -> None:
         86_400_000,
     )
     assert decision.reasons == (
-        "timeout_ms = 90000000 is over the ceiling of 86400000 (limits.script.max_timeout_ms); "
-        "the ceiling holds instead",
+        "timeout_ms = 90000000 exceeds the maximum of 86400000 (limits.script.max_timeout_ms); "
+        "the maximum holds instead",
     )
 
 
@@ -119,8 +119,8 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
     assert decide(call(), Settings()).limits.timeout_ms == 600_000
     decision = decide(call(limits=LimitOverrides(timeout_ms=600_001)), Settings())
     assert decision.reasons == (
-        "timeout_ms = 600001 is over the ceiling of 600000 (servers.call_timeout_ms); "
-        "ask for less or raise the ceiling in paddock.toml",
+        "timeout_ms = 600001 exceeds the maximum of 600000 (servers.call_timeout_ms); "
+        "ask for less, or raise the maximum in paddock.toml",
     )
 
 
@@ -137,7 +137,7 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         (
             (Rule(effect="allow", tool="git/log"),),
             call("time"),
-            ("time/log is allowed by none of the policy rules",),
+            ("time/log is not allowed by any of the policy rules",),
         ),
         ((Rule(effect="allow", tool="git/log"),), program(), ()),
         ((Rule(effect="deny", kind="guest"),), program(), ("running a program is denied by policy rule 1",)),
@@ -175,7 +175,7 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
         (
             (Rule(effect="allow", tool="io.github.acme/git/*"),),
             call("io.github.acme/hg"),
-            ("io.github.acme/hg/log is allowed by none of the policy rules",),
+            ("io.github.acme/hg/log is not allowed by any of the policy rules",),
         ),
         (
             (
@@ -183,7 +183,7 @@ def test_the_wall_time_of_a_call_is_that_of_servers() -> None:
                 Rule(effect="allow", tool="time/*", origin="workspace"),
             ),
             call(),
-            ("git/log is allowed by none of the workspace rules",),
+            ("git/log is not allowed by any of the workspace rules",),
         ),
     ],
 )
@@ -334,11 +334,11 @@ def asked(work: GuestRun | RuntimeRun | ToolRun | SdkCall, method: str) -> Execu
         ((Rule(effect="deny", method="exec"),), asked(SdkCall(method="vault.get"), "vault.get"), ()),
         ((Rule(effect="allow", method="exec"),), asked(PYTHON, "exec"), ()),
         ((Rule(effect="deny", method="sequence.run"),), asked(SdkCall(method="sequence.run"), "temporal.fire"), ("paddock.sequence.run is denied by policy rule 1",)),
-        ((Rule(effect="allow", method="vault.*"),), asked(PYTHON, "exec"), ("paddock.exec is allowed by none of the policy rules",)),
+        ((Rule(effect="allow", method="vault.*"),), asked(PYTHON, "exec"), ("paddock.exec is not allowed by any of the policy rules",)),
         (
             (Rule(effect="allow", method="exec"), Rule(effect="allow", runtime="node")),
             asked(PYTHON, "exec"),
-            ("running a python program is allowed by none of the policy rules",),
+            ("running a python program is not allowed by any of the policy rules",),
         ),
         ((Rule(effect="ask", method="exec"),), asked(PYTHON, "exec"), ("paddock.exec needs a person's approval, says policy rule 1",)),
         ((Rule(effect="deny", workspace="/w"),), asked(PYTHON, "exec"), ("running a python program is denied by policy rule 1",)),

@@ -128,27 +128,27 @@ def test_the_later_layer_wins() -> None:
     [
         (
             {"limits__script__timeout_ms": 400_000},
-            "workspace file: limits.script.timeout_ms = 400000 is more than 300000, which is what the built-in default "
+            "workspace file: limits.script.timeout_ms = 400000 allows more than 300000, which is what the built-in default "
             f"allows and a workspace may only narrow; change {OWNER} instead",
         ),
         (
             {"limits__script__sleep_ms": 200},
-            "workspace file: limits.script.sleep_ms = 200 is more than 100, which is what user file allows and a "
+            "workspace file: limits.script.sleep_ms = 200 allows more than 100, which is what user file allows and a "
             "workspace may only narrow; change user file instead",
         ),
         (
             {"grants__jit": True},
-            "workspace file: grants.jit = true is more than false, which is what the built-in default allows and a "
+            "workspace file: grants.jit = true allows more than false, which is what the built-in default allows and a "
             f"workspace may only narrow; change {OWNER} instead",
         ),
         (
             {"grants__servers": ("git", "time")},
-            'workspace file: grants.servers = ["git", "time"] is more than ["git"], which is what user file allows '
+            'workspace file: grants.servers = ["git", "time"] allows more than ["git"], which is what user file allows '
             "and a workspace may only narrow; change user file instead",
         ),
         (
             {"sandbox__minimum_tier": "unconfined"},
-            'workspace file: sandbox.minimum_tier = "unconfined" is more than "landlock", which is what the '
+            'workspace file: sandbox.minimum_tier = "unconfined" allows more than "landlock", which is what the '
             f"built-in default allows and a workspace may only narrow; change {OWNER} instead",
         ),
         (
@@ -183,7 +183,7 @@ def test_environment_goes_beyond_default_and_workspace_but_not_beyond_a_ceiling(
     with pytest.raises(ConfigurationError) as caught:
         merge([layer("system", limits__script__sleep_ms=50_000), environment], owner_file=OWNER)
     assert str(caught.value) == (
-        "environment file: limits.script.sleep_ms = 60000 is more than 50000, which is what system file allows; "
+        "environment file: limits.script.sleep_ms = 60000 allows more than 50000, which is what system file allows; "
         "change system file instead"
     )
 
@@ -207,8 +207,8 @@ def test_repositories_of_system_and_user_add_up() -> None:
 
 def test_a_workspace_cannot_turn_redaction_off_or_read_what_others_left() -> None:
     for key, told in (
-        ("redaction.enabled", "false is more than true"),
-        ("artifacts.cross_workspace", "true is more than false"),
+        ("redaction.enabled", "false allows more than true"),
+        ("artifacts.cross_workspace", "true allows more than false"),
     ):
         value = told.startswith("true")
         with pytest.raises(ConfigurationError, match=f"{key} = {told}"):

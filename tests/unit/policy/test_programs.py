@@ -145,7 +145,7 @@ def test_s8_which_executables_fit(runtime: str, executable: str, fits: bool) -> 
 @pytest.mark.parametrize("name", ["./node", "bin/node", "/w/node", "/usr/bin/node", "'/w/node'"])
 def test_a_path_cannot_choose_what_the_workspace_holds(name: str) -> None:
     assert reasons(request(executable=name)) == (
-        f'Executable "{name}" must be a name, which is looked for on PATH',
+        f'Executable "{name}" must be a name; Paddock searches for it on PATH',
     )
 
 
@@ -226,8 +226,8 @@ RULES = (
         ("/w/crawler", {"runtime": "node"}, ()),
         ("/w", {"runtime": "node", "executable": "bun"}, ("no bun here",)),
         ("/w", {"runtime": "node", "executable": "node"}, ()),
-        ("/w", {"runtime": "python", "network": "full"}, ("running a python program is allowed by none of the policy rules",)),
-        ("/w/crawler", {"runtime": "node", "network": "full"}, ("running a node program is allowed by none of the policy rules",)),
+        ("/w", {"runtime": "python", "network": "full"}, ("running a python program is not allowed by any of the policy rules",)),
+        ("/w/crawler", {"runtime": "node", "network": "full"}, ("running a node program is not allowed by any of the policy rules",)),
     ],
 )  # fmt: skip
 def test_rules_grant_by_workspace(workspace: str, work: dict[str, str], told: tuple[str, ...]) -> None:
@@ -266,7 +266,7 @@ def test_a_rule_about_an_executable_or_a_runtime_is_spelled_in_any_case() -> Non
         (
             (Rule(effect="allow", executable="ipython"),),
             ("python3", "python"),
-            ("running a python program is allowed by none of the policy rules",),
+            ("running a python program is not allowed by any of the policy rules",),
         ),
         ((Rule(effect="deny", executable="python3", workspace="/elsewhere"),), ("python3", "python"), ()),
         ((Rule(effect="deny", executable="python3"), Rule(effect="deny", runtime="node")), ("python",), ()),

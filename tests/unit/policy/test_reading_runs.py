@@ -32,7 +32,7 @@ def reasons(work: Work, calls: Calls = "run", settings: Settings | None = None) 
 @pytest.mark.parametrize("calls", ["read_only", "dry_run"])
 def test_methods_that_change_something_are_refused_to_who_may_only_read(calls: Calls) -> None:
     work = SdkCall(method="vault.set", arguments=("a", "b"))
-    told = f"paddock.vault.set changes something, and this run may only read ({calls}); ask for a run that may do all"
+    told = f"paddock.vault.set changes something, but this run may only read ({calls}); use a run with calls = 'run'"
     assert reasons(work, calls) == (told,)
     assert reasons(work, "run", Settings(grants=GrantSettings(calls=calls))) == (told,)
     assert reasons(work) == reasons(SdkCall(method="vault.list"), calls) == ()
@@ -51,8 +51,8 @@ def test_tools_of_servers_that_may_change_something_are_refused_to_who_may_only_
         return ServerCall(server="git", tool="push", read_only=read_only)
 
     told = (
-        "git/push is not marked as read-only by its server, and this run may only read; rehearse it with dry_run, or "
-        "ask for a run that may do all"
+        "git/push is not marked as read-only by its server, but this run may only read; rehearse it with dry_run, or "
+        "use a run with calls = 'run'"
     )
     assert reasons(marked(read_only=False), "read_only") == (told,)
     assert reasons(marked(read_only=True), "read_only") == ()
@@ -66,8 +66,8 @@ def test_a_tier_that_guests_do_not_have_is_not_pretended() -> None:
         return Settings(sandbox=SandboxSettings(minimum_tier=tier), runtimes=WIDE)
 
     told = (
-        "guest workers are confined by the tier landlock, and sandbox.minimum_tier asks for namespaces; set it to "
-        "landlock in the paddock.toml that asks for more"
+        "guest workers run in the tier landlock, but sandbox.minimum_tier requires namespaces; set it to "
+        "landlock in the paddock.toml that requires more"
     )
     assert reasons(GuestRun(source="1"), settings=asks_for("namespaces")) == (told,)
     for tier in ("landlock", "unconfined"):

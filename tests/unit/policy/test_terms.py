@@ -130,9 +130,9 @@ def test_a_script_tool_is_refused_what_it_declares_beyond_the_grants() -> None:
         False,
         "tools.access",
         (
-            "tool count declares workspace: workspace-write, and at most read-only is allowed; "
+            "tool count declares workspace: workspace-write, but at most read-only is allowed; "
             f"set `access` {where}",
-            f"tool count declares network: full, and none is allowed; set `network` {where}",
+            f"tool count declares network: full, but none is allowed; set `network` {where}",
         ),
     )
     off = judged(work, Settings(tools=ToolSettings(enabled=False)))
@@ -164,7 +164,7 @@ def test_a_method_may_take_as_long_as_the_settings_say(method: str, timeout_ms: 
     assert judged(work, settings, limits=LimitOverrides(timeout_ms=timeout_ms)).allowed
     key = "sdk.call_timeout_ms" if timeout_ms == 11 else "sdk.long_call_timeout_ms"
     assert judged(work, settings, limits=LimitOverrides(timeout_ms=23)).reasons == (
-        f"timeout_ms = 23 is over the ceiling of {timeout_ms} ({key}); ask for less or raise the ceiling in paddock.toml",
+        f"timeout_ms = 23 exceeds the maximum of {timeout_ms} ({key}); ask for less, or raise the maximum in paddock.toml",
     )
 
 
@@ -186,8 +186,8 @@ def test_a_computation_may_emit_up_to_the_ceiling_and_calls_nobody() -> None:
     assert (found.allowed, found.limits.output_bytes, found.limits.timeout_ms) == (True, 20, 7)
     found = judged(work, Settings(limits=limits), limits=LimitOverrides(output_bytes=21))
     assert found.reasons == (
-        "output_bytes = 21 is over the ceiling of 20 (limits.compute.max_output_bytes); "
-        "ask for less or raise the ceiling in paddock.toml",
+        "output_bytes = 21 exceeds the maximum of 20 (limits.compute.max_output_bytes); "
+        "ask for less, or raise the maximum in paddock.toml",
     )
 
 

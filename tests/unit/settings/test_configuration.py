@@ -143,7 +143,7 @@ def test_mistakes_in_variables_and_flags(tmp_path: Path) -> None:
         "--set grants.jitt: unknown key; did you mean `grants.jit`?"
     )
     assert failure(tmp_path, flags={"policy.rule": "x"}) == (
-        "--set policy.rule: this can be set in a settings file only"
+        "--set policy.rule: this can only be set in a settings file"
     )
 
 
@@ -151,7 +151,7 @@ def test_a_workspace_that_widens_names_key_values_and_file_to_change(tmp_path: P
     assert failure(
         tmp_path, user="[limits.script]\nsleep_ms = 10\n", workspace="limits.script.sleep_ms = 20\n"
     ) == (
-        "/w/paddock.toml, line 1: limits.script.sleep_ms = 20 is more than 10, which is what /user.toml, line 2 "
+        "/w/paddock.toml, line 1: limits.script.sleep_ms = 20 allows more than 10, which is what /user.toml, line 2 "
         "allows and a workspace may only narrow; change /user.toml, line 2 instead"
     )
 
@@ -167,7 +167,7 @@ def test_a_file_that_is_a_directory_or_not_text_is_told(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_no_missing_file(tmp_path: Path) -> None:
     (tmp_path / "user.toml").symlink_to("gone.toml")
     assert failure(tmp_path) == (
-        "/user.toml: cannot read this settings file: it is a link to nothing; restore that, or remove the link"
+        "/user.toml: cannot read this settings file: it is a link to a missing file; restore or remove it"
     )
 
 
@@ -253,7 +253,7 @@ def test_deprecated_keys_hold_and_warn_with_their_place_and_their_new_name(tmp_p
 def test_a_setting_under_both_of_its_keys_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, user="[runtimes]\nmax_memory_bytes = 5\nmemory_bytes = 6\n") == (
         "/user.toml, line 2: `runtimes.max_memory_bytes` is the deprecated name of `runtimes.memory_bytes`, "
-        "which is set too; remove `runtimes.max_memory_bytes`"
+        "which is also set; remove `runtimes.max_memory_bytes`"
     )
 
 
@@ -281,6 +281,6 @@ def test_a_workspace_widens_nothing_through_a_deprecated_key(tmp_path: Path) -> 
             user="[runtimes]\nmemory_bytes = 5\n",
             workspace="[runtimes]\nmax_memory_bytes = 6\n",
         ) == (
-            "/w/paddock.toml, line 2: runtimes.memory_bytes = 6 is more than 5, which is what /user.toml, line 2 allows "
+            "/w/paddock.toml, line 2: runtimes.memory_bytes = 6 allows more than 5, which is what /user.toml, line 2 allows "
             "and a workspace may only narrow; change /user.toml, line 2 instead"
         )

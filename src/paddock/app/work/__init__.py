@@ -18,9 +18,9 @@ KINDS: Mapping[str, Kind[Any]] = {
     "tool": ScriptTool(),
     "sdk": SdkCalls(),
 }
-"""The kinds by the `kind` of their requests."""
+"""All kinds, by the `kind` of their requests."""
 
 
 def kind_of(request: ExecutionRequest) -> Kind[Any]:
-    """Return the kind of a request's work."""
+    """Return the kind of a request."""
     return KINDS[request.work.kind]

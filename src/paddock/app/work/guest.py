@@ -1,4 +1,4 @@
-"""A JavaScript or TypeScript program: scripts, agents' programs, computations."""
+"""JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
 import hashlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from paddock.settings.schema import Settings
 
 
 class Guest(Kind[GuestRun]):
-    """Runs in a V8 worker."""
+    """Runs programs in a V8 worker."""
 
     def label(self, work: GuestRun) -> str:
         return "running a program"
@@ -36,7 +36,7 @@ class Guest(Kind[GuestRun]):
     def list_circumstances(
         self, request: ExecutionRequest, work: GuestRun, settings: Settings
     ) -> tuple[object, ...]:
-        # At most four bytes to a character: most texts are short enough without being measured.
+        # A character has at most four bytes in UTF-8, so that most sources need no exact count.
         small = 4 * len(work.source) <= settings.limits.of(work.profile).code_bytes
         measured = not small or request.limits.code_bytes is not None
         return work.profile, len(_encode(work.source)) if measured else 0
@@ -139,23 +139,21 @@ def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
 
 
-def _check_size(work: GuestRun, most: int) -> Iterator[Reason]:
-    """Object to a program above the limit (51,200 bytes pass, one more does not)."""
-    if len(work.source) > most or len(_encode(work.source)) > most:
-        yield "code-size", f"Code size exceeds limit ({most} bytes)"
+def _check_size(work: GuestRun, max_bytes: int) -> Iterator[Reason]:
+    """Reject a program above the limit: exactly 51,200 bytes pass, one more does not."""
+    if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
+        yield "code-size", f"Code size exceeds limit ({max_bytes} bytes)"
 
 
 def _check_confinement(settings: Settings) -> Iterator[Reason]:
-    least = settings.sandbox.minimum_tier
-    if TIERS.index(GUEST_TIER) < TIERS.index(least):
-        what = (
-            f"guest workers are confined by the tier {GUEST_TIER}, and sandbox.minimum_tier asks for {least}"
-        )
-        yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that asks for more"
+    minimum = settings.sandbox.minimum_tier
+    if TIERS.index(GUEST_TIER) < TIERS.index(minimum):
+        what = f"guest workers run in the tier {GUEST_TIER}, but sandbox.minimum_tier requires {minimum}"
+        yield "sandbox.minimum_tier", f"{what}; set it to {GUEST_TIER} in the paddock.toml that requires more"
 
 
 async def _add_hint(result: RawResult, work: GuestRun, calls: HostCalls) -> RawResult:
-    """Return the result of a program that failed; where it reached for a tool by a wrong name, with the right one."""
+    """Return a result. If the program failed at a wrong tool name, its hint shows the right one."""
     from paddock.javascript.hints import find_called_names
 
     error = result.error

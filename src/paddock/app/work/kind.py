@@ -1,7 +1,7 @@
-"""What the gate knows of a kind of work, and what a kind needs of the gate to run it.
+"""What the gate needs to know about a kind of work, and what a kind needs from the gate to run it.
 
-Each kind is one file beside this one. `paddock.app.work.KINDS` lists them; a further kind is a further file and a line
-there, and a request of its own in `paddock.model.request`.
+Each kind is one file beside this one. A new kind needs a file, a line in `paddock.app.work.KINDS`, and a type of
+request in `paddock.model.request`.
 """
 
 import asyncio
@@ -39,41 +39,41 @@ _MAX_NAME_CHARS = 200
 
 
 class Servers(visible_tools.Servers, Protocol):
-    """What is needed of the hub."""
+    """The methods of the hub that kinds need."""
 
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> "ToolResult":
-        """Return the result of a tool, within the server's own time and `limit_ms`. Raises ServerError."""
+        """Return the result of a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
         ...
 
     async def is_read_only(self, server: str, tool: str) -> bool:
-        """Return whether the server says that a tool only reads. Raises ServerError."""
+        """Return whether the server marks a tool as read-only. Raises ServerError."""
         ...
 
     def resolve_alias(self, server: str, tool: str) -> str:
-        """Return the tool that a name means, as far as its server is known: a tool may have an alias."""
+        """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
         ...
 
     def may_be_alias(self, server: str, tool: str) -> bool:
-        """Tell whether a name may turn out to be an alias once its server has listed its tools."""
+        """Return whether a name may be an alias: its server has not listed its tools yet."""
         ...
 
     async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
-        """Raise ServerError where a tool does not say that it reads base64 at all of these places."""
+        """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
         ...
 
 
 class Sdk(Protocol):
-    """What is needed of the SDK's services."""
+    """The services of the SDK that kinds need."""
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed."""
+        """Return the value of a call. Raises SdkError for misuse, and other PaddockErrors for failures."""
         ...
 
 
 class Engines(NamedTuple):
-    """What runs the kinds of work."""
+    """The engines that run work."""
 
     guest: "GuestEngine"
     servers: Servers
@@ -84,7 +84,7 @@ class Engines(NamedTuple):
 
 
 class Watchers(NamedTuple):
-    """Who listens to a request while it runs, and what stops it."""
+    """The callbacks of a request while it runs, and its stop event."""
 
     on_console: "OnConsole | None" = None
     on_output: "OnOutput | None" = None
@@ -94,7 +94,7 @@ class Watchers(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a kind needs to run a request: the parts of the gate."""
+    """The parts of the gate that a kind needs to run a request."""
 
     engines: Engines
     policy: Policy
@@ -104,86 +104,87 @@ class Context(NamedTuple):
     """Names of the commands that the settings add to the SDK."""
     find_tool: "FindTool"
     clock_of: "Callable[[ExecutionRequest], Clock]"
-    """Returns the clock of a request, which stands still while a person is asked."""
+    """Returns the clock of a request. It stops while a person is asked."""
     person_of: "Callable[[ExecutionRequest, str], Person]"
-    """Returns who answers what a server asks during a call."""
+    """Returns what answers the questions that a server asks during a call."""
     carry_out_child: "Callable[[ExecutionRequest, OnResult], Awaitable[RawResult]]"
-    """The gate's one path, for calls of programs."""
+    """Runs a child request through the gate, for calls of programs."""
 
 
 class Kind(WorkPolicy[W]):
-    """One kind of work: how it is decided on, named, shown to a person, recorded and run.
+    """One kind of work: decides, names, describes, records and runs it.
 
-    `admit`, `refine` and `run` act, and `resolve` reads what a server has told; the rest is pure.
+    `admit`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All other methods are
+    pure.
     """
 
     @abstractmethod
     def describe(self, request: ExecutionRequest, work: W) -> tuple[str, dict[str, Json]]:
-        """Return what would be done, in words, and with what: for a person who is asked."""
+        """Return a description of the work and its arguments, for the person who is asked."""
 
     def hash_fields(self, work: W) -> dict[str, Json]:
-        """Return all that decides what is done: an answer of a person holds for exactly that."""
+        """Return all fields that determine what is done. A person's answer holds for exactly these."""
         return {name: getattr(work, name) for name in type(work).model_fields}
 
     def repeatable_name(self, work: W) -> tuple[str, ...] | None:
-        """Return the name under which a yes may hold for the rest of a run; None where each is another matter."""
+        """Return the name under which an answer may hold for the rest of a run; None if each call is asked about."""
         del work
 
     def stub_result(self, work: W) -> Json:
-        """Return what a rehearsal gives instead of doing it; None where nothing can stand for it."""
+        """Return what a rehearsal returns in place of the result; None if there is no stub."""
         del work
 
     def is_rehearsed(self, work: W) -> bool:
-        """Tell whether a rehearsal does not run the work although policy allows it."""
+        """Return whether a rehearsal leaves out the work although policy allows it."""
         del work
         return False
 
     def make_planned_call(self, request: ExecutionRequest, work: W, decision: Decision) -> PlannedCall:
-        """Return a request as the list of a rehearsal has it."""
+        """Return the entry of a request in the list of a rehearsal."""
         method = request.caller.method if request.caller else request.work.kind
         arguments = self.describe(request, work)[1]
         return PlannedCall(server="paddock", tool=method, arguments=arguments, asks=decision.asks)
 
     def make_subject(self, request: ExecutionRequest, work: W) -> Subject:
-        """Return what a person is asked about the work."""
+        """Return the subject of a question about the work."""
         is_repeatable = self.repeatable_name(work) is not None
         return Subject(*self.describe(request, work), self.hash_fields(work), is_repeatable)
 
     @abstractmethod
     def list_facts(self, work: W, decision: Decision) -> dict[str, Field]:
-        """Return what the record keeps of the work: names, sizes and hashes, never a payload."""
+        """Return the facts of the work for the record: names, sizes and hashes, never a payload."""
 
     def list_end_facts(self, work: W, result: RawResult) -> dict[str, Field]:
-        """Return what the record keeps of its end besides what every kind has."""
+        """Return further facts of its end for the record."""
         del work, result
         return {}
 
     def is_computation(self, work: W) -> bool:
-        """Tell whether the work is a pure computation, which `audit.required` may let run without a record."""
+        """Return whether the work is a pure computation. `audit.required` may allow it without a record."""
         del work
         return False
 
     def prepare(self, engines: Engines, decision: Decision) -> None:
-        """Let an engine get ready while the record of the start is written."""
+        """Let an engine prepare while the record of the start is written."""
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: W) -> ExecutionRequest:
-        """Return the request by the names that rules, questions and the record know."""
+        """Return the request with the names that rules, questions and the record use."""
         del engines, work
         return request
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision
     ) -> ExecutionRequest | RawResult:
-        """Return the request with what only the outside knows and the decision depends on, or why it fails."""
+        """Return the request with the facts from outside that the decision needs, or the error of getting them."""
         del context, work, decision
         return request
 
     def admit(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers
     ) -> "AbstractAsyncContextManager[Decision | RawResult] | None":
-        """Return what is entered to run work that was allowed; None where it need not wait for its turn.
+        """Return a context that waits until allowed work may run; None if it need not wait.
 
-        Entering gives the decision that holds now, or the result of work that did not get its turn.
+        Entering it gives the current decision, or the result of work that did not get a slot.
         """
         del context, request, work, decision, watchers
 
@@ -191,9 +192,9 @@ class Kind(WorkPolicy[W]):
     def run(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers
     ) -> Coroutine[Any, Any, RawResult]:
-        """Return what became of the work. Raises EngineError when nothing ran, other PaddockErrors for faults."""
+        """Run the work and return its result. Raises EngineError when nothing ran, other PaddockErrors for faults."""
 
 
 def shorten_name(text: str) -> str:
-    """Return a name fit for a record: no lone surrogates, bounded."""
+    """Return a name for the record: without lone surrogates, cut to a maximum length."""
     return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_MAX_NAME_CHARS]

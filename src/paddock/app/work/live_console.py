@@ -1,4 +1,4 @@
-"""What a program prints, handed on while it runs."""
+"""Pass on console lines while the program runs."""
 
 import asyncio
 from collections import deque
@@ -11,16 +11,16 @@ from paddock.model.outcome import ConsoleLine
 from paddock.redaction.outgoing import OnConsole, OutgoingRedaction
 
 _LONG_CHARS = 65_536
-"""Lines above this are searched for secrets in slices, so that nobody else waits for it."""
+"""Longer lines are searched for secrets in slices, so that other requests do not wait."""
 
 
 @asynccontextmanager
 async def relay_console(
     outgoing: OutgoingRedaction, on_console: OnConsole | None
 ) -> AsyncGenerator[OnConsole | None]:
-    """Yield what takes console lines and hands them on in their order, without secrets, to the end at the latest.
+    """Yield a callback that passes on console lines in order and without secrets. Leaving the context sends the rest.
 
-    Raises PaddockError where the listener failed at a long line or one behind it; at others its own error is raised.
+    Raises PaddockError if the listener failed at a long line or a later one. At other lines its own error is raised.
     """
     if on_console is None:
         yield None
@@ -62,7 +62,7 @@ class _Relay:
             await self._task
         except Exception as error:
             what = type(error).__name__
-            raise PaddockError(f"what listens to the program failed outside of it ({what})") from error
+            raise PaddockError(f"the listener for console lines failed ({what})") from error
 
     def stop(self) -> None:
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""A program in one of the language runtimes."""
+"""Programs in language runtimes."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,13 +17,13 @@ from paddock.settings.schema import Settings
 
 
 class RuntimePrograms(Kind[RuntimeRun]):
-    """Compiled where its language wants it, and run in the sandbox of processes."""
+    """Runs programs in the process sandbox; compiles them first if their language needs it."""
 
     def label(self, work: RuntimeRun) -> str:
         return f"running a {work.runtime} program"
 
     def identify(self, work: RuntimeRun) -> dict[str, Json]:
-        # Equal requests for programs have equal hashes.
+        # Equal programs get equal hashes, so that ids do not count.
         return {"runtime": work.runtime, "content_sha256": work.sha256, "id": None, "parent": None}
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: RuntimeRun) -> bool:
@@ -52,9 +52,9 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def _choose_executables(
         self, request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
     ) -> tuple[tuple[str, ...], ExecutionRequest]:
-        """Return which of the names may run a program that names none, and the request as if it had named the first.
+        """Choose the executables for a program that names none. Return them, and the request with the first one named.
 
-        So nobody gets past a rule about an executable by leaving the choice to Paddock.
+        Therefore a request cannot avoid a rule about an executable by leaving the choice to Paddock.
         """
 
         def name_executable(name: str) -> ExecutionRequest:
@@ -71,15 +71,17 @@ class RuntimePrograms(Kind[RuntimeRun]):
 
     def suggest_remedy(self, work: RuntimeRun, rule: str, settings: Settings, catalogue: Catalogue) -> str:
         if rule == "runtimes.timeout_ms":
-            most = settings.runtimes.timeout_ms
-            return f"ask for at most {most} ms, or raise `runtimes.timeout_ms` in paddock.toml"
+            max_ms = settings.runtimes.timeout_ms
+            return f"ask for at most {max_ms} ms, or raise `runtimes.timeout_ms` in paddock.toml"
         if rule != "runtimes.compatible":
             return ""
         known = catalogue(work.runtime)
         others = sorted(known.compatible - {name.lower() for name in known.candidates})
         names = ", ".join([*known.candidates, *others])
         return (
-            f"compatible are {names}; without one named, the first that is installed is used" if names else ""
+            f"compatible are {names}; if you name none, Paddock uses the first one that is installed"
+            if names
+            else ""
         )
 
     def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
@@ -119,7 +121,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
         decision: Decision,
         watchers: Watchers,
     ) -> AsyncGenerator[Decision | RawResult]:
-        """Wait for the turn of a program whose working directory is there and inside of the workspace."""
+        """Wait for the slot of a program. Its working directory must exist within the workspace."""
         try:
             resolve_cwd(request.workspace, work.cwd)
         except JailError as error:

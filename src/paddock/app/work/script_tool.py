@@ -1,4 +1,4 @@
-"""A script tool: its id and inputs, and what its `tool.yaml` asks for."""
+"""Script tools: the id, the inputs, and the needs that `tool.yaml` declares."""
 
 from paddock.app.work.ends import end_unless_stopped
 from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
@@ -16,7 +16,7 @@ from paddock.settings.schema import Settings
 
 
 class ScriptTool(Kind[ToolRun]):
-    """Runs in the sandbox of processes."""
+    """Runs script tools in the process sandbox."""
 
     def label(self, work: ToolRun) -> str:
         return f"tool {work.tool}"

@@ -1,4 +1,4 @@
-"""One method of the SDK that Paddock itself answers, such as `vault.get`."""
+"""Methods of the SDK that Paddock itself answers, such as `vault.get`."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -17,11 +17,11 @@ from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
 LONG_CALLS = frozenset({"sequence.run", "temporal.fire"})
-"""Methods that run other work."""
+"""Methods that run further requests."""
 
 
 class SdkCalls(Kind[SdkCall]):
-    """Answered by the services of the session."""
+    """Runs SDK methods with the services of the session."""
 
     def label(self, work: SdkCall) -> str:
         return f"paddock.{work.method}"
@@ -48,8 +48,8 @@ class SdkCalls(Kind[SdkCall]):
 
     def _check_effect(self, work: SdkCall, calls: str) -> Iterator[Reason]:
         if calls != "run" and not work.reads:
-            what = f"{self.label(work)} changes something, and this run may only read ({calls})"
-            yield "grants.calls", f"{what}; ask for a run that may do all"
+            what = f"{self.label(work)} changes something, but this run may only read ({calls})"
+            yield "grants.calls", f"{what}; use a run with calls = 'run'"
 
     def describe(self, request: ExecutionRequest, work: SdkCall) -> tuple[str, dict[str, Json]]:
         return f"call paddock.{work.method}", {"arguments": list(work.arguments)}

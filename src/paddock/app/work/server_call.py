@@ -1,4 +1,4 @@
-"""One call of one tool of an upstream MCP server."""
+"""Calls of tools of upstream MCP servers."""
 
 import json
 import time
@@ -27,7 +27,7 @@ _NO_USAGE = Usage()
 
 
 class ServerCalls(Kind[ServerCall]):
-    """Calls through the hub."""
+    """Runs calls through the hub."""
 
     def label(self, work: ServerCall) -> str:
         return f"{work.server}/{work.tool}"
@@ -36,7 +36,7 @@ class ServerCalls(Kind[ServerCall]):
         return {"server": work.server, "tool": work.tool}
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: ServerCall) -> bool:
-        # An `allow` means the tool's own name alone: a server could list another tool with the same alias.
+        # An `allow` rule matches the tool's own name only: a server could list another tool with the same alias.
         alias = write_alias(work.tool) if rule.effect != "allow" else ""
         return fnmatchcase(work.server, rule.server or "*") and any(
             _match_tool_glob(rule.tool or "*/*", work.server, name) for name in (work.tool, alias) if name
@@ -61,8 +61,8 @@ class ServerCalls(Kind[ServerCall]):
 
     def _check_effect(self, work: ServerCall, calls: str) -> Iterator[Reason]:
         if calls == "read_only" and work.read_only is False:
-            what = f"{self.label(work)} is not marked as read-only by its server, and this run may only read"
-            yield "grants.calls", f"{what}; rehearse it with dry_run, or ask for a run that may do all"
+            what = f"{self.label(work)} is not marked as read-only by its server, but this run may only read"
+            yield "grants.calls", f"{what}; rehearse it with dry_run, or use a run with calls = 'run'"
 
     def describe(self, request: ExecutionRequest, work: ServerCall) -> tuple[str, dict[str, Json]]:
         return f"call {work.server}/{work.tool}", work.arguments
@@ -71,7 +71,7 @@ class ServerCalls(Kind[ServerCall]):
         return "server", work.server, work.tool
 
     def stub_result(self, work: ServerCall) -> Json:
-        """Return an object, so that most programs go on."""
+        """Return an object, because most programs can continue with one."""
         if not work.raw:
             return {"dryRun": True, "server": work.server, "tool": work.tool}
         text = f"{work.server}.{work.tool} was not called: this is a dry run"
@@ -91,7 +91,7 @@ class ServerCalls(Kind[ServerCall]):
         return {"name": name, "bytes_in": len(data), "arguments_sha256": hash_bytes(data)}
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: ServerCall) -> ExecutionRequest:
-        """Return a call of a tool by its own name: rules, questions and the record know no alias."""
+        """Return the call with the tool's own name: rules, questions and the record never use an alias."""
         tool = engines.servers.resolve_alias(work.server, work.tool)
         if tool == work.tool:
             return request
@@ -100,9 +100,9 @@ class ServerCalls(Kind[ServerCall]):
     async def refine(
         self, context: Context, request: ExecutionRequest, work: ServerCall, decision: Decision
     ) -> ExecutionRequest | RawResult:
-        """Ask the server for what the decision depends on: whether the tool only reads, and its own name.
+        """Ask the server for the facts that the decision needs: whether the tool only reads, and its own name.
 
-        A person is asked about a tool by its own name, and so only once.
+        A person sees the tool's own name, so that an alias does not cause a second question.
         """
         servers, runs = context.engines.servers, decision.grants.calls == "run"
         asks = decision.asks and servers.may_be_alias(work.server, work.tool)
@@ -112,7 +112,7 @@ class ServerCalls(Kind[ServerCall]):
             hint = await servers.is_read_only(work.server, work.tool)
         except ServerError as error:
             return RawResult(status=find_culprit(error), error=_describe_error(error))
-        request = self.resolve(context.engines, request, work)  # its server has told its tools by now
+        request = self.resolve(context.engines, request, work)  # its server has listed its tools by now
         if runs:
             return request
         return request.model_copy(update={"work": request.work.model_copy(update={"read_only": hint})})
@@ -125,9 +125,9 @@ class ServerCalls(Kind[ServerCall]):
         decision: Decision,
         watchers: Watchers,
     ) -> RawResult:
-        counted = watchers.on_result is None  # a program never hears what a call used
+        counted = watchers.on_result is None  # a program does not get the usage of a call
         calling = _call_tool(context, request, work, decision.limits.timeout_ms, counted=counted)
-        # Programs, which may call thousands of times, stop their calls themselves.
+        # Programs stop their calls themselves; they may make thousands of them.
         return await (calling if watchers.stop is None else end_unless_stopped(calling, watchers.stop))
 
 
@@ -140,7 +140,7 @@ def _check_server(work: ServerCall, settings: Settings) -> Iterator[Reason]:
 
 
 def _match_tool_glob(glob: str, server: str, tool: str) -> bool:
-    """Tell whether a `server/tool` glob matches, each part by itself; the name of a server may hold slashes, too."""
+    """Return whether a `server/tool` glob matches both names. A server's name may contain slashes, too."""
     ends = [at for at, character in enumerate(glob) if character == "/"]
     return any(fnmatchcase(server, glob[:end]) and fnmatchcase(tool, glob[end + 1 :]) for end in ends)
 
@@ -157,7 +157,7 @@ async def _call_tool(
         value = result.raw if work.raw else await read_native(result)
     except (ServerError, ConfigurationError) as error:
         usage = measure_wall(started) if counted else _NO_USAGE
-        # Files of ours are read and written before a call is sent: the pins, the logins.
+        # Reading or writing Paddock's own files (pins, logins) failed before the call was sent.
         status = find_culprit(error) if isinstance(error, ServerError) else Status.UNAVAILABLE
         return RawResult(status=status, error=_describe_error(error), usage=usage)
     finally:
@@ -165,7 +165,7 @@ async def _call_tool(
     usage = measure_wall(started) if counted else _NO_USAGE
     warnings = _warn_unchecked(work, result) if result.unchecked else ()
     if result.is_error and not work.raw:
-        message = result.said or value or "the tool failed and did not say why"
+        message = result.text or value or "the tool failed and did not say why"
         error = _make_error(message if isinstance(message, str) else json.dumps(message)[:_MAX_ERROR_CHARS])
         return RawResult(
             status=Status.FAILED, value=value, has_value=True, error=error, usage=usage, console=warnings
@@ -174,12 +174,12 @@ async def _call_tool(
 
 
 def _warn_unchecked(work: ServerCall, result: ToolResult) -> tuple[ConsoleLine, ...]:
-    """Return the warning that arguments went to a tool unchecked."""
+    """Return a warning if some arguments were sent unchecked."""
     return (ConsoleLine(level="warn", text=f"{work.server}.{work.tool}: {result.unchecked}"),)
 
 
 def _describe_error(error: ServerError | ConfigurationError) -> ErrorInfo:
-    """Return an error of the hub; what a server answered with keeps its code and data."""
+    """Return an error of the hub as a value, with the server's own code and data."""
     described = _make_error(str(error))
     if isinstance(error, UnknownServer):
         return described.model_copy(update={"hint": error.hint})

@@ -1,4 +1,4 @@
-"""The registry's list, fetched from where the settings say; nothing is fetched unless somebody asks for it."""
+"""Download the registry's list from the configured source, only on request."""
 
 import asyncio
 import json
@@ -19,10 +19,10 @@ _TIMEOUT_S = 30.0
 
 
 async def refresh_list(source: str, target: Path) -> int:
-    """Put the list at `source`, an https address or a file, into `target`; return how many offers it has.
+    """Copy the list at `source`, an https address or a file, to `target`; return its number of offers.
 
-    Follows the pages of the official registry and no redirects, and takes at most 64 MiB. Raises ConfigurationError,
-    with `target` as it was.
+    Follows the pages of the official registry and no redirects, up to 64 MiB. Raises ConfigurationError and leaves
+    `target` unchanged.
     """
     if not source:
         raise ConfigurationError(
@@ -32,7 +32,7 @@ async def refresh_list(source: str, target: Path) -> int:
         entries = await _fetch_entries(source)
     elif "://" in source:
         raise ConfigurationError(
-            f"servers.registry_source: {source}: only https addresses and files are read"
+            f"servers.registry_source: {source}: only https addresses and files are allowed"
         )
     else:
         entries = _read_page(await asyncio.to_thread(_read_file, source), source)[0]
@@ -79,14 +79,14 @@ async def _fetch_entries(address: str) -> list[Any]:
 
 
 def _check_url(address: str) -> httpx2.URL:
-    """Return the address that a text is. Raises ConfigurationError."""
+    """Return an address. Raises ConfigurationError."""
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL:
         url = None
     if url is None or not url.host or not is_port(url.port):
         raise ConfigurationError(
-            f"servers.registry_source: {address}: this is no address that can be asked; write https://HOST/PATH, "
+            f"servers.registry_source: {address}: this is not a valid address; write https://HOST/PATH, "
             f"where a port is 1 to {MAX_PORT}"
         )
     return url
@@ -115,10 +115,10 @@ def _read_page(data: bytes, source: str) -> tuple[list[Any], str | None]:
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError):
-        raise ConfigurationError(f"{source}: this is no JSON") from None
+        raise ConfigurationError(f"{source}: this is not JSON") from None
     fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     servers, metadata = fields.get("servers"), fields.get("metadata")
     if not isinstance(servers, list):
-        raise ConfigurationError(f"{source}: no list `servers`; this is no registry's list")
+        raise ConfigurationError(f"{source}: no list `servers`; this is not a registry's list")
     cursor = cast("dict[str, Any]", metadata).get("nextCursor") if isinstance(metadata, dict) else None
     return cast("list[Any]", servers), cursor if isinstance(cursor, str) and cursor else None

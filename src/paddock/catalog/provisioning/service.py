@@ -1,8 +1,8 @@
-"""Servers that could be had: what a registry offers, who is trusted, and what becomes of the servers file.
+"""Servers that can be enabled: the registry's offers, their trust, and changes of the servers file.
 
-The registry's list is a file in the format of the official registry. Nothing is trusted that the user's trust file
-does not name, and nothing is installed or started here: enabling a server is one entry in a servers file, with the
-version of the registry, after a person agreed.
+The registry's list is a file in the format of the official registry. Only offers in the user's trust file are trusted.
+Nothing is installed or started here: enabling a server adds one entry to a servers file, with the version from the
+registry, after a person has agreed.
 """
 
 import json
@@ -28,17 +28,17 @@ MISSING_INTENT = "Missing required parameter: intent"
 """Error text for a provisioning request without an intent."""
 NO_MATCH = "No matching servers found"
 MIN_LOCAL_CONFIDENCE = 0.5
-"""Confidence from which a local tool keeps weaker ones out of the answer."""
+"""Confidence from which a local tool excludes weaker ones from the answer."""
 MIN_ENABLE_CONFIDENCE = 0.9
-"""Least confidence with which an offer may be enabled."""
+"""Minimum confidence at which an offer may be enabled."""
 _MAX_MATCHES = 20
 _MAX_OFFERS = 50_000
 _MAX_DESCRIPTION_CHARS = 500
 _MAX_TRUST_FILE_BYTES = 1024 * 1024
 _MAX_ENTRY_CHARS = 100
-"""Characters of an entry of a trust file that are repeated."""
-_TRUSTS_NOBODY = "it trusts nobody"
-_RIGHT_FILE = 'write texts such as ["npm:@scope/name", "pypi:name@1.2.3"]'
+"""Maximum length of a trust-file entry in an error, in characters."""
+_TRUSTS_NOBODY = "it trusts no server"
+_RIGHT_FILE = 'write strings such as ["npm:@scope/name", "pypi:name@1.2.3"]'
 _RIGHT_ENTRY = "write npm:NAME, pypi:NAME, remote:NAME or npm:@SCOPE/*"
 
 _PACKAGE_PATTERN = re.compile(r"(?:@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -52,11 +52,11 @@ _NAME_PATTERNS = {
     "pypi": _PLAIN_NAME_PATTERN,
     "remote": re.compile(r"[!-)+-~]+(?:/\*)?"),
 }
-"""Names in a trust file, by source."""
+"""Valid names in a trust file, by source."""
 
 
 Source = Literal["npm", "pypi", "remote"]
-"""Where an offer comes from: a package registry, or a server over HTTP under its name in the list."""
+"""The source of an offer: a package registry, or an HTTP server under its name in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ class RegistryServer:
     name: str
     """Name of the package or of the remote server."""
     version: str
-    """Version of the package, empty for a remote server."""
+    """Version of the package; empty for a remote server."""
     description: str
     entry: Mapping[str, Json]
-    """What goes into a servers file. Variables the server wants stand in it as `${NAME}`."""
+    """Its entry for a servers file. Variables of the server appear in it as `${NAME}`."""
     is_unique: bool = True
-    """Whether no other source in the list offers a server of this name."""
+    """Whether no other source in the list offers a server with this name."""
 
     @property
     def address(self) -> str:
-        """Name that belongs to this offer alone, such as `npm:@scope/name`."""
+        """A name that identifies this offer alone, such as `npm:@scope/name`."""
         return f"{self.source}:{self.name}"
 
     def has_name(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class RegistryServer:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An offer that suits an intent, and whether it may be enabled."""
+    """An offer for an intent, and whether it may be enabled."""
 
     offer: RegistryServer
     confidence: float
@@ -95,13 +95,13 @@ class Match:
 
     @property
     def allowed(self) -> bool:
-        """Whether both hold: the trust file names it, and the match is sure."""
+        """Whether the trust file names it and the match is certain enough."""
         return self.trusted and self.confidence >= MIN_ENABLE_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """What answers an intent: tools that are there, offers of the registry, or nothing."""
+    """The answer to an intent: existing tools, offers of the registry, or nothing."""
 
     source: Literal["local", "registry", "none"]
     tools: tuple[tuple[Hit, float], ...] = ()
@@ -110,24 +110,24 @@ class Provision:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a server: its entry now, under its name, in which file, and where the file before it is kept."""
+    """The result of a change: the server's name and entry, its file, and the backup of that file."""
 
     name: str
     entry: Mapping[str, Json]
     file: Path
     backup: Path | None
-    """None for a new file, and when nothing was to be changed."""
+    """None for a new file, and if nothing had to be changed."""
 
 
 def load_registry(path: Path) -> tuple[RegistryServer, ...]:
-    """Return the offers of a registry list that can be run as they are; none when there is no file.
+    """Return the offers of a registry list that can be run unchanged; none if the file does not exist.
 
-    Packages of npm and PyPI with a version, and remote servers over streamable HTTP. Whatever else is listed is passed
-    over. Raises ConfigurationError when the file is no such list.
+    These are packages of npm and PyPI with a version, and remote servers over streamable HTTP. Other entries are
+    ignored. Raises ConfigurationError if the file is not such a list.
     """
     listed = JsonFile(path, read=read_trusted).read().get("servers", [])
     if not isinstance(listed, list):
-        raise ConfigurationError(f"{path}: `servers` is no list; fetch the registry's list again")
+        raise ConfigurationError(f"{path}: `servers` is not a list; fetch the registry's list again")
     offers = (
         offer for entry in cast("list[object]", listed)[:_MAX_OFFERS] for offer in _iterate_offers(entry)
     )
@@ -140,19 +140,19 @@ def load_registry(path: Path) -> tuple[RegistryServer, ...]:
 
 
 class TrustFile(NamedTuple):
-    """What a trust file says."""
+    """The contents of a trust file."""
 
     patterns: tuple[str, ...] = ()
-    """Its entries that are patterns."""
+    """Its valid patterns."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the file or with its other entries, and the right form."""
+    """The faults of the file or of its other entries, with the right form."""
 
 
 def read_trust(path: Path) -> TrustFile:
-    """Return what a trust file says, a JSON array of patterns (see `is_trusted`). A missing file trusts nobody.
+    """Return the contents of a trust file, a JSON array of patterns (see `is_trusted`); none if it is missing.
 
-    An entry that is no pattern trusts nobody; with one that is no text, the whole file trusts nobody. Raises
-    ConfigurationError for what is no file, too large, another user's, or open to everybody.
+    An entry that is not a pattern trusts no server; if one is not a string, the whole file trusts none. Raises
+    ConfigurationError if the file is not regular, too large, another user's, or open to others.
     """
     try:
         entries: object = json.loads(read_trusted(path, _MAX_TRUST_FILE_BYTES))
@@ -174,7 +174,7 @@ def read_trust(path: Path) -> TrustFile:
             return TrustFile(problems=(problem,))
         if fault := _explain_pattern(entry):
             shown = json.dumps(entry if len(entry) <= _MAX_ENTRY_CHARS else f"{entry[:_MAX_ENTRY_CHARS]}...")
-            problems.append(f"{path}: entry {number}, {shown}, trusts nobody: {fault}")
+            problems.append(f"{path}: entry {number}, {shown}, trusts no server: {fault}")
         else:
             patterns.append(entry)
     return TrustFile(tuple(patterns), tuple(problems))
@@ -186,16 +186,16 @@ def load_trust(path: Path) -> tuple[str, ...]:
 
 
 def _explain_pattern(pattern: str) -> str:
-    """Return why a text is no pattern of a trust file, and the right form; "" for one that is."""
+    """Return why a string is not a valid pattern, and the right form; "" if it is valid."""
     source, name, version = _split_pattern(pattern)
     form = _NAME_PATTERNS.get(source)
     if form is None:
         shown = json.dumps(source[:_MAX_ENTRY_CHARS])
-        return f"{shown} is no source of servers; write npm:NAME, pypi:NAME or remote:NAME"
+        return f"{shown} is not a source of servers; write npm:NAME, pypi:NAME or remote:NAME"
     if not form.fullmatch(name) or (version is not None and name.endswith("/*")):
-        return f"this is no server's name; {_RIGHT_ENTRY}"
+        return f"this is not the name of a server; {_RIGHT_ENTRY}"
     if version is not None and not _VERSION_PATTERN.match(version):
-        return "what follows the name is no version; write NAME@VERSION, or NAME alone for every version"
+        return "the text after `@` is not a version; write NAME@VERSION, or NAME alone for every version"
     return ""
 
 
@@ -203,14 +203,14 @@ def is_trusted(offer: RegistryServer, patterns: Sequence[str]) -> bool:
     """Return whether a trust file with these patterns trusts an offer.
 
     A pattern is `[SOURCE:]NAME[@VERSION]` or `[SOURCE:]SCOPE/*`, where SOURCE is `npm`, `pypi` or `remote`. Without a
-    source, a name that begins with `@` is one of npm, and another name with a slash that of a remote server. Any other
-    name trusts the package only if it has that name alone in the list.
+    source, a name that begins with `@` belongs to npm, and another name with a slash to a remote server. Any other name
+    trusts the package only if no other source in the list has the same name.
     """
     return any(_check_pattern(pattern, offer) is None for pattern in patterns)
 
 
 def explain_distrust(offer: RegistryServer, trust_file: Path) -> str:
-    """Return why the trust file does not trust an offer, and what to write into it."""
+    """Return why the trust file does not trust an offer, and what to add to it."""
     reasons = [why for pattern in load_trust(trust_file) if (why := _check_pattern(pattern, offer))]
     reason = f": {reasons[0]}" if reasons else ""
     return (
@@ -220,7 +220,7 @@ def explain_distrust(offer: RegistryServer, trust_file: Path) -> str:
 
 
 def _check_pattern(pattern: str, offer: RegistryServer) -> str | None:
-    """Return None if a pattern trusts an offer, why it nearly does, or "" if it is about something else."""
+    """Return None if a pattern trusts an offer, the reason if it almost does, or "" if it names another offer."""
     source, name, version = _split_pattern(pattern)
     if source not in ("", offer.source) or (not source and offer.source == "remote"):
         return ""
@@ -230,14 +230,14 @@ def _check_pattern(pattern: str, offer: RegistryServer) -> str | None:
     if _normalize_name(offer.source, name) != _normalize_name(offer.source, offer.name):
         return ""
     if version not in (None, offer.version):
-        return f"version {version} is trusted, and the list offers {offer.version or 'none'}"
+        return f"version {version} is trusted, but the list offers {offer.version or 'none'}"
     if not source and not offer.is_unique:
         return f"{json.dumps(pattern)} may mean npm:{name} or pypi:{name}"
     return None
 
 
 def _split_pattern(pattern: str) -> tuple[str, str, str | None]:
-    """Return source, name and version of a pattern; the source is "" and the version None where it has none."""
+    """Return source, name and version of a pattern; without them the source is "" and the version None."""
     source, colon, name = pattern.partition(":")
     if not colon:
         source, name = "npm" if pattern.startswith("@") else "remote" if "/" in pattern else "", pattern
@@ -261,9 +261,9 @@ def answer_intent(
     *,
     context: str = "",
 ) -> Provision:
-    """Return what answers an intent. `local` are hits for intent and context; offers match the intent.
+    """Return the answer to an intent. `local` are hits for intent and context; offers match only the intent.
 
-    Raises ValueError with MISSING_INTENT when there is none.
+    Raises ValueError with MISSING_INTENT if the intent is empty.
     """
     if not intent.strip():
         raise ValueError(MISSING_INTENT)
@@ -277,7 +277,7 @@ def answer_intent(
 
 
 def match_offers(intent: str, offers: Sequence[RegistryServer], trust: Sequence[str]) -> tuple[Match, ...]:
-    """Return the offers that suit an intent, best first, by the compat score of name and description."""
+    """Return the offers for an intent, best first, by the compat score of name and description."""
     wanted = intent.lower().split()
     found: list[Match] = []
     for offer in offers:
@@ -288,9 +288,9 @@ def match_offers(intent: str, offers: Sequence[RegistryServer], trust: Sequence[
 
 
 class Provisioning:
-    """What can be had and what is configured. Files are read at every question; nothing is kept or started.
+    """The offered and the configured servers. Files are read at each call; nothing is cached or started.
 
-    New servers go into the first of the servers files; one that is there is changed where it stands.
+    A new server is added to the first servers file; an existing one is changed in its own file.
     """
 
     def __init__(self, servers_files: Sequence[Path], registry: Path, trust: Path) -> None:
@@ -299,29 +299,29 @@ class Provisioning:
         self._registry = registry
 
     def file_of(self, name: str) -> Path:
-        """Return the servers file that has a server, or would get it. Raises ConfigurationError."""
+        """Return the servers file of a server, or the one it would be added to. Raises ConfigurationError."""
         return next((file for file in self._files if name in _read_entries(file)), self._files[0])
 
     def answer_intent(self, intent: str, hits: Sequence[Hit] = (), *, context: str = "") -> Provision:
-        """Return what answers an intent: `hits` among the tools that are there, else offers of the registry.
+        """Return the answer to an intent: `hits` among the existing tools, else offers of the registry.
 
-        Raises ValueError without an intent, ConfigurationError for a registry list that is none.
+        Raises ValueError for an empty intent, and ConfigurationError for a registry list that is not valid.
         """
         offers = load_registry(self._registry)
         return answer_intent(intent, hits, offers, load_trust(self.trust_file), context=context)
 
     def trust_problems(self) -> tuple[str, ...]:
-        """Return what is wrong with the trust file or its entries. Raises ConfigurationError."""
+        """Return the faults of the trust file and its entries. Raises ConfigurationError."""
         return read_trust(self.trust_file).problems
 
     def has_list(self) -> bool:
-        """Tell whether there is a registry's list with anything in it. Raises ConfigurationError."""
+        """Return whether the registry's list exists and is not empty. Raises ConfigurationError."""
         return bool(load_registry(self._registry))
 
     def find_offer(self, name: str) -> Match:
-        """Return the offer with that name or address, as sure as can be.
+        """Return the offer with a name or address; its confidence is 1.
 
-        Raises ConfigurationError when there is none, or when several sources offer one of that name.
+        Raises ConfigurationError if there is none, or if several sources offer a server with that name.
         """
         offers = load_registry(self._registry)
         found = [offer for offer in offers if offer.has_name(name)]
@@ -341,7 +341,7 @@ class Provisioning:
         return {name: _is_enabled(_as_object(entry)) for name, entry in self._read_configured().items()}
 
     def find_entry(self, name: str) -> dict[str, Json]:
-        """Return what the servers files say of a server, else the registry's offer. Raises ConfigurationError."""
+        """Return a server's entry in the servers files, else the registry's offer. Raises ConfigurationError."""
         configured = self._read_configured()
         return dict(_as_object(configured[name]) if name in configured else self.find_offer(name).offer.entry)
 
@@ -350,10 +350,10 @@ class Provisioning:
         return {name: entry for name, entry in found.items() if not is_paddock(entry)}
 
     def enable_server(self, name: str, *, own_name: str = "", approved: bool) -> Change:
-        """Enable a configured server again, or enter an offer as `own_name`, by default the last part of its name.
+        """Enable a configured server again, or add an offer as `own_name`, by default the last part of its name.
 
-        Raises ConfigurationError, with the file as it was: without approval, for an offer that nobody trusts, for a
-        name that is taken or no name, for a file that is not understood.
+        Raises ConfigurationError and leaves the file unchanged: without approval, for an offer that is not trusted, for
+        a name that exists or is not valid, for a file that is not valid.
         """
         if not approved:
             raise ConfigurationError(f"{name} was not enabled: a person has to approve it")
@@ -365,7 +365,7 @@ class Provisioning:
         return self._enter_offer(own_name or found.offer.name.rpartition("/")[2], found.offer)
 
     def disable_server(self, name: str, *, approved: bool) -> Change:
-        """Keep a server of the servers file from being used. Raises ConfigurationError."""
+        """Disable a server of the servers files. Raises ConfigurationError."""
         if not approved:
             raise ConfigurationError(f"{name} was not disabled: a person has to approve it")
         if name not in self.list_configured():
@@ -376,7 +376,7 @@ class Provisioning:
     def _enter_offer(self, name: str, offer: RegistryServer) -> Change:
         if not _SERVER_NAME_PATTERN.match(name):
             raise ConfigurationError(
-                f"{name!r} is no name for a server: use letters, digits, `.`, `_` and `-`"
+                f"{name!r} is not a name for a server: use letters, digits, `.`, `_` and `-`"
             )
         if any(name in _read_entries(file) for file in self._files):
             raise ConfigurationError(
@@ -392,7 +392,7 @@ class Provisioning:
         document = _read_document(file)
         entry = _find_servers(file, document)[name]
         if not isinstance(entry, dict):
-            raise ConfigurationError(f"{file}: server {name!r} is no object; correct the file first")
+            raise ConfigurationError(f"{file}: server {name!r} is not an object; correct the file first")
         fields = cast("dict[str, Json]", entry)
         was = _is_enabled(fields)
         for key in ("disabled", "enabled"):
@@ -405,7 +405,7 @@ class Provisioning:
 
 
 def _read_document(file: Path) -> dict[str, Any]:
-    """Return what a servers file holds. Somebody has written it: nobody is told to remove it."""
+    """Return the contents of a servers file. A person wrote it; therefore no error suggests removing it."""
     return JsonFile(file, remedy="correct the file first", read=read_bounded).read()
 
 
@@ -414,7 +414,7 @@ def _read_entries(file: Path) -> dict[str, Any]:
 
 
 def _write_document(file: Path, document: Mapping[str, Json]) -> Path | None:
-    """Replace a servers file, keeping what was there; return where, None for a new file."""
+    """Replace a servers file and keep a backup; return the backup's path, None for a new file."""
     backup = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -438,7 +438,7 @@ def _is_enabled(entry: Mapping[str, Json]) -> bool:
 
 
 def _find_servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Return the servers of a document, which get their place in it. Raises ConfigurationError."""
+    """Return the servers of a document; adds the object if it is missing. Raises ConfigurationError."""
     servers = document.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
         raise ConfigurationError(f"{file}: no object `mcpServers`; correct the file first")
@@ -446,7 +446,7 @@ def _find_servers(file: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _iterate_offers(entry: object) -> Iterator[RegistryServer]:
-    """Yield what one entry of the list offers; its facts stand in `server`, in older lists in the entry itself."""
+    """Yield the offers in one entry of the list. Its facts are in `server`, in older lists in the entry itself."""
     fields = _as_object(entry)
     server = _as_object(fields.get("server")) or fields
     description = server.get("description")
@@ -465,7 +465,7 @@ def _iterate_offers(entry: object) -> Iterator[RegistryServer]:
 
 
 def _make_command(package: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return the entry that runs a package; None for one that Paddock cannot run without being told more."""
+    """Return the entry that runs a package; None if Paddock would need more information."""
     identifier, version = package.get("identifier"), package.get("version")
     if not (isinstance(identifier, str) and isinstance(version, str)):
         return None

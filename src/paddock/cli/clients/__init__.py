@@ -1,1 +1,1 @@
-"""MCP clients: where each keeps its servers, and how an entry gets there without touching the rest of the file."""
+"""MCP clients: where each keeps its servers, and how to add an entry without changing the rest of the file."""

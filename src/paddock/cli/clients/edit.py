@@ -1,7 +1,7 @@
 """Set or remove one entry in a client's configuration file: JSON with or without comments, TOML, YAML.
 
-Everything else in the file stays as it is, byte for byte in JSON and YAML, and as `tomlkit` keeps it in TOML. The
-result is parsed again and compared with what was meant: an edit that did anything else is refused.
+The rest of the file is unchanged, byte for byte in JSON and YAML, and as `tomlkit` preserves it in TOML. The result is
+parsed again and compared with the intended document; an edit with another effect is rejected.
 """
 
 import copy
@@ -13,16 +13,16 @@ from typing import Any, Protocol, cast
 from paddock.cli.clients import jsonc
 
 _KEPT_VALUES = frozenset({"command", "args", "cmd", "type"})
-"""Keys of an entry that are ours; a value that the user gave to any other key stays."""
+"""Keys of an entry that Paddock writes; the user's values of all other keys are kept."""
 
 
 class EditError(Exception):
-    """A file cannot be edited; says why, with line and column where the file is at fault."""
+    """A file cannot be edited; the text says why, with line and column if the file is at fault."""
 
 
 class _Format(Protocol):
     def load(self, text: str) -> object:
-        """Return what a text holds. Raises ValueError."""
+        """Return the document in a text. Raises ValueError."""
         ...
 
     def set(self, text: str, path: Sequence[str], value: object) -> str:
@@ -35,7 +35,7 @@ class _Format(Protocol):
 
 
 def read_entries(text: str, file: PurePath, key: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of a file by name; none where the object is missing. Raises EditError."""
+    """Return the entries of a file by name; none if the object is missing. Raises EditError."""
     try:
         found: object = _format_of(file).load(text)
     except (ValueError, RecursionError) as error:
@@ -43,7 +43,7 @@ def read_entries(text: str, file: PurePath, key: Sequence[str]) -> dict[str, Any
     for depth, name in enumerate(("", *key)):
         if depth:
             found = cast("dict[str, object]", found).get(name)
-        if depth and found is None:  # missing, or `null`
+        if depth and found is None:  # missing or `null`
             return {}
         if not isinstance(found, dict):
             raise EditError(_no_object(key[:depth]))
@@ -51,9 +51,9 @@ def read_entries(text: str, file: PurePath, key: Sequence[str]) -> dict[str, Any
 
 
 def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
-    """Return the text of a file with an entry set at a path, or without it when there is none to set.
+    """Return the text of a file with an entry set at a path, or without the entry for None.
 
-    Of an entry that is there, only the command and its arguments change; what is missing is added. Raises EditError.
+    In an existing entry, only the command and its arguments change; missing keys are added. Raises EditError.
     """
     form = _format_of(file)
     try:
@@ -65,7 +65,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
         if entry is None and wanted != before:
             after = form.remove(after, path)
         if not _is_same(form.load(after), wanted, path):
-            raise EditError("it is written in a way that Paddock does not edit")
+            raise EditError("it uses a notation that Paddock does not edit")
     except (ValueError, RecursionError) as error:
         raise EditError(_one_line(error)) from None
     return after
@@ -74,7 +74,7 @@ def edit_entry(text: str, file: PurePath, path: Sequence[str], entry: Mapping[st
 def _plan_edit(
     before: object, path: Sequence[str], entry: Mapping[str, Any] | None
 ) -> tuple[object, Sequence[tuple[Sequence[str], object]]]:
-    """Return what a file shall hold, and the members to set for that. Raises EditError."""
+    """Return the intended document, and the members to set for it. Raises EditError."""
     wanted = copy.deepcopy(before)
     node: object = wanted
     for depth, name in enumerate(path[:-1]):
@@ -89,7 +89,7 @@ def _plan_edit(
                 value = {outer: value}
             changes = [(path[: depth + 1], value)] if name in held else [(path, dict(entry))]
             held[name] = value
-            return wanted, changes  # `null` is replaced, and what is missing is made
+            return wanted, changes  # `null` is replaced, and missing objects are created
         node = held[name]
     if not isinstance(node, dict):
         raise EditError(_no_object(path[:-1]))
@@ -116,7 +116,7 @@ def _no_object(path: Sequence[str]) -> str:
 
 
 def _is_same(existing: object, wanted: object, path: Sequence[str]) -> bool:
-    """Compare two documents; an object on the way to the entry that became empty may have gone."""
+    """Compare two documents; an empty object on the path to the entry may be missing."""
     return _prune_empty(existing, path) == _prune_empty(wanted, path)
 
 
@@ -192,7 +192,7 @@ class _Toml:
 
 
 class _Yaml:
-    """YAML by the lines of block mappings: PyYAML tells where each stands."""
+    """YAML, edited by the lines of block mappings; PyYAML reports their positions."""
 
     def load(self, text: str) -> object:
         import yaml
@@ -214,7 +214,7 @@ class _Yaml:
             and (edited := self._set_in_place(text, nodes[-1], path[-1], value)) is not None
         ):
             return edited
-        for outer in reversed(path[len(nodes) :]):  # what is missing on the way
+        for outer in reversed(path[len(nodes) :]):  # the missing part of the path
             value = {outer: value}
         return self._set_in_last(text, nodes, path[len(nodes) - 1], value)
 
@@ -227,7 +227,7 @@ class _Yaml:
         return "".join([*lines[:first], *lines[last + 1 :]])
 
     def _find_nodes(self, text: str, path: Sequence[str]) -> list[Any]:
-        """Return the block mappings on a path, from the document's own on, as far as they are there."""
+        """Return the block mappings on a path, starting with the document's own, as far as they exist."""
         import yaml
 
         node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -263,7 +263,7 @@ class _Yaml:
         return "".join([*lines[:first], *block, *lines[last:]])
 
     def _set_in_place(self, text: str, mapping: Any, name: str, value: object) -> str | None:  # noqa: ANN401 - as below
-        """Return the text with a scalar, or the items of a list, replaced where they stand; None if that cannot be."""
+        """Return the text with a scalar or the items of a list replaced in place; None if that is not possible."""
         import yaml
 
         pairs: list[tuple[Any, Any]] = [] if mapping is None else mapping.value
@@ -306,7 +306,7 @@ class _Yaml:
         return key.start_mark.line, max(key.end_mark.line, self._last_line(value))
 
     def _last_line(self, node: Any) -> int:  # noqa: ANN401 - PyYAML has no types for nodes
-        """Return the last line with content of a value: what PyYAML calls its end may be that of blanks after it."""
+        """Return the last line of a value's content: PyYAML includes following blank lines."""
         import yaml
 
         if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:

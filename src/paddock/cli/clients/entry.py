@@ -1,4 +1,4 @@
-"""What Paddock enters into a client's configuration: the command that serves one workspace."""
+"""The entry for a client's configuration: the command that serves one workspace."""
 
 import csv
 import io
@@ -13,24 +13,24 @@ from paddock.hub.config import STATE_VOLUME, find_serve
 
 PROGRAM = "paddock"
 _INSIDE = "/workspace"
-"""Where the container has the workspace."""
+"""Path of the workspace in the container."""
 _SERVE = ("serve", "mcp")
 _SOURCES = ("source=", "src=")
 _ADDRESSES = frozenset({"url", "httpUrl", "serverUrl", "uri"})
-"""Keys of entries that a client reaches, and does not start."""
+"""Keys of entries for servers that a client connects to and does not start."""
 
 
 class Command(NamedTuple):
     """A command line that starts `paddock serve mcp`."""
 
     launcher: tuple[str, ...]
-    """Paddock's own program, or another one with the arguments by which it starts Paddock."""
+    """Paddock's own program, or another program with the arguments that start Paddock."""
     options: tuple[str, ...]
     """Options of `serve mcp`."""
 
     @property
     def words(self) -> list[str]:
-        """All of it."""
+        """All words of the command line."""
         return [*self.launcher, *_SERVE, *self.options]
 
 
@@ -44,7 +44,7 @@ def build_native_command(workspace: Path) -> Command:
 def build_docker_command(image: str, workspace: str) -> Command:
     """Return the command that serves a workspace in a container of an image, without a network port or a secret.
 
-    The container has no capabilities, as `docs/docker.md` has it; the record and stored output are in a volume.
+    The container has no capabilities, as in `docs/docker.md`; the record and stored output are in a volume.
     """
     mount = _write_mount(["type=bind", f"source={workspace}", f"target={_INSIDE}"])
     return Command(
@@ -57,7 +57,7 @@ def build_docker_command(image: str, workspace: str) -> Command:
 
 
 def build_entry(shape: Shape, command: Command) -> dict[str, Any]:
-    """Return an entry as a client writes it."""
+    """Return an entry in the form of a client."""
     program, *arguments = command.words
     match shape:
         case "plain":
@@ -75,7 +75,7 @@ def build_entry(shape: Shape, command: Command) -> dict[str, Any]:
 
 
 def read_command(entry: object) -> Command | None:
-    """Return the command by which an entry starts Paddock, None for an entry of something else."""
+    """Return the command by which an entry starts Paddock; None for another entry."""
     if not isinstance(entry, dict) or _ADDRESSES & entry.keys():
         return None
     fields = cast("dict[str, object]", entry)
@@ -90,7 +90,7 @@ def read_command(entry: object) -> Command | None:
 
 
 def find_workspace(entry: object) -> str:
-    """Return the workspace that an entry serves, as it is written there; empty when none is found."""
+    """Return the workspace of an entry, as written there; empty if there is none."""
     command = read_command(entry)
     if command is None:
         return ""
@@ -102,10 +102,10 @@ def find_workspace(entry: object) -> str:
 
 
 def update_command(there: Command, wanted: Command) -> Command | None:
-    """Return what an entry starts now, with the workspace, the program and the image of another command.
+    """Return an entry's command with the workspace, program and image of another command.
 
-    What a user added stays: options of `serve mcp`, and of `docker run`. None where the two start Paddock in different
-    ways, such as directly and in a container, or in one without what confines it.
+    Options that a user added to `serve mcp` and `docker run` are kept. None if the two start Paddock in different ways,
+    for example one directly and one in a container, or in a container without its confinement.
     """
     if len(there.launcher) == len(wanted.launcher) == 1:
         return keep_options(there, wanted)
@@ -130,7 +130,7 @@ def keep_options(there: Command, wanted: Command) -> Command:
 
 
 def find_kept(updated: Command, wanted: Command) -> list[str]:
-    """Return the words of a command that are not Paddock's own: they may be a stranger's in a project's file."""
+    """Return the words of a command that are not Paddock's own; in a project's file they may come from a stranger."""
     own = {
         at - behind for at, before in _find_values(updated.options) for behind in ((0,) if before else (0, 1))
     }
@@ -139,7 +139,7 @@ def find_kept(updated: Command, wanted: Command) -> list[str]:
 
 
 def find_switch(entry: object) -> str:
-    """Return the member by which an entry is switched off, as it is in JSON; empty when it is on."""
+    """Return the member, as JSON, that disables an entry; empty if it is enabled."""
     if not isinstance(entry, dict):
         return ""
     fields = cast("dict[str, object]", entry)
@@ -148,9 +148,9 @@ def find_switch(entry: object) -> str:
 
 
 def _find_values(options: Sequence[str]) -> list[tuple[int, str]]:
-    """Return where options of `serve mcp` name the workspace: the index of the word, and what precedes the path in it.
+    """Return where options of `serve mcp` name the workspace: the index of a word, and the part before the path.
 
-    Every option has a value. The last place may be behind the last word, which then lacks its value.
+    Every option has a value. The last place may follow the last word, if its value is missing.
     """
     found: list[tuple[int, str]] = []
     at = 0
@@ -179,7 +179,7 @@ class _WorkspaceMount(NamedTuple):
         return next(field.partition("=")[2] for field in self.fields if field.startswith(_SOURCES))
 
     def replace_source(self, source: str) -> str:
-        """Return the word with another source; what else the mount says stays, such as `readonly`."""
+        """Return the word with another source; other fields of the mount are kept, such as `readonly`."""
         return _write_mount(
             [f"source={source}" if field.startswith(_SOURCES) else field for field in self.fields]
         )
@@ -198,11 +198,11 @@ def _find_mount(launcher: Sequence[str]) -> _WorkspaceMount | None:
 
 
 def _write_mount(fields: Sequence[str]) -> str:
-    mount = io.StringIO()  # Docker reads the fields of a mount as CSV
+    mount = io.StringIO()  # Docker parses the fields of a mount as CSV
     csv.writer(mount, lineterminator="").writerow(fields)
     return mount.getvalue()
 
 
 def is_absolute_elsewhere(path: str) -> bool:
-    """Tell whether a path is absolute on Linux, macOS or Windows."""
+    """Return whether a path is absolute on Linux, macOS or Windows."""
     return PurePosixPath(path).is_absolute() or (path[1:3] in (":\\", ":/") and path[:1].isalpha())

@@ -1,8 +1,8 @@
-"""The files of MCP clients: read with care, edited in memory, written whole.
+"""The files of MCP clients: checked, edited in memory, and written atomically.
 
-A file that is a link stays one, and what it leads to is written. In a project, where somebody else may have put it, it
-must not lead out of the project. What is no regular file, or belongs to another user, is refused. Paths that lead to
-the same file share one draft, so that no edit undoes another.
+If a file is a link, its target is written. In a project, where another person may have created the link, the target
+must be within the project. A file that is not regular, or belongs to another user, is rejected. Paths to the same file
+share one draft, so that no edit undoes another.
 """
 
 import codecs
@@ -21,14 +21,14 @@ from paddock.model.errors import ConfigurationError
 from paddock.own_files import NotOursError, read_trusted
 
 _PRIVATE_MODE, _PROJECT_MODE = 0o600, 0o644
-"""Of new files: that of a user may get secrets later on; that of a project is for everybody who works in it."""
+"""Modes of new files: a user's file may get secrets later; a project's file is for everybody who works on it."""
 
 
 class FileDraft:
-    """A file as it is and as it shall be."""
+    """A file's contents before and after the edit."""
 
     def __init__(self, file: Path, before: bytes | None, mode: int) -> None:
-        """`before` is what the file holds, None where there is none. Raises ConfigurationError unless it is UTF-8."""
+        """`before` is the contents of the file, None for no file. Raises ConfigurationError unless it is UTF-8."""
         self.file = file
         self.backup: Path | None = None
         self._raw = before
@@ -43,7 +43,7 @@ class FileDraft:
         self.after = self.before
 
     def read_entries(self, key: Sequence[str]) -> Mapping[str, Any]:
-        """Return the entries of the file by name. Raises ConfigurationError for a file that is not understood."""
+        """Return the entries of the file by name. Raises ConfigurationError for an invalid file."""
         try:
             return read_entries(self.after, self.file, key)
         except EditError as error:
@@ -52,11 +52,11 @@ class FileDraft:
             ) from None
 
     def holds_only(self, key: Sequence[str]) -> bool:
-        """Tell whether the file has nothing beside its entries. Raises ConfigurationError."""
+        """Return whether the file contains only its entries. Raises ConfigurationError."""
         return all(set(self.read_entries(key[:depth])) <= {name} for depth, name in enumerate(key))
 
     def edit(self, path: Sequence[str], entry: Mapping[str, Any] | None) -> None:
-        """Set an entry, or remove it when there is none to set. Raises ConfigurationError."""
+        """Set an entry, or remove it for None. Raises ConfigurationError."""
         try:
             self.after = edit_entry(self.after, self.file, path, entry)
         except EditError as error:
@@ -65,18 +65,18 @@ class FileDraft:
             ) from None
 
     def render_diff(self) -> str:
-        """Return the change as a unified diff, empty when there is none."""
+        """Return the change as a unified diff; empty if there is none."""
         lines = unified_diff(
             self.before.splitlines(), self.after.splitlines(), str(self.file), str(self.file), lineterm=""
         )
         return "\n".join(lines) if self.before != self.after else ""
 
     def check(self) -> None:
-        """Raise ConfigurationError if the file may not be written, or is another one than when it was read."""
+        """Raise ConfigurationError if the file may not be written, or has changed since it was read."""
         if self._raw is not None and not self._mode & stat.S_IWUSR:
             raise ConfigurationError(
                 f"{self.file}: is write-protected (mode {self._mode:04o}). To let Paddock change it, run: "
-                f"chmod u+w {shlex.quote(str(self.file))}. To enter the change by hand, see it with --dry-run."
+                f"chmod u+w {shlex.quote(str(self.file))}. To make the change by hand, see --dry-run."
             )
         if _read_bytes(self.file) != self._raw:
             raise ConfigurationError(
@@ -84,7 +84,7 @@ class FileDraft:
             )
 
     def write(self) -> Path | None:
-        """Write the file and return where the one before is kept. Raises OSError."""
+        """Write the file and return the path of its backup. Raises OSError."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         if self._raw is not None:
             self.backup = keep_backup(self.file, self._raw, mode=self._mode)
@@ -95,7 +95,7 @@ class FileDraft:
     def find_same_file(self, *others: "FileDraft") -> "FileDraft":
         """Return the first of the others that is a draft of the same file, else this one.
 
-        Raises ConfigurationError for a file that has two names: to write it under one leaves the other as it was.
+        Raises ConfigurationError for a file with two names: writing one name would leave the other unchanged.
         """
         for other in others:
             if other.file == self.file:
@@ -109,14 +109,14 @@ class FileDraft:
 
 
 def check_drafts(drafts: Sequence[FileDraft]) -> None:
-    """Raise ConfigurationError, before anything is written, if one of the files that change cannot be."""
+    """Raise ConfigurationError before any file is written, if one of the changed files cannot be."""
     for draft in drafts:
         if draft.after != draft.before:
             draft.check()
 
 
 def write_drafts(drafts: Sequence[FileDraft]) -> list[Path]:
-    """Write the files that change, in this order; return where those before are kept. Raises ConfigurationError."""
+    """Write the changed files in order; return the paths of their backups. Raises ConfigurationError."""
     check_drafts(drafts)
     backups: list[Path] = []
     done: list[str] = []
@@ -126,10 +126,10 @@ def write_drafts(drafts: Sequence[FileDraft]) -> list[Path]:
         try:
             backup = draft.write()
         except OSError as error:
-            before = f"{', '.join(done)} was changed before that" if done else "Nothing was changed"
+            before = f"{', '.join(done)} was changed before" if done else "Nothing was changed"
             raise ConfigurationError(
                 f"{draft.file}: cannot be written: {error.strerror}. {before}; make it writable and run the command "
-                "again, or enter by hand what --dry-run shows."
+                "again, or make by hand the change that --dry-run shows."
             ) from None
         backups += [] if backup is None else [backup]
         done.append(str(draft.file))
@@ -137,7 +137,7 @@ def write_drafts(drafts: Sequence[FileDraft]) -> list[Path]:
 
 
 def read_draft(path: Path, project: Path | None) -> FileDraft:
-    """Return a file to be edited; a missing one is empty. That of a `project` must be inside it.
+    """Return a file to be edited; a missing one is empty. With `project`, the file must be within it.
 
     Raises ConfigurationError.
     """
@@ -162,7 +162,7 @@ def read_draft(path: Path, project: Path | None) -> FileDraft:
 
 
 def _read_bytes(file: Path) -> bytes | None:
-    """Return what a file holds now, None where there is none or it cannot be read."""
+    """Return the current contents of a file; None if it is missing or unreadable."""
     try:
         return read_trusted(file, MAX_FILE_BYTES)
     except OSError:
@@ -170,11 +170,11 @@ def _read_bytes(file: Path) -> bytes | None:
 
 
 def _follow_links(file: Path) -> Path:
-    """Return where a file is kept: who keeps it elsewhere, behind a link, goes on doing so."""
+    """Return the target of a link: a user who keeps the file elsewhere, behind a link, can continue to do so."""
     try:
         file.stat()
     except OSError as error:
-        if error.errno == errno.ELOOP:  # `resolve` says so up to Python 3.12
+        if error.errno == errno.ELOOP:  # raised by `resolve` up to Python 3.12
             raise ConfigurationError(
                 f"{file}: is a link that leads back to itself; correct it first"
             ) from None
@@ -184,5 +184,5 @@ def _follow_links(file: Path) -> Path:
 def _explain_by_hand(path: Sequence[str], entry: Mapping[str, Any] | None) -> str:
     where = ".".join(path[:-1])
     if entry is None:
-        return f"Take `{path[-1]}` out of `{where}` by hand."
-    return f'Enter by hand, in `{where}`: "{path[-1]}": {json.dumps(entry)}'
+        return f"Remove `{path[-1]}` from `{where}` by hand."
+    return f'Add by hand, in `{where}`: "{path[-1]}": {json.dumps(entry)}'

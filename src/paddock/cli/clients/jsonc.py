@@ -1,7 +1,7 @@
 """Edit JSON with comments and trailing commas in place: only the bytes of the edited member change.
 
-`parse` gives each value its place in the text. An edit is worked out from these places, and the caller parses the
-result again (`edit.py`), so that a mistake here ends in a refusal and never in a damaged file.
+`parse` returns each value with its place in the text. Edits are computed from these places, and the caller parses the
+result again (`edit.py`). Therefore a bug here leads to a rejection, never to a damaged file.
 """
 
 import json
@@ -15,12 +15,12 @@ _BLANK_PATTERN = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTA
 _STRING_PATTERN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _LITERAL_PATTERN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _MAX_DIGITS = 4000
-"""Of a number; Python reads no more than 4300."""
+"""Maximum number of digits; Python parses at most 4300."""
 _FIRST_INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
 
 class JsoncError(ValueError):
-    """A text is not JSON, nor JSON with comments; says why, and where."""
+    """A text is neither JSON nor JSON with comments; says why, and where."""
 
     def __init__(self, text: str, at: int, why: str) -> None:
         line = text.count("\n", 0, at) + 1
@@ -36,7 +36,7 @@ class Node:
     start: int
     end: int
     members: "list[Member]" = field(default_factory=list["Member"])
-    """Of an object, in the order of the text; the items of a list, without names."""
+    """Members of an object in order, or the items of a list, without names."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Member:
     start: int
     value: Node
     comma: int | None = None
-    """Where the comma after it stands."""
+    """Position of the comma after it."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Reader:
     def _read_string(self) -> str:
         found = _STRING_PATTERN.match(self.text, self.at)
         if found is None:
-            self.refuse("this string has no end, or holds what no string may")
+            self.refuse("this string has no end, or contains a forbidden character")
         self.at = found.end()
         return json.loads(found[0])
 
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def parse(text: str) -> Node:
-    """Return what a text holds. Raises JsoncError."""
+    """Return the document in a text. Raises JsoncError."""
     reader = _Reader(text)
     node = reader.read_value()
     if reader.skip_blanks():
@@ -139,10 +139,10 @@ def parse(text: str) -> Node:
 
 
 def set_member(text: str, path: Sequence[str], value: object) -> str:
-    """Return the text with the member at a path set, and the objects on the way to it made.
+    """Return the text with the member at a path set; missing objects on the path are created.
 
-    Of a list, only the items that differ change. Raises JsoncError, also where something on the way is no object, and
-    ValueError where it stands there twice.
+    In a list, only the changed items are replaced. Raises JsoncError, also if a value on the path is not an object, and
+    ValueError if a name on it occurs twice.
     """
     node = parse(text)
     for depth, name in enumerate(path):
@@ -162,7 +162,7 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
 
 
 def is_item_edit(before: object, after: object) -> bool:
-    """Tell whether a list becomes another one by changing items in their places, or its first, and adding some."""
+    """Return whether a list can become another one by replacing items, or its first items, and appending some."""
     if not isinstance(before, list) or not isinstance(after, list):
         return False
     old, new = cast("list[object]", before), cast("list[object]", after)
@@ -170,20 +170,20 @@ def is_item_edit(before: object, after: object) -> bool:
 
 
 def _set_items(text: str, node: Node, items: Sequence[object]) -> str:
-    """Return the text with other items in the places of those of a list, and further ones at its end."""
+    """Return the text with the items of a list replaced, and further ones appended."""
     for item in items[len(node.members) :]:
         text = _insert_member(text, node, None, item)
         node = _Reader(text, node.start).read_value()
     for member, item in reversed(
         list(zip(node.members, items, strict=True))
-    ):  # so that earlier places stay right
+    ):  # so that earlier places stay valid
         if member.value.value != item or type(member.value.value) is not type(item):
             text = text[: member.start] + _write_value(text, item, "") + text[member.value.end :]
     return text
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at a path. Raises what `set_member` raises."""
+    """Return the text without the member at a path. Raises the errors of `set_member`."""
     node = parse(text)
     for depth, name in enumerate(path):
         _check_object(text, node, path[:depth])
@@ -206,7 +206,7 @@ def _check_object(text: str, node: Node, path: Sequence[str]) -> None:
 def _find_once(node: Node, name: str) -> Member | None:
     found = [member for member in node.members if member.name == name]
     if len(found) > 1:
-        raise ValueError(f"`{name}` stands there twice")
+        raise ValueError(f"`{name}` occurs twice there")
     return found[0] if found else None
 
 
@@ -221,7 +221,7 @@ def _insert_member(text: str, node: Node, name: str | None, value: object) -> st
     last = node.members[-1]
     first_line = text[node.start : node.members[0].start]
     after = last.value.end if last.comma is None else last.comma + 1
-    if "\n" not in first_line:  # all on one line
+    if "\n" not in first_line:  # everything is on one line
         pair = f"{_write_label(name)}{_escape_surrogates(json.dumps(value, ensure_ascii=False))}"
         if last.comma is None:
             return f"{text[:after]}, {pair}{text[after:]}"
@@ -235,16 +235,16 @@ def _insert_member(text: str, node: Node, name: str | None, value: object) -> st
 
 
 def _before_last_blanks(inside: str) -> str:
-    """Return what an object without members holds, up to the line that its end is on."""
+    """Return the inside of an empty object, up to the line of its closing brace."""
     line, newline, rest = inside.rpartition("\n")
     if not inside.strip():
         return ""
     return line.removesuffix("\r") if newline and not rest.strip() else inside.rstrip(" \t")
 
 
-def _end_of_line(text: str, at: int, most: int) -> int:
-    """Return where the line of a place ends, comments included: they belong to what is before them."""
-    blank = _BLANK_PATTERN.match(text, at, most)
+def _end_of_line(text: str, at: int, end: int) -> int:
+    """Return the end of a line, including its comment, which belongs to the text before it."""
+    blank = _BLANK_PATTERN.match(text, at, end)
     assert blank is not None
     line = text.find("\n", at, blank.end())
     while line != -1 and text.count("/*", at, line) > text.count("*/", at, line):
@@ -271,7 +271,7 @@ def _remove_member(text: str, node: Node, member: Member) -> str:
     end = _find_end(member)
     if not text[
         text.rfind("\n", 0, member.start) + 1 : member.start
-    ].strip():  # a comment beside it is its own
+    ].strip():  # a comment beside it belongs to it
         end = _end_of_line(text, end, node.end - 1)
     has_line = text[end:].lstrip(" \t\r").startswith("\n")
     start = len(text[: member.start].rstrip(" \t\r\n" if has_line else " \t"))
@@ -290,29 +290,29 @@ def _write_member(text: str, name: str | None, value: object, indent: str) -> st
 
 
 def _write_label(name: str | None) -> str:
-    """Return what is before the value of a member; an item of a list has no name."""
+    """Return the text before the value of a member; an item of a list has no name."""
     return "" if name is None else f"{_escape_surrogates(json.dumps(name, ensure_ascii=False))}: "
 
 
 def _write_value(text: str, value: object, indent: str) -> str:
-    """Return a value as it stands behind its name, with further lines indented as in the text."""
+    """Return a value for a place after its name, with further lines indented as in the text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = json.dumps(value, indent=_find_indent_unit(text), ensure_ascii=False, allow_nan=False).split("\n")
     return _escape_surrogates(f"{newline}{indent}".join(lines))
 
 
 def _escape_surrogates(text: str) -> str:
-    """Return a text with halves of characters escaped, as JSON escapes them."""
+    """Return a text with lone surrogates escaped as in JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the blanks that the line of a place begins with."""
+    """Return the blanks at the beginning of a place's line."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _find_indent_unit(text: str) -> str:
-    """Return what one level of indentation is in a text."""
+    """Return one level of indentation of a text."""
     found = _FIRST_INDENT.search(text)
     return found[1] if found else "  "

@@ -1,7 +1,7 @@
-"""Tell which clients are on this machine: by their commands, and by what they keep in the home directory.
+"""Find out which clients are installed: by their commands, and by their files in the home directory.
 
-`paddock install` may have made a client's directory itself. A configuration file that holds nothing but Paddock, and
-the backups beside it, are therefore no sign of the client.
+`paddock install` may have created a client's directory itself. Therefore a configuration file with only Paddock in it,
+and the backups beside it, do not count.
 """
 
 import os
@@ -18,7 +18,7 @@ _BACKUP = re.compile(r"\.backup(?:\.[0-9]+)?\Z")
 
 
 def is_installed(client: Client) -> bool:
-    """Tell whether the client's command, or a file that the client has written, is there."""
+    """Return whether the client's command, or a file that the client has written, exists."""
     if client.program and shutil.which(client.program) is not None:
         return True
     return bool(client.sign) and _has_other_files(Path.home() / client.sign)
@@ -40,7 +40,7 @@ def _has_other_files(directory: Path) -> bool:
 
 
 def _holds_paddock_alone(file: Path, client: Client) -> bool:
-    """Tell whether a configuration file has nothing but entries of Paddock; backups have what they are backups of."""
+    """Return whether a configuration file has only entries of Paddock; a backup counts like its original."""
     if _BACKUP.search(file.name):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Move servers out of `.mcp.json`, which MCP clients load themselves, to the file that Paddock alone reads."""
+"""Move servers from `.mcp.json`, which MCP clients load themselves, to the file that only Paddock reads."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _KEY = ("mcpServers",)
 
 
 def list_shared(shared: FileDraft) -> list[str]:
-    """Return the names of the servers in a file besides Paddock itself. Raises ConfigurationError."""
+    """Return the names of the servers in a file, without Paddock itself. Raises ConfigurationError."""
     return [
         name
         for name, entry in shared.read_entries(_KEY).items()
@@ -21,17 +21,17 @@ def list_shared(shared: FileDraft) -> list[str]:
 
 
 def draft_move(names: Sequence[str], shared: FileDraft, own: FileDraft) -> tuple[list[str], list[str]]:
-    """Move servers from one draft to the other; return the names of the moved ones, and of those that could not be.
+    """Move servers from one draft to the other; return the names of the moved ones, and of the others.
 
-    A server of the same name with another entry stays where it is. Raises ConfigurationError, also if Paddock would not
-    read the servers where they go.
+    A server stays if the other file has another entry with its name. Raises ConfigurationError, also if Paddock could
+    not read the servers in the other file.
     """
     try:
         json.loads(own.before or "{}")
     except (ValueError, RecursionError):
         raise ConfigurationError(
-            f"{own.file}: Paddock reads JSON without comments there, and this is none, so servers that move there "
-            "would not be found. Nothing was changed; correct the file first. `paddock servers list` says where."
+            f"{own.file}: Paddock needs JSON without comments there, so it would not find servers that move there. "
+            "Nothing was changed; correct the file first. `paddock servers list` says where."
         ) from None
     moved: list[str] = []
     kept: list[str] = []

@@ -1,7 +1,7 @@
-"""The MCP clients that `paddock install` knows, as data. `docs/clients.md` is written from this table.
+"""The MCP clients that `paddock install` supports, as data. `docs/clients.md` is generated from this table.
 
-`source` is the client's own page about its configuration file. Where a client has a file for one project, that is the
-default scope.
+`source` is the client's own page on its configuration file. If a client has a file for one project, that is the default
+scope.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 Shape = Literal["plain", "stdio", "copilot", "opencode", "goose"]
-"""What an entry looks like: `entry.build_entry` writes each."""
+"""The form of an entry; `entry.build_entry` writes each."""
 Scope = Literal["project", "user"]
 Platform = Literal["linux", "macos", "windows"]
 
@@ -21,41 +21,41 @@ _CODE: Mapping[Platform, str] = {
     "macos": "Library/Application Support/Code/User/",
     "windows": "AppData/Roaming/Code/User/",
 }
-"""The user's settings of VS Code, below the home directory."""
+"""The directory of the user's settings of VS Code, below the home directory."""
 _CONFIG = ".config/"
 
 
 @dataclass(frozen=True)
 class Client:
-    """Where a client keeps its MCP servers. A path in several spellings: the first that exists, else the first."""
+    """Where a client keeps its MCP servers. Of several paths, the first that exists is used, else the first."""
 
     title: str
     source: str
     user: Mapping[Platform, tuple[str, ...]]
     """Files of the user, below the home directory."""
     project: tuple[str, ...] = ()
-    """Files of a project, below its directory; none where the client has no such scope."""
+    """Files of a project, below its directory; none if the client has no such scope."""
     key: tuple[str, ...] = _MCP_SERVERS
-    """The object that holds the entries by name."""
+    """The path of the object with the entries."""
     shape: Shape = "plain"
     variables: tuple[tuple[str, str], ...] = ()
-    """Environment variables that move the user's file, and what follows the variable's value."""
+    """Environment variables that move the user's file, and the path below their value."""
     follows_xdg: bool = True
-    """Whether `XDG_CONFIG_HOME` moves what is in `.config`."""
+    """Whether `XDG_CONFIG_HOME` replaces `.config`."""
     program: str = ""
     """The client's own command."""
     sign: str = ""
-    """A directory below the home directory that the installed client makes."""
+    """A directory below the home directory that the installed client creates."""
     loads_mcp_json: bool = False
     """Whether the client starts the servers of `.mcp.json` in a project itself."""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """The scopes that the client has, the default first."""
+        """The scopes of the client, the default first."""
         return ("project", "user") if self.project else ("user",)
 
     def locate(self, scope: Scope, workspace: Path, environ: Mapping[str, str] = os.environ) -> Path:
-        """Return the file of a scope, whether or not it exists."""
+        """Return the file of a scope, which may not exist."""
         if scope == "project":
             return _first_existing([workspace / name for name in self.project])
         for variable, rest in self.variables:
@@ -267,4 +267,4 @@ CLIENTS: Mapping[str, Client] = {
         sign=".continue",
     ),
 }
-"""By the name on the command line."""
+"""The clients by their name on the command line."""

@@ -1,6 +1,6 @@
-"""The token that requests to an upstream server carry: taken from the login, renewed when it has ended.
+"""The token in requests to an upstream server: read from the stored login and renewed when it has expired.
 
-Nothing here asks a person anything: a server that wants a login fails its call at once, with what to do about it.
+This module never asks a person. If a server requires a login, the call fails at once, and its error says what to do.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ _MAX_SCOPE_CHARS = 400
 
 
 class TokenSource(Protocol):
-    """Where a token comes from."""
+    """Provides the token."""
 
     async def get_token(self) -> str:
-        """Return the token of the moment; empty when there is none. Raises LoginFailed."""
+        """Return the current token; empty if there is none. Raises LoginFailed."""
         ...
 
     async def renew_token(self, used: str, refused: httpx2.Response) -> str:
-        """Return another token than the one that was refused; empty when there is none. Raises LoginFailed."""
+        """Return a token other than the refused one; empty if there is none. Raises LoginFailed."""
         ...
 
     def list_secrets(self) -> tuple[str, ...]:
-        """Return what may be in no text."""
+        """Return the values that no text may contain."""
         ...
 
 
 class BearerAuth(httpx2.Auth):
-    """Puts the token into requests, and tells the call's trace what a person can do when it does not suffice."""
+    """Puts the token into requests. If the server refuses it, writes the remedy into the call's trace."""
 
     def __init__(self, name: str, source: TokenSource) -> None:
         self._name = name
@@ -51,13 +51,13 @@ class BearerAuth(httpx2.Auth):
 
     @property
     def secrets(self) -> ServerSecrets:
-        """The secrets of the login, as they are now."""
+        """The current secrets of the login."""
         return ServerSecrets(self._source.list_secrets())
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Retry once after a 401, with another token."""
+        """Send a request; after a 401 send it once more with another token."""
         used = await self._report_failure(self._source.get_token())
         if used:
             request.headers["Authorization"] = f"Bearer {used}"
@@ -86,7 +86,7 @@ class BearerAuth(httpx2.Auth):
 
 
 def make_bearer_auth(server: HttpServer, keeper: LoginStore) -> BearerAuth:
-    """Return what puts tokens into requests to a server."""
+    """Return the authentication for requests to a server."""
     source = (
         ClientCredentialsToken(server, keeper)
         if server.oauth.grant == MACHINE_GRANT
@@ -96,7 +96,7 @@ def make_bearer_auth(server: HttpServer, keeper: LoginStore) -> BearerAuth:
 
 
 class StoredLoginToken:
-    """The token of a login of a person."""
+    """The token of a person's login."""
 
     def __init__(self, keeper: LoginStore) -> None:
         self._keeper = keeper
@@ -119,7 +119,7 @@ class StoredLoginToken:
         return await self._get_newer_token(used)
 
     async def _get_newer_token(self, used: str) -> str:
-        """Return the token that another process got meanwhile, or get one ourselves."""
+        """Return the token that another process has renewed meanwhile; otherwise renew it."""
         async with self._keeper.hold_lock():
             login = await asyncio.to_thread(self._keeper.read_login)
             if login is None or (login.access_token != used and not login.has_ended(time.time())):
@@ -137,7 +137,7 @@ class StoredLoginToken:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that is not broken off when we are: a token that is given and not kept ends the login."""
+    """Wait for work that our own cancellation must not interrupt: a renewed token that is not stored ends the login."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -146,7 +146,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class ClientCredentialsToken:
-    """The token of a client that logs in by itself (RFC 6749, 4.4). It lives as long as the connection."""
+    """The token of a client that logs in by itself (RFC 6749, 4.4). It lasts as long as the connection."""
 
     def __init__(self, server: HttpServer, keeper: LoginStore) -> None:
         self._server = server

@@ -1,7 +1,7 @@
-"""How Paddock is known to the authorization server of an upstream server: `oauth` of its entry.
+"""`oauth` of a server's entry: how Paddock identifies itself to the authorization server.
 
-Without it, a person logs in as a client that registers itself. With it, the client is one that somebody registered, or
-a document at an address (client id metadata), or a machine that logs in by itself.
+Without `oauth`, a person logs in and Paddock registers itself as a client. With it, the client is registered already,
+or described by a document at a URL (client id metadata), or it is a machine that logs in by itself.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 Fill = Callable[[str], str]
-"""Fills in the variables of a text."""
+"""Replaces the variables in a string."""
 
 PUBLIC_GRANT = "authorization_code"
 MACHINE_GRANT = "client_credentials"
@@ -20,20 +20,20 @@ MACHINE_GRANT = "client_credentials"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OAuth:
-    """Who we are to an authorization server. Empty fields are left to what the server and its metadata say."""
+    """Paddock's identity at an authorization server. The server and its metadata decide about empty fields."""
 
     grant: Literal["authorization_code", "client_credentials"] = PUBLIC_GRANT
     client_id: str = ""
     client_secret: str = ""
     private_key: str = ""
-    """PEM; signs what stands for a secret (RFC 7523)."""
+    """PEM; signs the assertion that replaces a secret (RFC 7523)."""
     algorithm: str = "RS256"
     issuer: str = ""
-    """The authorization server; another one is refused."""
+    """The only accepted authorization server."""
     scope: str = ""
-    """Further scopes to ask for, separated by spaces."""
+    """Further scopes to request, separated by spaces."""
     callback_port: int = 0
-    """Port of the redirect address; 0 is any."""
+    """Port of the redirect address; 0 for any free port."""
     client_metadata_url: str = ""
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ DEFAULT = OAuth()
 
 
 class OAuthEntry(BaseModel):
-    """`oauth` as written. Keys of other programs are passed over."""
+    """`oauth` as written. Keys of other programs are ignored."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
@@ -59,13 +59,13 @@ class OAuthEntry(BaseModel):
     client_metadata_url: Annotated[str, Field(alias="clientMetadataUrl", max_length=2000)] = ""
 
     def make_oauth(self, fill: Fill) -> OAuth:
-        """Return what the entry says. Raises ValueError, whose text says what is missing."""
+        """Return the settings of an entry. Raises ValueError with the missing part."""
         secret, key = fill(self.client_secret), fill(self.private_key)
         issuer, scope, document = fill(self.issuer), fill(self.scope), fill(self.client_metadata_url)
         if (secret or key or self.grant == MACHINE_GRANT) and not (self.client_id and issuer):
             raise ValueError(
                 "a client with a secret needs `clientId` and `issuer`, the address of the authorization server "
-                "that may be told the secret"
+                "that may receive the secret"
             )
         if issuer and urlsplit(issuer).scheme not in ("https", "http"):
             raise ValueError("`issuer` must be the https:// address of an authorization server")
@@ -87,7 +87,7 @@ class OAuthEntry(BaseModel):
 
 
 def is_scope(text: str) -> bool:
-    """Tell whether a text is a scope: names of printable ASCII without quotes, a space between (RFC 6749, 3.3)."""
+    """Return whether a string is a scope: printable names without quotes, separated by a space (RFC 6749, 3.3)."""
     return len(text) <= _MAX_SCOPE_CHARS and all(
         name and all("!" <= character <= "~" and character not in '"\\' for character in name)
         for name in text.split(" ")
@@ -95,7 +95,7 @@ def is_scope(text: str) -> bool:
 
 
 def merge_scopes(*scopes: str | None) -> str:
-    """Return the names of all scopes, each once, in their order."""
+    """Return the distinct names of all scopes, in order."""
     return " ".join(dict.fromkeys(name for scope in scopes if scope for name in scope.split()))
 
 

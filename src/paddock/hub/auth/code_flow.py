@@ -1,7 +1,7 @@
-"""A login of a person: the authorization code flow with PKCE, begun because somebody asked for it.
+"""A person's login: the authorization code flow with PKCE. It starts only on a person's request.
 
-The connection is an ordinary one to the server; the first answer 401 starts the flow, and the server's tools are then
-listed with the new token, so a login that is kept has worked.
+The login opens an ordinary connection to the server, and the first 401 starts the flow. The server's tools are then
+listed with the new token. Therefore a login that is stored has worked.
 """
 
 import asyncio
@@ -38,24 +38,24 @@ from paddock.model.errors import ServerError
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationPrompt:
-    """What a person is sent to."""
+    """The address that a person opens to log in."""
 
     url: str
     issuer: str
     before: str
-    """The authorization server of the login so far, where it was another; else empty."""
+    """The authorization server of the stored login, if it was another one; otherwise empty."""
 
 
 Person = Callable[[AuthorizationPrompt], Awaitable[None]]
-"""Shows a person where to log in. Does not wait for it."""
+"""Shows a person where to log in; does not wait for the login."""
 
 
 async def log_in(
     server: HttpServer, keeper: LoginStore, person: Person, *, scope: str = "", wait_ms: int = 300_000
 ) -> Login:
-    """Return the login that a person made, and keep it. `scope` is asked for besides what the server wants.
+    """Let a person log in, then store and return the login. `scope` is requested in addition to the server's scopes.
 
-    The person has `wait_ms` for it. Raises LoginFailed or ServerError; then the login so far is as it was.
+    The person has `wait_ms` to log in. Raises LoginFailed or ServerError; then the stored login is unchanged.
     """
     before = await asyncio.to_thread(keeper.read_login)
     outside = AuthorizationHttp(server.url)
@@ -70,7 +70,7 @@ async def log_in(
 
 
 async def log_in_machine(server: HttpServer, secret: str) -> Login:
-    """Return the login of a client that logs in by itself, once its secret or its key has worked.
+    """Log in as a client without a person, and return the login once its secret or key has worked.
 
     Raises LoginFailed or ServerError.
     """
@@ -85,13 +85,13 @@ async def log_in_machine(server: HttpServer, secret: str) -> Login:
 
 
 async def save_login(keeper: LoginStore, login: Login) -> None:
-    """Keep a login in the place of an older one."""
+    """Store a login; it replaces an older one."""
     async with keeper.hold_lock():
         await asyncio.to_thread(keeper.write_login, login)
 
 
 async def log_out(login: Login) -> None:
-    """Tell the authorization server that a login has ended (RFC 7009), if it can be told. Raises LoginFailed."""
+    """Revoke a login at its authorization server (RFC 7009), if that offers revocation. Raises LoginFailed."""
     place = login.metadata.get("revocation_endpoint")
     if not place or not login.tokens:
         return
@@ -116,7 +116,7 @@ _ANY_REDIRECT = AnyUrl("http://127.0.0.1/callback")
 
 
 async def _list_tools_with(server: HttpServer, source: "_FlowToken", wait_ms: int) -> None:
-    """Connect and list the tools with what the flow gives."""
+    """Connect and list the tools with the token of the flow."""
     patient = dataclasses.replace(server, timeout_ms=wait_ms + server.timeout_ms)
     auth = BearerAuth(server.name, source)
     error: Exception | None = None
@@ -129,10 +129,10 @@ async def _list_tools_with(server: HttpServer, source: "_FlowToken", wait_ms: in
         ):
             try:
                 await connection.list_tools(patient.timeout_ms)
-            except CallFailed as failed:  # raised in here, it would come out as an exception group
+            except CallFailed as failed:  # raised here, it would become an exception group
                 error = failed.error
     except TimeoutError:
-        error = LoginFailed(f"nobody logged in within {wait_ms / 1000:g} seconds")
+        error = LoginFailed(f"there was no login within {wait_ms / 1000:g} seconds")
     except CallFailed as failed:
         error = failed.error
     except ExceptionGroup as group:
@@ -141,7 +141,7 @@ async def _list_tools_with(server: HttpServer, source: "_FlowToken", wait_ms: in
     if error is not None:
         raise error
     if not source.asked:
-        raise LoginFailed(f"server {server.name} asks for no login")
+        raise LoginFailed(f"server {server.name} requires no login")
 
 
 def _do_nothing() -> None:
@@ -149,7 +149,7 @@ def _do_nothing() -> None:
 
 
 class _FlowToken(TokenSource):
-    """The token that the flow brings. The flow runs once: a server that refuses its outcome is not asked again."""
+    """The token of the flow. The flow runs once; if the server refuses its token, it is not repeated."""
 
     def __init__(self, provider: OAuthClientProvider, outside: AuthorizationHttp, scope: str) -> None:
         self._provider = provider
@@ -179,7 +179,7 @@ class _FlowToken(TokenSource):
 
 
 class _FlowProvider(OAuthClientProvider):
-    """The library's flow, with what it leaves to its users: who the client is, and where it may be sent."""
+    """The library's flow with Paddock's own choices: the client's identity, and the allowed addresses."""
 
     def __init__(
         self,
@@ -217,11 +217,11 @@ class _FlowProvider(OAuthClientProvider):
         self._before = str(before.metadata.get("issuer", "")) if before else ""
 
     def make_login(self) -> Login:
-        """Return what the flow brought."""
+        """Return the login that the flow has produced."""
         context = self.context
         tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
         if tokens is None or client is None or metadata is None:
-            raise LoginFailed("the authorization server gave no token")
+            raise LoginFailed("the authorization server returned no token")
         resource = context.protected_resource_metadata
         kept = metadata.model_dump(mode="json", exclude_none=True, include=_KEPT_SERVER_FIELDS)
         login = Login(
@@ -241,13 +241,15 @@ class _FlowProvider(OAuthClientProvider):
         for each in advertised:
             if issuers_match(each, issuer):
                 return each
-        raise OAuthFlowError("the server names another authorization server than `oauth.issuer` of its entry")
+        raise OAuthFlowError(
+            "the server names an authorization server that differs from `oauth.issuer` of its entry"
+        )
 
     def _expected_issuer(self) -> str:
-        """Choose, besides, how a client shows who it is: the library asks this last before it registers one.
+        """Choose the client's authentication method, too: this is the library's last call before it registers a client.
 
-        A program of a person keeps no secret well (RFC 8252, 8.5), and the secret of a registration may end. Left open,
-        the method is `client_secret_basic` (RFC 7591, 2), which a server that does not offer it refuses.
+        An application on a person's machine cannot keep a secret (RFC 8252, 8.5), and the secret of a registration may
+        expire. Without a choice the method is `client_secret_basic` (RFC 7591, 2), which some servers reject.
         """
         metadata, method = self.context.oauth_metadata, None
         offered = (metadata and metadata.token_endpoint_auth_methods_supported) or ()
@@ -259,18 +261,18 @@ class _FlowProvider(OAuthClientProvider):
         return super()._expected_issuer()
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Look at where a person would be sent, before anybody is."""
+        """Check the address before a person is sent to it."""
         metadata, issuer = self.context.oauth_metadata, self._server.oauth.issuer
         if metadata is None:
-            raise OAuthFlowError("the server's authorization server says nothing of itself (RFC 8414)")
+            raise OAuthFlowError("the server's authorization server publishes no metadata (RFC 8414)")
         if issuer and not issuers_match(str(metadata.issuer), issuer):
-            raise OAuthFlowError("the authorization server is another than `oauth.issuer` of the entry")
+            raise OAuthFlowError("the authorization server differs from `oauth.issuer` of the entry")
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError("the authorization server does not offer PKCE with S256 (RFC 7636)")
         client, methods = self.context.client_info, metadata.token_endpoint_auth_methods_supported or ()
         if client is not None and client.client_secret:
             registered = client.client_id == self._server.oauth.client_id
-            # A registration that says nothing of the method leaves it to what the server offers (RFC 7591, 2).
+            # A registration without a method leaves the choice to what the server offers (RFC 7591, 2).
             if registered or client.token_endpoint_auth_method is None:
                 post = "client_secret_post" in methods and "client_secret_basic" not in methods
                 client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
@@ -289,15 +291,15 @@ class _FlowProvider(OAuthClientProvider):
 
 
 def _with_own_query(url: str, endpoint: str) -> str:
-    """Return the address to open, `endpoint?parameters`, with the endpoint's own query kept (RFC 6749, 3.1).
+    """Return the address to open, `endpoint?parameters`. The endpoint's own query is kept (RFC 6749, 3.1).
 
-    Raises LoginFailed if the endpoint has a fragment, or sets a parameter that is ours: none may stand there twice.
+    Raises LoginFailed if the endpoint has a fragment, or sets one of our parameters: none may occur twice.
     """
     parts, parameters = urlsplit(endpoint), url.removeprefix(f"{endpoint}?")
     ours = parse_qs(parameters)
     if parts.fragment or ours.keys() & parse_qs(parts.query, keep_blank_values=True).keys():
         raise LoginFailed(
-            f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, or a parameter of the request"
+            f"`authorization_endpoint` of {parts.scheme}://{parts.netloc} has a fragment, or repeats our parameter"
         )
     return f"{endpoint}&{parameters}" if parts.query else url
 

@@ -1,9 +1,9 @@
-"""Requests to authorization servers, which the upstream server names: where they lead is looked at before.
+"""Requests to authorization servers. The upstream server names them, so that each address is checked first.
 
-A server may name any address, so that we ask there on its behalf. Every address that a name has must be public, or of
-the kind that the server itself has: of this machine when the server is on it, of a private network when the server
-is in one. The connection goes to one that was looked at. Only https is spoken, but for a server of this machine, and
-redirects and proxies are not followed.
+A server may name any address and so make Paddock send requests there. Each address of a host must be public, or as
+local as the server itself: on this machine if the server is, in a private network if the server is. The connection goes
+to an address that was checked. Only https is allowed, except for a server on this machine. Redirects and proxies are
+not followed.
 """
 
 import asyncio
@@ -17,36 +17,36 @@ from paddock.hub.auth.tokens import LoginFailed
 from paddock.model.addresses import Address, is_port, is_public, really
 
 ANSWER_BYTES = 256 * 1024
-"""Bytes of an answer; one that is longer is refused."""
+"""Maximum size of an answer, in bytes; a larger one is rejected."""
 MAX_REQUESTS = 20
-"""Requests of one login or refresh."""
+"""Maximum number of requests of one login or refresh."""
 _MAX_URL_CHARS = 2000
 _TIMEOUT_S = 15.0
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class AuthorizationHttp:
-    """Speaks to the authorization servers that one upstream server names."""
+    """Sends requests to the authorization servers that one upstream server names."""
 
     def __init__(self, server: str) -> None:
-        """Take the address of the upstream server. Raises LoginFailed for what is none."""
+        """Use the address of the upstream server. Raises LoginFailed if it is not valid."""
         try:
             self._server = httpx2.URL(server)
         except httpx2.InvalidURL:
-            raise LoginFailed("the `url` of the server is no address; correct it") from None
+            raise LoginFailed("the `url` of the server is not a valid address; correct it") from None
         self._local = self._server.host in _LOCAL_HOSTS
         self._left = MAX_REQUESTS
 
     def check_url(self, url: httpx2.URL) -> None:
-        """Raise LoginFailed unless `url` is one that may be asked, or shown to a person."""
+        """Raise LoginFailed unless Paddock may send a request to `url`, or show it to a person."""
         odd = not url.host or url.userinfo or not is_port(url.port) or len(str(url)) > _MAX_URL_CHARS
         if odd or url.scheme not in ("https", "http"):
-            raise LoginFailed(f"the address {_render_url(url)} for the login is none that can be asked")
+            raise LoginFailed(f"the address {_render_url(url)} for the login is not one that Paddock may use")
         if url.scheme == "http" and not (self._local and url.host in _LOCAL_HOSTS):
             raise LoginFailed(f"the address {_render_url(url)} for the login is not https")
 
     async def send_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the whole answer to a request. Raises LoginFailed; takes 15 seconds at most."""
+        """Send a request and return the whole answer, within 15 seconds. Raises LoginFailed."""
         self.check_url(request.url)
         self._left -= 1
         if self._left < 0:
@@ -80,18 +80,18 @@ class AuthorizationHttp:
             for address in addresses:
                 alike = any(_is_as_local(address, own) for own in home) and (
                     self._local
-                    or not really(address).is_loopback  # a name may mean this machine for a moment
+                    or not really(address).is_loopback  # a name may resolve to this machine for a moment
                 )
                 if not is_public(address) and not alike:
                     raise LoginFailed(
-                        f"{_render_url(url)} leads to {address}, which is no public address; "
-                        "a server may not send us there"
+                        f"{_render_url(url)} leads to {address}, which is not a public address; "
+                        "a server may not make Paddock connect to it"
                     )
         return addresses
 
 
 def _is_as_local(address: Address, own: Address) -> bool:
-    """Tell whether an address is no further within than our server's own: of this machine, or of a private network."""
+    """Return whether an address is at most as local as the server: on this machine, or in a private network."""
     this, home = really(address), really(own)
     if this.is_loopback or home.is_loopback:
         return this.is_loopback and home.is_loopback
@@ -107,7 +107,7 @@ async def _resolve_host(url: httpx2.URL) -> list[Address]:
             url.raw_host.decode("ascii").strip("[]"), port, type=socket.SOCK_STREAM
         )
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its host has no name that can be looked up"
+        why = error.strerror if isinstance(error, OSError) else "its host is not a valid name"
         raise LoginFailed(f"{_render_url(url)} cannot be found: {why}") from None
     if not found:
         raise LoginFailed(f"{_render_url(url)} has no address")
@@ -133,15 +133,15 @@ async def _send_to_address(request: httpx2.Request, address: Address) -> httpx2.
             body += chunk
             if len(body) > ANSWER_BYTES:
                 raise LoginFailed(f"the answer of {_render_url(url)} is larger than {ANSWER_BYTES} bytes")
-    told = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
-    return httpx2.Response(answer.status_code, headers=told, content=bytes(body), request=request)
+    kept = {name: answer.headers[name] for name in ("content-type",) if name in answer.headers}
+    return httpx2.Response(answer.status_code, headers=kept, content=bytes(body), request=request)
 
 
 def _make_failure(request: httpx2.Request, error: httpx2.HTTPError) -> LoginFailed:
-    return LoginFailed(f"{_render_url(request.url)} cannot be asked: {type(error).__name__}")
+    return LoginFailed(f"{_render_url(request.url)} cannot be reached: {type(error).__name__}")
 
 
 def _render_url(url: httpx2.URL) -> str:
-    """Return scheme, host and path of an address: what holds no secret, shortened."""
+    """Return scheme, host and path of an address, shortened; these contain no secret."""
     port = f":{url.port}" if url.port else ""
     return f"{url.scheme}://{url.host}{port}{url.path}"[:200]

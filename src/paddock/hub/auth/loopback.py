@@ -1,7 +1,7 @@
-"""Where the browser brings the answer of an authorization server: a listener on 127.0.0.1 that takes one answer.
+"""Receive the authorization server's answer from the browser: a listener on 127.0.0.1 for one answer.
 
-Whatever runs on this machine, and every page in the browser, can send requests here. What does not hold the `state` of
-this login is refused and changes nothing, so that nobody slips in a code of theirs or ends the login.
+Every program on this machine and every page in the browser can send requests here. A request without the `state` of
+this login is rejected and changes nothing. Therefore no other party can inject a code or end the login.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ _HEADERS = (
     "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
     "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n"
 )
-_DONE_PAGE = "<!doctype html><title>Paddock</title><p>Paddock has the answer. You can close this page."
-_REJECTED_PAGE = "<!doctype html><title>Paddock</title><p>This is no answer to the login that is under way."
+_DONE_PAGE = "<!doctype html><title>Paddock</title><p>You are logged in. You can close this page."
+_REJECTED_PAGE = "<!doctype html><title>Paddock</title><p>This request does not belong to the current login."
 
 
 class LoopbackListener:
-    """Listens while a login is under way."""
+    """Listens during a login."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -38,11 +38,11 @@ class LoopbackListener:
 
     @property
     def uri(self) -> str:
-        """The address that browsers are to be sent to."""
+        """The redirect address for browsers."""
         return f"http://127.0.0.1:{self._port}{CALLBACK_PATH}"
 
     async def __aenter__(self) -> Self:
-        """Begin. Raises LoginFailed when the port is taken."""
+        """Start listening. Raises LoginFailed when the port is in use."""
         try:
             self._server = await asyncio.start_server(
                 self._serve_connection, "127.0.0.1", self._port, limit=_MAX_HEAD_BYTES
@@ -55,7 +55,7 @@ class LoopbackListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End, with every connection: one that is still read when the event loop ends would print a traceback."""
+        """Stop, and close every connection: one that is being read when the event loop ends would print a traceback."""
         self._answer.cancel()
         self._server.close()
         for writer in self._open.values():
@@ -63,7 +63,7 @@ class LoopbackListener:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def expect_state(self, url: str) -> None:
-        """Take the `state` of an address that a person is sent to: only an answer with it counts from now on."""
+        """Accept only answers with the `state` of `url` from now on."""
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         if self._answer.done():
             self._answer = asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ class LoopbackListener:
             writer.close()
 
     def _take_request(self, head: str) -> bool:
-        """Take the request as the answer if it is it."""
+        """Accept a request if it is the answer; return whether it was."""
         method, _, rest = head.partition("\r\n")[0].partition(" ")
         target = rest.partition(" ")[0]
         hosts = [
@@ -127,7 +127,7 @@ class LoopbackListener:
         elif fields.get("code"):
             result = AuthorizationCodeResult(code=fields["code"], state=state, iss=fields.get("iss"))
             self._answer.set_result(result)
-        else:  # a token, for instance, which has no business in an address
+        else:  # for example a token, which must not be in an address
             return False
         return True
 

@@ -1,7 +1,7 @@
-"""What is used of the MCP library's OAuth client, a step at a time.
+"""Adapter for the MCP library's OAuth client; it runs the library's flow step by step.
 
-Its own flow would let one request at a time pass, would ask a person in the midst of a call, and would send the refresh
-token of an earlier process to the server itself instead of to the authorization server.
+The library alone would serialize all requests, would ask a person during a call, and would send the refresh token of an
+earlier process to the server itself instead of the authorization server.
 """
 
 import logging
@@ -36,34 +36,34 @@ logging.getLogger("mcp.client.auth").setLevel(
 
 _MAX_REASON_CHARS = 400
 _EARLY_S = 30.0
-"""Seconds before its end that a token is renewed; one that lives shorter is renewed at half its life."""
+"""Seconds before its expiry at which a token is renewed; one with a shorter life is renewed at half of it."""
 
 
 class FlowStorage:
-    """Keeps for one flow of the library what it wants kept."""
+    """Stores values of the library for one flow."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self.client = client
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return None: a flow begins without."""
+        """Return None: each flow starts without tokens."""
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Do nothing: the flow's context has them."""
+        """Do nothing: the flow's context holds the tokens."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client that somebody registered, if there is one."""
+        """Return the registered client, if there is one."""
         return self.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Note the client that the flow registered."""
+        """Store the client that the flow has registered."""
         self.client = client_info
 
 
 def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
     """Return the library's flow for a client that logs in by itself."""
-    from mcp.client.auth.extensions import client_credentials as of_machines  # takes 100 ms
+    from mcp.client.auth.extensions import client_credentials as of_machines  # importing it takes 100 ms
 
     oauth = server.oauth
     if not oauth.private_key:
@@ -94,9 +94,9 @@ def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
 async def drive_flow(
     provider: OAuthClientProvider, refused: httpx2.Response, outside: AuthorizationHttp, scope: str = ""
 ) -> str:
-    """Carry out the library's flow for an answer 401, asking for `scope`, too, and return the token.
+    """Run the library's flow after a 401 and return the token. `scope` is requested in addition.
 
-    Only the flow's own requests are sent, by `outside`. Raises LoginFailed.
+    `outside` sends the flow's own requests, and no others are sent. Raises LoginFailed.
     """
     request = httpx2.Request("GET", refused.request.url)
     request.headers["mcp-protocol-version"] = LATEST_PROTOCOL_VERSION
@@ -118,7 +118,7 @@ async def drive_flow(
                 status = "" if "(" in told else f" ({answer.status_code})"
                 why = f"{status}: {_render_origin(answer)} gave no valid `error`"
             raise LoginFailed(f"{told}{why}") from None
-        except OverflowError:  # the library adds it to the time
+        except OverflowError:  # the library adds `expires_in` to the time
             raise _no_valid_life(answer) from None
         finally:
             await flow.aclose()
@@ -127,7 +127,7 @@ async def drive_flow(
 
 
 async def refresh_login(login: Login) -> Login:
-    """Return a login with another token. Raises LoginFailed."""
+    """Return a login with a renewed token. Raises LoginFailed."""
     with translate_errors():
         provider = _Refresh(login)
         answer = await AuthorizationHttp(login.server).send_request(await provider.make_request())
@@ -141,28 +141,28 @@ async def refresh_login(login: Login) -> Login:
 
 
 def with_tokens(login: Login, tokens: OAuthToken) -> Login:
-    """Return a login with these tokens, which were checked."""
+    """Return a login with other tokens, which must be checked already."""
     life = tokens.expires_in
     ends = None if life is None else time.time() + life - min(_EARLY_S, life / 2)
-    told = tokens.model_dump(mode="json", exclude_none=True)
-    return login.model_copy(update={"tokens": told, "expires_at": ends})
+    fields = tokens.model_dump(mode="json", exclude_none=True)
+    return login.model_copy(update={"tokens": fields, "expires_at": ends})
 
 
 def _check_tokens(tokens: OAuthToken, answer: httpx2.Response) -> OAuthToken:
-    """Return the tokens of an answer. Raises LoginFailed for one that no header can carry, or that ended before now."""
+    """Return the tokens of an answer. Raises LoginFailed for a token that no header can carry, or that has expired."""
     if not all("!" <= character <= "~" for character in tokens.access_token):
-        raise LoginFailed("the authorization server gave a token that is none")
+        raise LoginFailed("the authorization server returned a token that is not valid")
     if tokens.expires_in is not None and tokens.expires_in < 0:
         raise _no_valid_life(answer)
     return tokens
 
 
 def _no_valid_life(answer: httpx2.Response) -> LoginFailed:
-    return LoginFailed(f"Invalid token response: {_render_origin(answer)} gave no valid `expires_in`")
+    return LoginFailed(f"Invalid token response: {_render_origin(answer)} returned no valid `expires_in`")
 
 
 class _Refresh(OAuthClientProvider):
-    """The library's way to another token, begun from a login that was kept."""
+    """The library's refresh, starting from a stored login."""
 
     def __init__(self, login: Login) -> None:
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
@@ -184,19 +184,19 @@ class _Refresh(OAuthClientProvider):
 
 @contextmanager
 def translate_errors() -> Generator[None]:
-    """Raise LoginFailed in the place of what the library raises; its texts repeat what servers say."""
+    """Raise LoginFailed in place of the library's errors, because their texts repeat what servers say."""
     try:
         yield
     except OAuthFlowError as error:
         raise LoginFailed(_make_printable(str(error))) from None
     except (ValidationError, ValueError, OverflowError, RecursionError, StopAsyncIteration):
-        raise LoginFailed("the authorization server does not keep to the protocol") from None
+        raise LoginFailed("the authorization server breaks the protocol") from None
     except httpx2.InvalidURL:
-        raise LoginFailed("an address that the server names for the login is none") from None
+        raise LoginFailed("an address that the server names for the login is not valid") from None
 
 
 def find_refusal_code(answer: httpx2.Response) -> str:
-    """Return the code with which an authorization server refuses (RFC 6749, 5.2), or its status."""
+    """Return the error code of an authorization server's refusal (RFC 6749, 5.2), or its status."""
     code: Any = None
     with suppress(ValueError, AttributeError, RecursionError):
         code = answer.json().get("error")
@@ -204,7 +204,7 @@ def find_refusal_code(answer: httpx2.Response) -> str:
 
 
 def _explain_refusal(answer: httpx2.Response) -> str:
-    """Return why the last answer refuses what was asked; empty when it is no refusal with a code."""
+    """Return why the last answer is a refusal; empty if it is no refusal with a code."""
     return f": {code}" if answer.is_error and (code := find_refusal_code(answer)) in _ERROR_CODES else ""
 
 
@@ -216,7 +216,7 @@ _ERROR_CODES = (
 
 
 def _invalid_field(error: BaseException, answer: httpx2.Response) -> str:
-    """Return which server's answer the library could not read, and its first invalid field; "" for other errors."""
+    """Return which server's answer the library could not parse, and the first invalid field; "" for other errors."""
     cause = error.__cause__ or error.__context__
     return f": {_describe_fault(cause, answer)}" if isinstance(cause, ValidationError) else ""
 
@@ -244,7 +244,7 @@ _METADATA_KINDS: dict[str, type[BaseModel]] = {
 
 
 def _unreadable_token(answer: httpx2.Response) -> str:
-    """Return what is wrong with the token in an answer; "" for one that can be read, and for a refusal."""
+    """Return the fault of the token in an answer; "" for a valid one, and for a refusal."""
     if answer.status_code != HTTPStatus.OK:
         return ""
     try:
@@ -257,23 +257,23 @@ def _unreadable_token(answer: httpx2.Response) -> str:
 def _describe_fault(error: ValidationError, answer: httpx2.Response) -> str:
     [fault] = list_faults(error)
     field = f"no valid `{_make_printable(str(fault.path[0]))}`" if fault.path else "no JSON object"
-    return f"{_render_origin(answer)} gave {field}"
+    return f"{_render_origin(answer)} returned {field}"
 
 
 def _render_origin(answer: httpx2.Response) -> str:
-    """Return scheme, host and path of the address that gave an answer, as printable ASCII."""
+    """Return scheme, host and path of the address that answered, as printable ASCII."""
     url = answer.request.url
     return _make_printable(f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}{url.path}", ends="\n")
 
 
 def _make_printable(text: str, *, ends: str = ": ") -> str:
-    """Return a text up to `ends`, at most 400 characters, as printable ASCII: what a library adds repeats answers."""
+    """Return a text up to `ends`, at most 400 characters of printable ASCII. The rest repeats the answer."""
     words = text.partition(ends)[0][:_MAX_REASON_CHARS]
     return "".join(character if " " <= character <= "~" else "?" for character in words)
 
 
 def _asking_for(refused: httpx2.Response, scope: str) -> httpx2.Response:
-    """Return an answer 401 that asks for `scope`, too."""
+    """Return a 401 answer that requests `scope`, too."""
     headers = {name: refused.headers[name] for name in ("www-authenticate",) if name in refused.headers}
     if scope:
         parts = [f'scope="{merge_scopes(extract_scope_from_www_auth(refused), scope)}"']

@@ -1,7 +1,7 @@
-"""What is kept of a login at an upstream server, and how the hub comes by it.
+"""A stored login at an upstream server, and the interface by which the hub reads it.
 
 A login belongs to one entry of one servers file: its name and its address. Another file that names the same server does
-not get it, nor does the entry once it names another address.
+not get it. The entry itself loses it when its address changes.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -15,76 +15,76 @@ from paddock.model.errors import PaddockError
 
 
 class LoginFailed(PaddockError):
-    """A login did not come about; the text says why and holds no secret."""
+    """A login failed; the text says why and contains no secret."""
 
 
 class Login(Value):
-    """A login: the client, the authorization server that it is for, and the tokens. All of it is secret."""
+    """A login: the client, its authorization server, and the tokens. All fields are secret."""
 
     server: str
-    """Address of the server that the tokens are for."""
+    """Address of the server that accepts the tokens."""
     client: dict[str, Any]
     """The client's registration (RFC 7591)."""
     metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What the authorization server said of itself at the login (RFC 8414); nothing else may be told a token."""
+    """The authorization server's metadata at the login (RFC 8414). The tokens go to no other server."""
     resource: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What the server said of itself (RFC 9728); empty when it said nothing."""
+    """The server's own metadata (RFC 9728); empty if it has none."""
     tokens: dict[str, Any] = Field(default_factory=dict[str, Any])
     expires_at: float | None = None
-    """When the access token is to be renewed, in seconds since 1970; None when nobody said how long it lives."""
+    """When to renew the access token, in seconds since 1970; None if its life is unknown."""
 
     @property
     def access_token(self) -> str:
-        """The token that requests carry; empty when there is none."""
+        """The token for requests; empty if there is none."""
         return str(self.tokens.get("access_token") or "")
 
     @property
     def refresh_token(self) -> str:
-        """The token that gets another; empty when there is none."""
+        """The token that renews the access token; empty if there is none."""
         return str(self.tokens.get("refresh_token") or "")
 
     @property
     def scope(self) -> str:
-        """What was granted."""
+        """The granted scope."""
         return str(self.tokens.get("scope") or "")
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that nobody may see."""
+        """The values that no text may contain."""
         values = (self.access_token, self.refresh_token, str(self.client.get("client_secret") or ""))
         return tuple(value for value in values if value)
 
     def has_ended(self, now: float) -> bool:
-        """Tell whether the access token is of no more use at `now`."""
+        """Return whether the access token has expired at `now`."""
         return not self.access_token or (self.expires_at is not None and self.expires_at <= now)
 
 
 class LoginStore(Protocol):
-    """Where the login at one server is kept. What cannot be read or written raises PaddockError."""
+    """Stores the login at one server. Raises PaddockError if it cannot be read or written."""
 
     def read_login(self) -> Login | None:
-        """Return the login, None when there is none."""
+        """Return the login, or None."""
         ...
 
     def write_login(self, login: Login) -> None:
-        """Keep a login in the place of an older one."""
+        """Store a login; it replaces an older one."""
         ...
 
     def hold_lock(self) -> AbstractAsyncContextManager[None]:
-        """Keep others, in this process and in others, from changing the login meanwhile."""
+        """Keep other tasks and processes from changing the login during the context."""
         ...
 
 
 class Logins(Protocol):
-    """Where logins are kept."""
+    """Finds where logins are stored."""
 
     def find_keeper(self, server: HttpServer) -> LoginStore:
-        """Return where the login at a server is kept."""
+        """Return the store for the login at a server."""
         ...
 
 
 def parse_login(text: str) -> Login | None:
-    """Return the login that a text is; None when it is none that this version wrote."""
+    """Return the login in a text; None if this version of Paddock did not write it."""
     try:
         return Login.model_validate_json(text)
     except ValidationError:
@@ -92,7 +92,7 @@ def parse_login(text: str) -> Login | None:
 
 
 def suggest_remedy(name: str, scope: str = "") -> str:
-    """Return what a person can do about a server that wants a login, or more than the login grants."""
+    """Return what a person can do about a server that requires a login, or a larger scope."""
     if scope:
         return (
             f"wants more than its login grants; a person can grant it with "

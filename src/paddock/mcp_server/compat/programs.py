@@ -29,10 +29,10 @@ EXECUTE_TOOL = "sdl.runtime.execute"
 QUERY_TOOL = "sdl.runtime.queryOutput"
 
 _EXIT_NOT_STARTED = 1
-"""Exit code of a program whose runtime cannot be used here."""
+"""Exit code of a program whose runtime is not available."""
 
 _ERROR_STATUSES = frozenset({Status.INVALID, Status.ERROR})
-"""Statuses that are errors of the call; every other end is a response, a denial too."""
+"""Statuses that are errors of the call. Every other end is a response, including a denial."""
 _REPOSITORY: dict[str, Json] = {"type": "string", "minLength": 1, "maxLength": 128}
 _TERMS: dict[str, Json] = {"type": "array", "items": {"type": "string"}, "maxItems": 10}
 
@@ -40,14 +40,14 @@ _log = logging.getLogger("paddock.mcp")
 
 
 class CompatPrograms:
-    """What the two tools do, in the workspaces that `repoId` may name."""
+    """The two tools, in the workspaces that `repoId` may name."""
 
     def __init__(self, programs: Programs, repositories: Repositories) -> None:
         self._programs = programs
         self._repositories = repositories
 
     async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Run a program and give the compat response."""
+        """Run a program and return the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
         name = arguments["repoId"]
@@ -65,12 +65,12 @@ class CompatPrograms:
         if outcome.status in _ERROR_STATUSES:
             return _build_error(render.explain_outcome(outcome))
         response = program_response(_report_busy_as_denied(outcome), work)
-        if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no word for it
+        if response["status"] == Status.UNAVAILABLE.value:  # the compat profile has no such status
             response |= {"status": "failure", "exitCode": _EXIT_NOT_STARTED}
         return _build_response(response)
 
     async def query_output(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        """Search stored output and give the compat response."""
+        """Search stored output and return the compat response."""
         if unknown := self._reject_unknown_repository(arguments):
             return unknown
         asked = {name: value for name, value in arguments.items() if name != "repoId"}
@@ -85,7 +85,7 @@ class CompatPrograms:
             return _build_error(str(error))
 
     async def _find_output(self, asked: OutputQuery, roots: list[Path]) -> "OutputFound":
-        """Return what a query finds in the output of the one of the workspaces that has it."""
+        """Return the result of a query, searched in each workspace until one has the output."""
         own, *others = roots
         for root in others:
             with suppress(UnknownArtifact):
@@ -93,7 +93,7 @@ class CompatPrograms:
         return await self._programs.find_output(asked, own)
 
     def _reject_unknown_repository(self, arguments: Arguments) -> ToolAnswer | None:
-        """Return the answer to a repository that nobody registered; None for others."""
+        """Return the error for an unknown repository; None for a known one."""
         named = arguments.get("repoId")
         known = named is None or self._repositories.has_name(named)
         return None if known else _build_error(f"Repository {named} not found")
@@ -148,7 +148,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
 
 
 def _report_busy_as_denied(outcome: Outcome) -> Outcome:
-    """Return an outcome as the compat profile reports it, which denies a program that did not get its turn."""
+    """Return an outcome as the compat profile reports it: a program without a slot counts as denied."""
     if outcome.error is None or outcome.error.name != BUSY_ERROR_NAME:
         return outcome
     reasons = (outcome.error.message.partition(":")[0],)
@@ -157,9 +157,9 @@ def _report_busy_as_denied(outcome: Outcome) -> Outcome:
     return outcome.model_copy(update={"status": Status.DENIED, "decision": decision})
 
 
-def _build_integer_schema(least: int, most: int, default: int | None = None) -> dict[str, Json]:
+def _build_integer_schema(minimum: int, maximum: int, default: int | None = None) -> dict[str, Json]:
     """Return the schema of a whole number."""
-    bounds: dict[str, Json] = {"type": "integer", "minimum": least, "maximum": most}
+    bounds: dict[str, Json] = {"type": "integer", "minimum": minimum, "maximum": maximum}
     return bounds if default is None else {**bounds, "default": default}
 
 

@@ -1,4 +1,4 @@
-"""The workspaces that `repoId` of the compat tools may name: the one that is served, and those its owner registered."""
+"""The workspaces that `repoId` of the compat tools may name: the served one, and those that its owner registered."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,18 +10,18 @@ from paddock.model.errors import ConfigurationError
 from paddock.settings.schema import Repository
 
 Open = Callable[[Path], AbstractAsyncContextManager[Programs]]
-"""Opens a workspace of its own: what runs there is held to the settings of that workspace."""
+"""Opens another workspace, in which programs run under its own settings."""
 
 
 class Repositories:
-    """Knows workspaces by name and opens those that are registered when a program first runs there."""
+    """Knows workspaces by name, and opens a registered one at its first program."""
 
     def __init__(
         self, own: Programs, workspace: Path, registered: Sequence[Repository], open_programs: Open
     ) -> None:
-        """Take the name of its directory for the workspace's own. Raises ConfigurationError.
+        """Use the served directory's name as the name of its workspace. Raises ConfigurationError.
 
-        A registered name means what its owner says, whatever the directory that is served is called.
+        A registered name takes precedence over the served directory's name.
         """
         self._own = own
         self._own_name = workspace.resolve().name
@@ -37,17 +37,17 @@ class Repositories:
         self._closing = asyncio.Event()
 
     def has_name(self, name: str) -> bool:
-        """Tell whether there is such a workspace; looks at no file."""
+        """Return whether a workspace with this name is known; reads no files."""
         return name == self._own_name or name in self._roots
 
     def list_roots(self, name: str | None) -> list[Path]:
-        """Return where a known workspace is; without a name all of them, the one that is served first."""
+        """Return the directory of a known workspace; without a name all of them, the served one first."""
         if name is None:
             return [self._workspace, *self._roots.values()]
         return [self._roots.get(name, self._workspace)]
 
     async def open_programs(self, name: str) -> Programs:
-        """Return what runs programs in a known workspace. Raises PaddockError when it cannot be opened now."""
+        """Return the runner of programs in a known workspace. Raises PaddockError when it cannot be opened."""
         if name not in self._roots:
             return self._own
         if name not in self._opening:
@@ -58,12 +58,12 @@ class Repositories:
         return await asyncio.shield(self._opening[name])
 
     async def close(self) -> None:
-        """End what runs in workspaces that were opened."""
+        """End all programs in opened workspaces."""
         self._closing.set()
         await asyncio.gather(*self._tasks)
 
     async def _keep_open(self, name: str, ready: "asyncio.Future[Programs]") -> None:
-        """Hold a workspace open, in one task from its beginning to its end; the next call tries again what failed."""
+        """Keep a workspace open, in one task from start to end. A failed opening is retried by the next call."""
         try:
             async with self._open(self._roots[name]) as programs:
                 ready.set_result(programs)

@@ -59,7 +59,7 @@ class CompatTools:
         )
 
     async def provision_server(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        """Tell which tools answer an intent, or which servers could be had. Nothing is installed or started."""
+        """Return the tools for an intent, or the servers that could be enabled. Installs and starts nothing."""
         intent, context = arguments["intent"], arguments.get("context") or ""
         if not intent.strip():
             return _report_missing(["intent"])
@@ -68,7 +68,7 @@ class CompatTools:
         found = self._session.servers.provisioning.answer_intent(intent, hits, context=context)
         match found.source:
             case "local":
-                told = [
+                matches = [
                     {
                         "tool": hit.tool.tool.name,
                         "server": hit.tool.server,
@@ -77,7 +77,7 @@ class CompatTools:
                     }
                     for hit, sure in found.tools
                 ]
-                return _build_json_answer({"source": "local", "tools": told})
+                return _build_json_answer({"source": "local", "tools": matches})
             case "registry":
                 auto = arguments.get("autoProvision") is True
                 return _build_json_answer(
@@ -90,7 +90,7 @@ class CompatTools:
                 return _build_json_answer({"source": "none", "message": NO_MATCH})
 
     async def call_tool(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Make one call and give its result verbatim."""
+        """Make one call and return its result verbatim."""
         server, tool = arguments["server"], arguments["tool"]
         work = ServerCall(server=server, tool=tool, arguments=arguments.get("args") or {}, raw=True)
         request = self._build_request(work, caller)
@@ -100,7 +100,7 @@ class CompatTools:
         return _build_error(_explain_failure(outcome, server, tool))
 
     async def execute_code(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Run a program and give console lines and value as one text."""
+        """Run a program and return console lines and value as one text."""
         if not arguments["code"]:
             return _report_missing(["code"])
         work = GuestRun(source=arguments["code"], raw_results=True)

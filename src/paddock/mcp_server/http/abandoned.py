@@ -1,9 +1,9 @@
-"""Sessions over HTTP whose client has gone: of 2025-11-25, which has its own way to cancel.
+"""End HTTP sessions whose client has disappeared. Only 2025-11-25 needs this, because it has its own cancellation.
 
-Theory of operation. That a connection breaks cancels no call in that revision: the client may be on its way back. But
-one that was killed never comes, and its programs would run to their limits. So a session that lost the connection of a
-call, has no other one and hears nothing for a while is ended, as a server may end any session at any time; ending it
-ends its programs. Sessions that are merely idle stay.
+Theory of operation. In that revision a broken connection does not cancel a call: the client may reconnect. But a killed
+client never does, and its programs would run until their limits. A server may end any session at any time. Therefore a
+session ends if the connection of a call breaks, it has no other connection, and no request arrives for some seconds.
+This ends its programs. Idle sessions stay.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 GRACE_S = 5.0
-"""Seconds that a client has to come back."""
+"""Seconds in which a client can reconnect."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,7 @@ SESSION_HEADER = b"mcp-session-id"
 
 
 class AbandonedSessions:
-    """An ASGI application that deletes the sessions of another whose clients have gone."""
+    """An ASGI application that deletes another application's sessions whose clients have disappeared."""
 
     def __init__(self, app: App, grace_s: float = GRACE_S) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class AbandonedSessions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and take note of how its connection ends."""
+        """Pass a request on, and record how its connection ends."""
         session = dict(scope.get("headers", ())).get(SESSION_HEADER)
         if session is None:
             await self._app(scope, receive, send)
@@ -61,7 +61,7 @@ class AbandonedSessions:
                     self._timers[session] = later(self._grace_s, self._end_abandoned, session)
 
     def _cancel_end(self, session: bytes) -> None:
-        """Take a session for one whose client is there."""
+        """Keep a session, because its client is connected."""
         self._dropped.pop(session, None)
         if timer := self._timers.pop(session, None):
             timer.cancel()
@@ -75,7 +75,7 @@ class AbandonedSessions:
 
 
 async def end_session(app: App, session: bytes, scope: Scope) -> None:
-    """Delete a session of an application in the name of the client that sent a request to it."""
+    """Delete a session with the credentials of a request that its client sent."""
     kept = [
         each for each in scope["headers"] if each[0] != SESSION_HEADER and not each[0].startswith(b"content-")
     ]

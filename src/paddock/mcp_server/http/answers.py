@@ -1,20 +1,20 @@
-"""Short answers over HTTP, before any protocol."""
+"""Short HTTP answers outside of the protocol."""
 
 from paddock.mcp_server.http.abandoned import Scope, Send
 
 CLOSE_HEADER = (b"connection", b"close")
-"""Ends the connection after the answer. A client that is still sending its body may not read the answer then."""
+"""Closes the connection after the answer. A client that is still sending its body may not read the answer."""
 
 
 async def send_text(
     send: Send, status: int, text: bytes, *headers: tuple[bytes, bytes], kind: bytes = b"text/plain"
 ) -> None:
     """Answer with a text of a media type."""
-    told = [*headers, (b"content-type", kind), (b"content-length", str(len(text)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": told})
+    sent = [*headers, (b"content-type", kind), (b"content-length", str(len(text)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": text})
 
 
 def header_values(scope: Scope, name: bytes) -> list[bytes]:
-    """Return every value of a header."""
+    """Return all values of a header."""
     return [value for each, value in scope.get("headers", ()) if each == name]

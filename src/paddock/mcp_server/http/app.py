@@ -1,7 +1,7 @@
-"""MCP over streamable HTTP: for those who hold the token, under the names that the server was given.
+"""MCP over streamable HTTP, for clients that have the token and use one of the server's names.
 
-Every request is judged before its body is read: first the bearer token, then `Host` and `Origin`, so that no web page
-that a browser shows can reach a server on loopback (DNS rebinding).
+Each request is checked before its body is read: first the bearer token, then `Host` and `Origin`. Therefore a web page
+in a browser cannot reach a server on loopback (DNS rebinding).
 """
 
 import asyncio
@@ -32,23 +32,25 @@ if TYPE_CHECKING:
 
 METRICS_PATH = "/metrics"
 MAX_SESSIONS = 64
-"""Sessions of 2025-11-25. For a further one the one that is idle for longest is ended; none may be, then it is 503."""
+"""Maximum number of sessions of 2025-11-25. Beyond it, the longest idle session is ended; without an idle one the
+answer is 503.
+"""
 MAX_CONNECTIONS = 256
 _MUTED_LOG_LINES = {
     "uvicorn.error": ("Cancel ", "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"),
     "mcp.shared.jsonrpc_dispatcher": ("shutdown error response ",),
     "mcp.server.streamable_http": (),
 }
-"""What is said by whom, and left out of the log; with it goes that a request was cancelled, or its client gone."""
+"""By logger: the beginnings of lines that are not logged. They report cancelled requests and disconnected clients."""
 
 _CLIENT_DISCONNECT = "ClientDisconnect"
-"""What is raised in the library under that of the protocol, which we do not import, when a client is gone."""
+"""The exception of a library below the protocol's, which is not imported here, for a disconnected client."""
 
 Metrics = Callable[[], Awaitable[bytes]]
 
 
 class TokenRequired:
-    """An ASGI application that only requests with the token reach."""
+    """An ASGI application that passes on only requests with the token."""
 
     def __init__(self, app: App, token: str) -> None:
         self._app = app
@@ -69,9 +71,9 @@ class TokenRequired:
 
 
 async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -> None:
-    """Have a request answered, when the server ends too.
+    """Answer a request, also while the server is ending.
 
-    That a client goes in the midst of it is no fault of ours, and not in the log.
+    A client that disconnects during the answer is no error and is not logged.
     """
     ended = begun = False
 
@@ -98,7 +100,7 @@ async def _answer_client(app: App, scope: Scope, receive: Receive, send: Send) -
 
 
 class KnownHosts:
-    """An ASGI application that only requests for this server by one of its names reach, and no page of another."""
+    """An ASGI application that passes on only requests for one of this server's names, and from no foreign web page."""
 
     def __init__(self, app: App, names: HostNames) -> None:
         self._app = app
@@ -110,10 +112,10 @@ class KnownHosts:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
-            text = b"This server is not reached under this name (Host); see `--allowed-host`.\n"
+            text = b"This server does not answer to this name (Host); see `--allowed-host`.\n"
             await send_text(send, 421, text)
         elif origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
-            text = b"This server is not for the web pages of others (Origin); see `--allowed-host`.\n"
+            text = b"This server does not answer web pages of other servers (Origin); see `--allowed-host`.\n"
             await send_text(send, 403, text)
         else:
             await self._app(scope, receive, send)
@@ -142,15 +144,17 @@ class MetricsEndpoint:
 
 
 def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s: float = 1) -> App:
-    """Return what answers requests for a server, whoever asks, by whatever name.
+    """Return the application that answers MCP requests, without checks of token and names.
 
-    Clients that ask while it ends are told to come back after `retry_s` seconds.
+    While the server is ending, clients are asked to retry after `retry_s` seconds.
     """
     library = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         max_request_body_size=MAX_LINE_BYTES,
         max_sessions=MAX_SESSIONS,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # KnownHosts is
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # KnownHosts protects
     )
     places = SessionLimit(AllDigits(library), MAX_SESSIONS)
     inbound = Inbound(AbandonedSessions(places), requests, retry_s)
@@ -161,7 +165,7 @@ def build_application(server: "Server[Any]", requests: InFlightRequests, retry_s
 async def http_service(
     app: App, endpoint: Endpoint, requests: InFlightRequests, metrics: Metrics | None = None
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Serve an application through an endpoint, `metrics` too where they are given; gives the task that serves.
+    """Serve an application at an endpoint, and `metrics` if given; yields the serving task.
 
     Leaving the context ends all work in order.
     """
@@ -179,8 +183,8 @@ async def http_service(
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=0,
     )
-    # That what still runs is cancelled is how every service ends here, and no error; and nobody without the token may
-    # fill the log.
+    # Cancelling the remaining requests is the normal end here, not an error. Clients without the token must not be able
+    # to fill the log.
     for name, texts in _MUTED_LOG_LINES.items():
         logging.getLogger(name).addFilter(partial(_should_log, texts))
     http = _Http(config)
@@ -192,10 +196,10 @@ async def http_service(
         await asyncio.wait({task})
 
 
-def _should_log(untold: tuple[str, ...], record: logging.LogRecord) -> bool:
+def _should_log(muted: tuple[str, ...], record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info is not None else None
     ended = isinstance(error, asyncio.CancelledError) or type(error).__name__ == _CLIENT_DISCONNECT
-    return not ended and not record.getMessage().startswith(untold)
+    return not ended and not record.getMessage().startswith(muted)
 
 
 class _Http(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""Where an MCP server over HTTP is reached, and its token. Loads nothing heavy: mistakes are told at once."""
+"""The address of an MCP server over HTTP, and its token. Imports nothing slow, to report mistakes at once."""
 
 import ipaddress
 import os
@@ -19,12 +19,12 @@ _MAX_TOKEN_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server is reached and by whom."""
+    """The address of a server, its token and its names."""
 
     listener: socket.socket
     token: str
     names: HostNames
-    """Host names under which the server may be asked for."""
+    """The host names that requests may use."""
     url: str
     """The address of the server."""
 
@@ -32,8 +32,7 @@ class Endpoint:
 def open_endpoint(address: str, token: str, names: tuple[str, ...]) -> Endpoint:
     """Listen on `HOST:PORT`, `[HOST]:PORT` or `PORT` of loopback; port 0 is any free one.
 
-    `names` are further host names under which the server may be asked for, `NAME` or `NAME:PORT`. Raises
-    ConfigurationError.
+    `names` are further host names that requests may use, `NAME` or `NAME:PORT`. Raises ConfigurationError.
     """
     listener = _open_listener(address)
     own, port = _list_own_names(listener), listener.getsockname()[1]
@@ -46,12 +45,14 @@ def open_endpoint(address: str, token: str, names: tuple[str, ...]) -> Endpoint:
 
 
 def read_token(file: Path) -> str:
-    """Return the token in a file that nobody else can read; one that does not exist is written.
+    """Return the token in a file that only its owner can read. Create a missing file with a new token.
 
     Raises ConfigurationError.
     """
     try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # a descriptor
+        with open(
+            os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as new:  # opens a descriptor
             new.write(secrets.token_urlsafe(32) + "\n")
     except FileExistsError:
         pass
@@ -69,7 +70,7 @@ def read_token(file: Path) -> str:
 
 
 def check_token(token: str, where: str) -> str:
-    """Return a token that is worth the name. Raises ConfigurationError."""
+    """Return a token that is long enough. Raises ConfigurationError."""
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
             f"{where}: a token is at least {_MIN_TOKEN_CHARS} ASCII characters without spaces; "
@@ -82,7 +83,7 @@ def _open_listener(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not (port.isascii() and port.isdigit()):
-        raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for instance 127.0.0.1:8700")
+        raise ConfigurationError(f"--http {address}: this is not HOST:PORT; for example 127.0.0.1:8700")
     if len(port) > len(str(MAX_PORT)) or int(port) > MAX_PORT:
         raise ConfigurationError(f"--http {address}: a port is at most {MAX_PORT}")
     try:
@@ -92,7 +93,7 @@ def _open_listener(address: str) -> socket.socket:
         listener.bind(where)
         listener.listen()
     except UnicodeError:
-        raise ConfigurationError(f"--http {address}: this is no name of a host") from None
+        raise ConfigurationError(f"--http {address}: this is not the name of a host") from None
     except OSError as problem:
         raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from None
     return listener

@@ -1,11 +1,11 @@
-"""Host names under which a server over HTTP may be asked, against DNS rebinding.
+"""The host names that HTTP requests may use, against DNS rebinding.
 
-A web page of `evil.test` that resolves to loopback asks with `Host: evil.test`, and names itself in `Origin`. Both
-headers must therefore name this server:
+A web page of `evil.test` that resolves to loopback sends `Host: evil.test`, and its own name in `Origin`. Therefore
+both headers must name this server:
 
     its own address       with its own port, over http
-    a further NAME        with its own port, or with that of http or https: a proxy in front of it may have those
-    a further NAME:PORT   with that port alone
+    a further NAME        with its own port, or with that of http or https: a proxy in front of it may use those
+    a further NAME:PORT   only with that port
 """
 
 import ipaddress
@@ -19,22 +19,22 @@ from paddock.model.errors import ConfigurationError
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _AUTHORITY_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _MAX_CHARS = 300
-"""Characters of one header; a host name has at most 253."""
+"""Maximum length of one header, in characters; a host name has at most 253."""
 
 _Address = tuple[str, int]
-"""A host name in the one form in which names are compared, and a port."""
+"""A normalized host name and a port."""
 
 
 @dataclass(frozen=True)
 class HostNames:
-    """The names and ports of one server. Case, a dot at the end and the spelling of IPv6 addresses do not matter."""
+    """The names and ports of one server. Case, a final dot and the notation of IPv6 addresses do not matter."""
 
     own: frozenset[_Address]
     further: frozenset[_Address]
 
     @classmethod
     def of(cls, own: Iterable[str], port: int, further: Iterable[str] = ()) -> "HostNames":
-        """Return the names of a server that listens on `port`; raises ConfigurationError for what is no name."""
+        """Return the names of a server that listens on `port`. Raises ConfigurationError for an invalid name."""
         usual = (port, *_DEFAULT_PORTS.values())
         named = [_read_allowed_host(text) for text in further]
         return cls(
@@ -45,7 +45,7 @@ class HostNames:
         )
 
     def allows_host(self, header: str) -> bool:
-        """Tell whether the header `Host` names this server."""
+        """Return whether the header `Host` names this server."""
         parsed = _parse_authority(header)
         if parsed is None:
             return False
@@ -54,7 +54,7 @@ class HostNames:
         return any((name, each) in self.own | self.further for each in ports)
 
     def allows_origin(self, header: str) -> bool:
-        """Tell whether the header `Origin` is that of a page of this server."""
+        """Return whether the header `Origin` names this server."""
         scheme, _, authority = header.partition("://")
         parsed = _parse_authority(authority)
         if parsed is None or scheme not in _DEFAULT_PORTS:
@@ -77,7 +77,7 @@ def _read_allowed_host(text: str) -> tuple[str, int | None]:
     if (parsed := _parse_authority(spelled)) is None:
         raise ConfigurationError(
             f"--allowed-host {text}: this is not NAME or NAME:PORT. "
-            "Give the name that clients ask for, without a scheme or a path; for instance paddock.example.com"
+            "Give the name that clients use, without a scheme or a path; for example paddock.example.com"
         )
     return parsed
 
@@ -95,7 +95,7 @@ def _parse_authority(authority: str) -> tuple[str, int | None] | None:
 
 
 def _normalize_name(name: str) -> str:
-    """Return a name in the form in which names are compared; an empty text for what is none."""
+    """Return a normalized host name; empty if the text is not one."""
     if name.startswith("["):
         try:
             return f"[{ipaddress.IPv6Address(name[1:-1])}]"

@@ -1,6 +1,6 @@
-"""Connections over HTTP that ask for nothing: they end, so that they take no place from those that do.
+"""End idle HTTP connections, so that they do not use up the server's connections.
 
-uvicorn waits for the beginning of a request as long as it takes, and answers others 503 meanwhile.
+uvicorn waits for the head of a request without a limit, and answers others 503 meanwhile.
 """
 
 import asyncio
@@ -10,19 +10,19 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 RECEIVE_TIMEOUT_S = 10.0
-"""Seconds for the head of a request, and between two parts of its body."""
+"""Maximum time for the head of a request, and between two parts of its body, in seconds."""
 MAX_IDLE_CONNECTIONS = 64
-"""Connections that have never sent the whole head of a request; a further one ends the oldest of them."""
+"""Maximum number of connections without a complete head; a further one closes the oldest of them."""
 
 
 class IdleConnections:
-    """The connections of one server that have asked for nothing yet."""
+    """The connections of one server that have sent no complete head yet."""
 
     def __init__(self) -> None:
         self._waiting: dict[TimedConnection, None] = {}
 
     def add(self, connection: "TimedConnection") -> None:
-        """Take note of a new one."""
+        """Add a new connection."""
         self._waiting[connection] = None
         if len(self._waiting) > MAX_IDLE_CONNECTIONS:
             oldest = next(iter(self._waiting))
@@ -30,14 +30,14 @@ class IdleConnections:
             oldest.transport.abort()
 
     def discard(self, connection: "TimedConnection") -> None:
-        """Forget one that has asked, or has gone."""
+        """Remove a connection that has sent a head, or has closed."""
         self._waiting.pop(connection, None)
 
 
 class TimedConnection(H11Protocol):
-    """A connection whose client has only so much time to say what it wants."""
+    """A connection whose client must send its request in limited time."""
 
-    def __init__(self, unauthenticated: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives to its own
+    def __init__(self, unauthenticated: IdleConnections, **given: Any) -> None:  # noqa: ANN401 - of uvicorn
         super().__init__(**given)
         self._unauthenticated = unauthenticated
         self._limit: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ class TimedConnection(H11Protocol):
         self._start_timeout()
 
     def data_received(self, data: bytes) -> None:
-        """Extend the time for a part of a body, never for a part of a head."""
+        """Extend the time for a part of a body, but not for a part of a head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._unauthenticated.discard(self)
@@ -65,7 +65,7 @@ class TimedConnection(H11Protocol):
         self._start_timeout()
 
     def _start_timeout(self) -> None:
-        """Give the client its time, where it is its turn."""
+        """Start the timeout if it is the client's turn to send."""
         self._cancel_timeout()
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
             self._limit = self.loop.call_later(RECEIVE_TIMEOUT_S, self.transport.abort)

@@ -1,10 +1,10 @@
-"""Requests over HTTP as the protocol's library can take them: what it would fail on, or lose, is answered here.
+"""Reject HTTP requests on which the protocol's library would fail, or which it would lose.
 
-a header twice that may be there once    400: readers of headers disagree on which one counts
-a body that is no JSON-RPC message       400, as over standard streams
-an id that is in flight in its session   400: the library would answer the second request alone
-GET that resumes a stream                a new stream: no events are kept that could be sent again
-any request while the server ends        503 and when to try again, except what belongs to a call that had started
+a header twice that may occur once       400: parsers of headers disagree on which one counts
+a body that is no JSON-RPC message       400, as over stdio
+an id that is in flight in its session   400: the library would answer only the second request
+GET that resumes a stream                a new stream: events are not stored, so none can be sent again
+any request while the server ends        503 with a retry time, except requests that continue a started call
 """
 
 from collections.abc import MutableMapping
@@ -38,29 +38,29 @@ _SINGLE_HEADERS = (
     _RESUME_HEADER,
     SESSION_HEADER,
 )
-"""Headers that decide what becomes of a request."""
+"""Headers that determine how a request is handled."""
 
 
 class Inbound:
-    """An ASGI application that passes requests on that another can answer, and refuses the others.
+    """An ASGI application that passes on the requests that another can answer, and rejects the others.
 
     Bodies come as one message each, as RequestBodyLimitMiddleware gives them.
     """
 
     def __init__(self, app: App, requests: InFlightRequests, retry_s: float = 1) -> None:
-        """Have clients come back after `retry_s` seconds when the server ends."""
+        """While the server ends, ask clients to retry after `retry_s` seconds."""
         self._app = app
         self._requests = requests
         self._retry = str(max(1, ceil(retry_s))).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http" or scope["path"] != MCP_PATH:
             await self._app(scope, receive, send)
             return
         twice = [name.decode() for name in _SINGLE_HEADERS if len(header_values(scope, name)) > 1]
         if twice:
-            await _send_refusal(send, f"the header {twice[0]} stands more than once in this request")
+            await _send_refusal(send, f"the header {twice[0]} occurs more than once in this request")
         elif scope["method"] == "POST":
             await self._handle_post(scope, receive, send)
         elif self._requests.ending and scope["method"] != "DELETE":
@@ -104,7 +104,7 @@ class Inbound:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read, and then what comes after it."""
+    """Return a `receive` that returns a body that was read, then what follows it."""
     given = False
 
     async def replay() -> MutableMapping[str, Any]:
@@ -118,7 +118,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
-    """Return what sends an answer and ends the flight of its request: once a client has it, it may use the id again."""
+    """Return a `send` that also ends the request's flight: with the answer, a client may use the id again."""
 
     async def send_and_close(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body", False):
@@ -129,7 +129,7 @@ def _end_flight_on_answer(flight: ExitStack, send: Send) -> Send:
 
 
 def _is_continuation(request: JSONRPCRequest) -> bool:
-    """Tell whether a request brings the answers for which a call that had started waits."""
+    """Return whether a request brings answers for a call that waits for them."""
     return (request.params or {}).get("requestState") is not None
 
 

@@ -1,10 +1,10 @@
-"""Answers about health, for load balancers and kubelets: without a token, and without a word about the machine.
+"""Health checks for load balancers and kubelets: without a token, and without facts about the machine.
 
-    /livez            200 as long as the server answers at all
+    /livez            200 as long as the server answers
     /readyz, /health  200, and 503 once the server is ending
 
-`Host` is not checked here: a kubelet asks by the address of its pod. What a web page could learn by DNS rebinding is
-that a server listens, which the refusal of any other path says, too.
+`Host` is not checked here, because a kubelet uses the address of its pod. By DNS rebinding a web page could learn only
+that a server listens, which the error for any other path reveals, too.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Places for sessions over HTTP, of 2025-11-25: where all are taken, the session that is idle for longest is ended.
+"""Limit the HTTP sessions of 2025-11-25: a session beyond the limit ends the one that has been idle for longest.
 
-Many clients delete no session that they leave, and the library keeps an idle one for half an hour: those who left
-would keep everybody out. A session with a request or a stream is not idle; whoever comes back to one that was ended
-opens another, as after any end of a session.
+Many clients never delete their sessions, and the library keeps an idle one for half an hour. Without this, they would
+lock out all other clients. A session with a request or a stream is not idle. A client whose session was ended opens
+another one, as after any end of a session.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _SESSION_NOT_FOUND = 404
 
 
 class SessionLimit:
-    """An ASGI application that sees to it that another with so many places for sessions has one for the next."""
+    """An ASGI application that frees a session of another application when its limit is reached."""
 
     def __init__(self, app: App, places: int) -> None:
         self._app = app
@@ -26,10 +26,10 @@ class SessionLimit:
         self._opening = 0
         self._requests: Counter[bytes] = Counter()
         self._begun: dict[bytes, Scope] = {}
-        """The request that opened a session; the session whose last request is the oldest comes first."""
+        """The request that opened each session. The session whose last request is oldest comes first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; before one that opens a session, make room."""
+        """Pass a request on; if it opens a session, free one first when necessary."""
         headers = dict(scope.get("headers", ()))
         session = headers.get(SESSION_HEADER)
         if session is not None:
@@ -79,7 +79,7 @@ class SessionLimit:
                 self._on_request_end(session)
 
     def _on_request_end(self, session: bytes) -> None:
-        """Take note of the end of a request."""
+        """Record the end of a request."""
         self._requests[session] -= 1
         if not self._requests[session]:
             del self._requests[session]
@@ -93,6 +93,6 @@ class SessionLimit:
 
 
 def _has_sessions(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether a request is of a revision with sessions; the one that opens a session may say nothing of it."""
+    """Return whether a request's revision has sessions; the request that opens a session may not name one."""
     version = headers.get(_VERSION_HEADER)
     return version is None or version.decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS

@@ -22,7 +22,7 @@ CALL_TOOL = "Use this for one call without code; the result stays untouched."
 
 _NO_WISHES = LimitOverrides()
 _ANY_TYPES = ("object", "array", "string", "number", "boolean")
-"""Any JSON value, as clients know it that take one type a schema."""
+"""Any JSON value, for clients that accept only one type per schema."""
 _JIT_PARAMETER: dict[str, Json] = {
     "jit": {"type": "boolean", "description": "compile: for long calculations"}
 }
@@ -31,9 +31,10 @@ _JIT_PARAMETER: dict[str, Json] = {
 def build_code_tools(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> list[Tool]:
-    """Return `execute_code` and `call_tool`; results have at most `cap` characters, and `rest` keeps larger ones.
+    """Return `execute_code` and `call_tool`. Results have at most `cap` characters; `rest` stores larger ones.
 
-    With `jit` programs may ask for just-in-time compilation. Without, the argument does not exist: the list is short.
+    With `jit`, programs may request just-in-time compilation. Without it the argument is not listed, which saves
+    tokens.
     """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
@@ -46,7 +47,7 @@ def build_code_tools(
         shown = build_answer(outcome, cap)
         data = cast("dict[str, Any]", shown.structured)
         cut = "truncated" in data or outcome.artifact is not None
-        if outcome.console_truncated:  # what the limit took is nowhere, so there is nothing to keep
+        if outcome.console_truncated:  # lines beyond the limit do not exist, so none can be stored
             data["truncated"] = True
         return await overflow.add_handle(outcome, shown, what="execute_code", data=data) if cut else shown
 

@@ -30,9 +30,9 @@ ANNOTATIONS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": Fa
 def build_compute_tool(
     gate: Gate, workspace: Path, cap: int, overflow: OverflowStore, *, jit: bool = False
 ) -> Tool:
-    """Return `compute`; what it answers has at most `cap` characters of output, and `rest` keeps more.
+    """Return `compute`. Its answers have at most `cap` characters of output; `rest` stores larger ones.
 
-    With `jit` its limits may ask for just-in-time compilation.
+    With `jit`, its limits may request just-in-time compilation.
     """
 
     async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
@@ -60,7 +60,7 @@ def build_compute_tool(
 async def run_computation(
     gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
 ) -> tuple[Envelope, Outcome | None]:
-    """Return what a computation gave, and its outcome where it was one."""
+    """Return the envelope of a computation, and its outcome if it ran."""
     try:
         if exact:
             check_request(cast("Json", arguments), ())
@@ -73,7 +73,7 @@ async def run_computation(
 
 
 def render_envelope(done: Envelope, cap: int) -> ToolAnswer:
-    """Return the output as the text, or the error and then the output as far as there is one."""
+    """Return the output as text; after a failure the error, then the partial output."""
     data: dict[str, Json] = {} if done.ok else done.error
     texts = [] if done.ok else [f"{done.code}: {cut_text(done.message, cap // 2)}"]
     if done.hint:

@@ -1,4 +1,4 @@
-"""The tools with which agents find upstream tools and learn how to call them."""
+"""The tools with which agents find upstream tools and learn to call them."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -30,32 +30,34 @@ SEARCH_TOOLS = (
 )
 DESCRIBE_TOOLS = "Use this when unsure of a tool's arguments. Gives TypeScript declarations."
 SEARCH_WAIT_S = 30.0
-"""Seconds for servers that have not been asked before; clients give up on an answer after a minute."""
+"""Maximum time for servers without a known listing, in seconds; clients give up on an answer after a minute."""
 _MAX_MATCHES = 50
 
 
 class _Discovery:
-    """What the two tools do, on the servers of a session; results have at most `cap` characters."""
+    """The two tools, on the servers of a session; results have at most `cap` characters."""
 
     def __init__(self, servers: "Servers", cap: int) -> None:
         self._servers = servers
         self._cap = cap
 
     async def search_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        """Find tools by what they do."""
+        """Find tools by their purpose."""
         catalog, server = self._servers.catalog, arguments.get("server")
         config = self._servers.config
         if server is not None and server not in config.servers:
             unknown = UnknownServer(server[:200], config.servers, config.absent)
-            told = "\n".join(filter(None, (str(unknown), unknown.hint)))
-            return build_refusal(Status.INVALID, "UnknownServer", told)
+            message = "\n".join(filter(None, (str(unknown), unknown.hint)))
+            return build_refusal(Status.INVALID, "UnknownServer", message)
         queries = [*([arguments["query"]] if "query" in arguments else []), *arguments.get("queries", [])]
         if not queries:
-            told = "search_tools: `queries` is missing: give one short query for each step of the task"
-            return build_refusal(Status.INVALID, "InvalidArguments", told)
+            message = "search_tools: `queries` is missing: give one short query for each step of the task"
+            return build_refusal(Status.INVALID, "InvalidArguments", message)
         if len(queries) > MAX_QUERIES:
-            told = f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
-            return build_refusal(Status.INVALID, "InvalidArguments", told)
+            message = (
+                f"search_tools: {len(queries)} queries are too many: give at most {MAX_QUERIES} at a time"
+            )
+            return build_refusal(Status.INVALID, "InvalidArguments", message)
         asked = arguments.get("limit", default_limit(queries))
         limit = min(asked, _MAX_MATCHES)
         hits, listing = await catalog.search_tools(
@@ -70,7 +72,7 @@ class _Discovery:
         notes = [f"warning: {hit.tool.warning}" for hit in hits if hit.tool.warning]
         if asked > limit == len(hits):
             notes.append(
-                f"note: one answer lists at most {_MAX_MATCHES} tools; ask more precisely for others"
+                f"note: an answer lists at most {_MAX_MATCHES} tools; use a more precise query for others"
             )
         notes += _list_notes(listing)
         return _build_answer(
@@ -78,7 +80,7 @@ class _Discovery:
         )
 
     async def describe_tools(self, arguments: Arguments, _caller: Caller) -> ToolAnswer:
-        """Give the declarations of tools by name."""
+        """Return the declarations of tools by name."""
         names: list[str] = arguments["names"]
         entries, listing = await self._servers.catalog.describe_tools(
             names[:_MAX_MATCHES], patience_s=SEARCH_WAIT_S
@@ -94,8 +96,8 @@ class _Discovery:
         notes += _list_notes(listing)
         notes += [f"[{left} more left out; ask for fewer]"] if (left := len(names) - len(entries)) else []
         if not found:
-            told = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
-            return build_refusal(Status.INVALID, "UnknownTools", told)
+            message = cut_text("\n".join([*texts, *notes]) or "`names` is empty", self._cap)
+            return build_refusal(Status.INVALID, "UnknownTools", message)
         return _build_answer(f"{len(found)} of {count(len(names), 'tool')}", texts, found, notes, self._cap)
 
 
@@ -137,9 +139,9 @@ def build_discovery_tools(servers: "Servers", cap: int) -> list[Tool]:
 def _build_answer(
     headline: str, texts: list[str], found: list[Json], notes: list[str], cap: int
 ) -> ToolAnswer:
-    """Return entries as text and as data; those at the end that do not fit are left out of both.
+    """Return entries as text and as data; entries at the end that do not fit are left out of both.
 
-    What is to be said beside them comes in any case, within a quarter of `cap`.
+    Notes are always included, within a quarter of `cap`.
     """
     notes = [cut_text("\n".join(notes), cap // 4)] if notes else []
     kept, room = 0, cap - sum(map(len, notes))
@@ -184,7 +186,7 @@ _TOOL_HIDES = (
 
 
 def write_declaration(entry: "Described | UnmatchedName", config: "ServersConfig") -> str:
-    """Return a declaration as agents read it, or why there is none."""
+    """Return a declaration for an agent, or why there is none."""
     if not isinstance(entry, Described):
         return _explain_unknown(entry, config)
     notes = [*entry.notes, *([_TOOL_CHANGED] if entry.changed and not entry.hides else [])]
@@ -193,7 +195,7 @@ def write_declaration(entry: "Described | UnmatchedName", config: "ServersConfig
 
 
 def _explain_unknown(entry: "UnmatchedName", config: "ServersConfig") -> str:
-    """Return why a name has no declaration, and what to ask for instead."""
+    """Return why a name has no declaration, and what to use instead."""
     name = entry.name[:200]
     near = f"; did you mean {' or '.join(entry.nearest)}?" if entry.nearest else ""
     if name in config.servers:

@@ -46,7 +46,7 @@ RUN_PROGRAM = (
 QUERY_OUTPUT = "Use this to search or page stored output."
 _MAX_LISTED_ITEMS = 8
 _OF_A_PROGRAM = "Program"
-"""The name of the errors that say by themselves that they are of the program."""
+"""Name of errors whose text already says that they are the program's own."""
 _LINES = {"type": "integer"}
 _TEXT: dict[str, Json] = {"type": "string"}
 _TEXTS: dict[str, Json] = {"type": "array", "items": _TEXT}
@@ -63,20 +63,20 @@ _OUTPUT_ARGUMENTS = {
     "persist_output": "persist",
     "combined": "combined",
 }
-"""Arguments that speak of the output, and what the model calls them."""
+"""Arguments about the output, with their names in the model."""
 _PLAIN_ARGUMENTS = {
     "language": "runtime",
     "relative_cwd": "cwd",
     **{name: name for name in ("code", "args", "executable", "access", "network", "outputs", "env")},
 }
-"""Other arguments that the model takes as they are, and what it calls them."""
+"""Arguments that the model takes unchanged, with their names there."""
 _PHRASES = frozenset({"query_terms"})
 ALIASES = {"runtime": "language"}
-"""LangChain's adapters keep `runtime` for themselves: an argument of that name never arrives."""
+"""LangChain's adapters reserve `runtime`: an argument of that name never arrives."""
 
 
 class Programs:
-    """What the two tools do, on one session; results have at most `cap` characters."""
+    """The two tools, on one session; results have at most `cap` characters."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._session = session
@@ -86,12 +86,10 @@ class Programs:
     async def execute_program(
         self, arguments: Arguments, caller: Caller, *, mode: OutputMode
     ) -> tuple[Outcome, RuntimeRun]:
-        """Return what became of a program, and what was asked: in `mode` unless the arguments name another one.
+        """Run a program. Return its outcome and the request, in `mode` unless the arguments name another mode.
 
-        The arguments are those of `run_program`.
-
-        Raises pydantic's ValidationError.
-        Cancelled, which nobody may be answered, the program ends and what it wrote is kept like that of any other.
+        The arguments are those of `run_program`. Raises pydantic's ValidationError. When cancelled, the program ends
+        and its output is stored as usual, although no answer is sent.
         """
         work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
         request = ExecutionRequest(
@@ -108,9 +106,9 @@ class Programs:
         return outcome, work
 
     async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
-        """Return what a query finds in the output of this workspace, or of another.
+        """Return the result of a query in the output of this workspace, or of another.
 
-        Raises PaddockError for what cannot be read.
+        Raises PaddockError for output that cannot be read.
         """
         from paddock.output.query import query
 
@@ -119,7 +117,7 @@ class Programs:
         )
 
     async def run_program(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Run a program and tell of it as its output mode says."""
+        """Run a program and report it in its output mode."""
         try:
             outcome, work = await self.execute_program(arguments, caller, mode="summary")
         except ValidationError as problem:
@@ -159,7 +157,7 @@ class Programs:
 
 
 def _resolve_link(arguments: Arguments) -> Arguments:
-    """Return the arguments of a query, with handle and stream where the address of a stored stream is given."""
+    """Return the arguments of a query; the address of a stored stream is replaced by its handle and stream."""
     if (found := read_address(arguments["artifact_handle"])) is None:
         return arguments
     handle, stream = found
@@ -167,7 +165,7 @@ def _resolve_link(arguments: Arguments) -> Arguments:
 
 
 def _default_to_start(arguments: Arguments) -> Arguments:
-    """Return the arguments of a query, which asks for the first lines when it asks for nothing else."""
+    """Return the arguments of a query; without a term or range it reads the first lines."""
     if any(arguments.get(name) for name in ("query_terms", "cursor", "line_range")):
         return arguments
     stream = arguments.get("stream", "both")
@@ -254,7 +252,7 @@ def _build_query_output(programs: Programs) -> Tool:
 
 
 def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
-    """Return the answer to arguments that break the schema; models know languages by other names."""
+    """Return the error for arguments that break the schema; models use other names for languages."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
     if isinstance(args, str) and args.split():
@@ -271,7 +269,7 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
 
 
 def _build_fields(arguments: Arguments, mode: OutputMode) -> dict[str, Json]:
-    """Return the fields of a program under their names of the model."""
+    """Return the fields of a program under their names in the model."""
     fields: dict[str, Json] = {
         ours: arguments[theirs] for theirs, ours in _PLAIN_ARGUMENTS.items() if theirs in arguments
     }
@@ -344,7 +342,7 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
         lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
     both = "output" if response.get("combined") else "stdout"
     for name, title in (("stdoutSummary", both), ("stderrSummary", "stderr")):
-        if shown := response.get(name):  # excerpts stand alone
+        if shown := response.get(name):  # excerpts are rendered below
             lines += [f"--- {title}", shown]
     if "digest" in response:
         lines += ["--- digest", compact(response["digest"])]

@@ -1,4 +1,4 @@
-"""The tool `provision_server`: what servers there are and could be had. Enabling one is for a person to allow."""
+"""The tool `provision_server`: lists servers and those that can be enabled. A person must allow each change."""
 
 import shlex
 from pathlib import Path
@@ -31,12 +31,12 @@ NEXT_SESSION = "It counts from the next session on."
 NOTHING_FITS = "nothing in the registry's list fits; try other words"
 NO_LIST = "there is no registry's list here to offer from; a person fetches one: paddock servers refresh"
 _SECRET_FIELDS = frozenset({"env", "headers"})
-"""What may hold secrets in an entry of a servers file."""
+"""Fields of a servers-file entry that may contain secrets."""
 _TEXT: dict[str, Json] = {"type": "string"}
 
 
 class Provision:
-    """What the tool does, on the servers of one session; results have at most `cap` characters."""
+    """The tool, on the servers of one session; results have at most `cap` characters."""
 
     def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
         self._servers = session.servers
@@ -45,7 +45,7 @@ class Provision:
         self._cap = cap
 
     async def provision_server(self, arguments: Arguments, caller: Caller) -> ToolAnswer:
-        """Tell what there is, or change it when the caller's person allows that; else what they would have to do."""
+        """List servers, or make a change that the caller's person allows; otherwise say what the person must do."""
         action, name = arguments.get("action", "status"), arguments.get("name")
         if action == "status":
             return self._report_status(arguments.get("intent") or name)
@@ -61,13 +61,13 @@ class Provision:
         if caller.present:
             return await self._ask_and_apply(action, name, caller)
         command = shlex.join(["paddock", "servers", action, name])
-        text = f"a person has to do this; ask them to run: {command}\n{NEXT_SESSION}"
+        text = f"a person must do this; ask them to run: {command}\n{NEXT_SESSION}"
         error: dict[str, Json] = {"name": "ApprovalNeeded", "message": text}
         data: dict[str, Json] = {"status": "denied", "error": error, "command": command}
         return ToolAnswer([text_block(f"denied\n{text}")], data, is_error=True)
 
     async def _ask_and_apply(self, action: str, name: str, caller: Caller) -> ToolAnswer:
-        """Ask the person behind a client, and do what they allow: that, and nothing that it became meanwhile."""
+        """Ask the client's person, and make exactly the change that they saw."""
         provisioning = self._servers.provisioning
         entry = provisioning.find_entry(name)
         shown = {key: value for key, value in entry.items() if key not in _SECRET_FIELDS}
@@ -77,7 +77,7 @@ class Provision:
         answer = await self._approvals.confirm(
             f"{action} the server {name}",
             {"file": str(provisioning.file_of(name)), "entry": shown},
-            "which servers there are is a person's to say",
+            "a person decides which servers are enabled",
             actor=caller.actor,
             surface="mcp",
             workspace=str(self._workspace),
@@ -87,7 +87,7 @@ class Provision:
             return build_refusal(Status.DENIED, "ApprovalDenied", answer.told)
         if provisioning.find_entry(name) != entry:
             return build_refusal(
-                Status.DENIED, "ApprovalDenied", f"{name} was changed while a person was asked; ask again"
+                Status.DENIED, "ApprovalDenied", f"{name} changed while a person was asked; ask again"
             )
         change = (provisioning.enable_server if action == "enable" else provisioning.disable_server)(
             name, approved=True
@@ -107,7 +107,7 @@ class Provision:
         return _render_answer(data, self._cap)
 
     def _explain_unfit(self, action: str, name: str) -> ToolAnswer | None:
-        """Return why a server that is not configured cannot be asked for; None when it can."""
+        """Return why a server that is not configured cannot be enabled; None if it can."""
         if action == "disable":
             return build_refusal(Status.INVALID, "UnknownServer", f"there is no server {name[:200]!r}")
         try:
@@ -146,7 +146,7 @@ def _describe_offer(match: "Match") -> dict[str, Json]:
 
 
 def _render_answer(data: dict[str, Json], cap: int) -> ToolAnswer:
-    """Return what there is, as text and as data; offers that do not fit are left out of both."""
+    """Return the servers as text and as data; offers that do not fit are left out of both."""
     offers = data.get("offers")
     while len(text := compact(data)) > cap and isinstance(offers, list) and offers:
         offers.pop()

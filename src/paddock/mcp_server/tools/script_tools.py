@@ -1,4 +1,4 @@
-"""Script tools of the workspace as tools of their own; they come and go while the server runs."""
+"""Script tools of the workspace as MCP tools; they may be added and removed while the server runs."""
 
 import asyncio
 import json
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
 
 POLL_INTERVAL_S = 2.0
-"""Between two looks at the directories for who waits for changes."""
+"""Interval between checks of the directories, in seconds."""
 
 _MAX_DESCRIPTION_CHARS = 1000
-"""Characters of a description that are listed: what anybody wrote is read by the model at every turn."""
+"""Maximum length of a listed description, in characters: the model reads it at every turn."""
 _MAX_SCHEMA_CHARS = 16 * 1024
-"""Characters of a schema that is listed; a larger one is known to the script tool alone, which checks its inputs."""
+"""Maximum size of a listed schema, in characters. A larger one is not listed; the tool itself checks its inputs."""
 _MAX_DEPTH = 64
-"""Levels of a value that clients are sent as data; the libraries of some give up at 255."""
+"""Maximum depth of structured data for clients; the libraries of some give up at 255."""
 
 
 class ScriptTools:
-    """The enabled script tools of a workspace; results have at most `cap` characters, and `rest` keeps larger ones."""
+    """The enabled script tools of a workspace. Results have at most `cap` characters; `rest` stores larger ones."""
 
     def __init__(
         self, session: "Session", settings: ToolSettings, workspace: Path, cap: int, overflow: OverflowStore
@@ -59,7 +59,7 @@ class ScriptTools:
         return self._tools
 
     async def watch_changes(self) -> AsyncGenerator[None]:
-        """Yield soon after a look, whoever took it, showed other tools than the one before."""
+        """Yield soon after a check has found other tools than the check before."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             await self.list_tools()
@@ -88,24 +88,24 @@ class ScriptTools:
             changed = put_back(outcome)
             return replace(given, content=[*given.content, text_block(changed)]) if changed else given
 
-        said = self._outgoing.text(make_encodable(description))
+        shown = self._outgoing.text(make_encodable(description))
         return Tool(
             name=name,
             title=name,
-            description=cut_text(said, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",
+            description=cut_text(shown, _MAX_DESCRIPTION_CHARS) or "A script tool of this workspace.",
             input_schema=self._list_schema(schema),
             run=run,
             checks=False,
         )
 
     def _list_schema(self, schema: dict[str, Json]) -> dict[str, Json]:
-        """Return a schema as clients are sent it: one out of bounds says only that arguments are an object."""
+        """Return a schema for clients; one beyond the limits says only that arguments are an object."""
         if not _is_shallow(schema) or len(json.dumps(schema, ensure_ascii=False)) > _MAX_SCHEMA_CHARS:
             return {"type": "object"}
         return {**cast("dict[str, Json]", self._outgoing.json(schema)), "type": "object"}
 
     async def _build_answer(self, outcome: Outcome, name: str) -> ToolAnswer:
-        """Return what a script printed, as text and where it is an object as data; or why there is nothing."""
+        """Return what a script printed, as text and, for an object, as data; or why there is no result."""
         if not outcome.ok:
             shown = build_answer(outcome, self._cap, single=True)
             data = cast("dict[str, Json]", shown.structured)
@@ -123,13 +123,13 @@ class ScriptTools:
 
 
 def _convert_to_data(value: Json) -> Json:
-    """Return a value where clients take it as data: an object, and no deep one."""
+    """Return a value as structured data for clients: an object within the maximum depth."""
     is_object = isinstance(value, dict)
     return cast("Json", value) if is_object and _is_shallow(value) else None
 
 
 def _is_shallow(value: Json) -> bool:
-    """Tell whether a value has no more levels than clients are sent."""
+    """Return whether a value is within the maximum depth for clients."""
     level: list[Json] = [value]
     for _ in range(_MAX_DEPTH):
         level = [

@@ -39,7 +39,7 @@ class Approvals:
         self._pending = {}
 
     def approve(self, prompt: str, tool: str, inputs: Mapping[str, Json], script_sha256: str) -> bool:
-        """Tell whether this call may run: its like was asked about within five minutes, and has not run since.
+        """Return whether this call may run: its like was asked about within five minutes, and has not run since.
 
         Otherwise it is now pending. The order of keys does not matter, everything else of the inputs does, and so does
         the script: who agreed to one has not agreed to another.

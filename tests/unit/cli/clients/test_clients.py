@@ -164,7 +164,7 @@ def test_a_file_of_another_spelling_is_the_one_that_is_edited(home: Path) -> Non
     [
         ("cursor", '{\n  "mcpServers": }', "line 2, column 17: expected a value"),
         ("cursor", '{"mcpServers": []}', "`mcpServers` is not an object"),
-        ("cursor", '{"mcpServers": {}, "mcpServers": {}}', "`mcpServers` stands there twice"),
+        ("cursor", '{"mcpServers": {}, "mcpServers": {}}', "`mcpServers` occurs twice there"),
         ("codex", "a = 1\nb = ", "Invalid value (at end of document)"),
         ("codex", "mcp_servers = 1\n", "`mcp_servers` is not an object"),
         ("goose", "a: [1\nb: 2", "line 2, column 2: expected ',' or ']', but got ':'"),

@@ -115,7 +115,7 @@ def test_an_entry_of_another_server_is_neither_replaced_nor_removed_unasked(
         done = run("roo", *words)
         assert (done.exit_code, done.output) == (
             1,
-            f"{told}If Paddock shall have another name there, give it with --name; to replace this one, run the command "
+            f"{told}If Paddock should have another name there, give it with --name; to replace this one, run the command "
             "again with --replace.\n",
         )
     done = run("roo", "--remove")
@@ -163,7 +163,7 @@ def test_another_server_is_not_listed_as_paddock(home: Path) -> None:
     assert run("cursor", "--workspace", "project").stderr == (
         f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
         "`paddock install cursor` there\n"
-        f"{home}/.cursor/mcp.json has `paddock`, too, which is another server; Cursor uses one of the two. To have both, "
+        f"{home}/.cursor/mcp.json also has `paddock`, which is another server; Cursor uses one of the two. To have both, "
         "use --name.\n"
     )
 
@@ -221,11 +221,11 @@ def test_what_stays_of_a_command_is_told(home: Path) -> None:
         home / ".roo/mcp.json", {"command": "paddock", "args": ["serve", "mcp", "-w", "/old"]}
     )
     assert run("roo").stderr == (
-        f"what was there before: {quiet}.backup\n"
+        f"backup: {quiet}.backup\n"
         f"{quiet} names paths of this machine: whoever works on the project elsewhere runs `paddock install roo` there\n"
     )
     assert run("cursor", "--dry-run").stderr == told
-    assert run("cursor", "--remove").stderr == f"what was there before: {file}.backup\n"
+    assert run("cursor", "--remove").stderr == f"backup: {file}.backup\n"
 
 
 def test_a_command_of_docker_without_its_mount_is_another_way() -> None:
@@ -255,7 +255,7 @@ def test_removing_looks_at_the_workspace(home: Path) -> None:
     assert (done.exit_code, done.output) == (
         1,
         f"{file}: `paddock` serves {home}/one. Nothing was changed.\n"
-        "To remove it all the same, run the command again with --replace.\n",
+        "To remove it anyway, run the command again with --replace.\n",
     )
     assert file.read_text() == before
     (home / "link").symlink_to(home / "one")
@@ -273,7 +273,7 @@ def test_the_other_scope_with_another_workspace_is_removed_by_the_command_that_i
     assert run("cursor", "--scope", "user", "--workspace", "one").exit_code == 0
     [_, line] = run("cursor", "--workspace", "two").stderr.splitlines()
     told = f"paddock install cursor --workspace {home}/two --scope user --remove --replace"
-    assert line == f"{home}/.cursor/mcp.json has `paddock`, too, serving {home}/one; to take it out: {told}"
+    assert line == f"{home}/.cursor/mcp.json also has `paddock`, serving {home}/one; to remove it: {told}"
     assert run(*told.split()[2:]).exit_code == 0
     assert json.loads((home / ".cursor/mcp.json").read_text()) == {"mcpServers": {}}
 
@@ -285,7 +285,7 @@ def test_an_entry_that_is_switched_off_is_told(home: Path, switch: str) -> None:
         f'{{"mcpServers": {{"paddock": {{"command": "paddock", "args": ["serve", "mcp"], {switch}}}}}}}',
     )
     done = run("kiro")
-    told = f"warning: {file}: `paddock` is switched off by `{switch}`; to use it, switch it on"
+    told = f"warning: {file}: `paddock` is disabled by `{switch}`; to use it, enable it"
     assert (done.exit_code, done.stderr.splitlines()[0]) == (0, told)
     assert switch in file.read_text()
 
