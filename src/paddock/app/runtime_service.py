@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from paddock.model.canonical import in_order
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
+from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
@@ -37,10 +37,6 @@ _WITHDRAWN = ErrorInfo(
 class Engine(Protocol):
     """What the gate needs of the engine of programs."""
 
-    def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime."""
-        ...
-
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Return what became of a program; setting `stop`, or cancelling the task, ends it first."""
         ...
@@ -57,6 +53,8 @@ class Programs:
         hide: Callable[[str], str],
     ) -> None:
         """Keep texts of requests as `hide` returns them."""
+        self._added = settings.recipes
+        self._names = settings.languages
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
@@ -73,9 +71,19 @@ class Programs:
         """How many programs wait for their turn."""
         return self._queue.waiting
 
-    def executables(self, runtime: Runtime) -> Executables:
+    def executables(self, runtime: str) -> Executables:
         """Return what can run the programs of a runtime."""
-        return self._engine.executables(runtime)
+        from paddock.runtimes.recipe import executables  # most requests are of another kind
+
+        return executables(runtime, self._added)
+
+    def explain_unknown(self, runtime: str) -> str:
+        """Return that there is no such runtime, and which there are; empty where there is."""
+        if runtime in self._names:
+            return ""
+        from paddock.runtimes.recipe import no_runtime
+
+        return no_runtime(runtime, self._added)
 
     @asynccontextmanager
     async def admit(
@@ -108,10 +116,13 @@ class Programs:
 
         Nothing leaves here that holds a secret. Raises EngineError when nothing ran.
         """
+        from paddock.runtimes.recipe import recipes
+
         terms = decision.program
         assert terms is not None
         try:
-            job = ProgramTask(work, terms, request.workspace, resolve_cwd(request.workspace, work.cwd))
+            cwd = resolve_cwd(request.workspace, work.cwd)
+            job = ProgramTask(work, terms, request.workspace, cwd, recipes(self._added)[work.runtime])
         except JailError as error:  # it has gone since the program was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)

@@ -180,7 +180,7 @@ async def open_session(
             output = Output(settings, outgoing.output)
             engine = partial(_make_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
-            scripts = Scripts(settings.tools, workspace, processes.open_sandbox)
+            scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             facts = SessionFacts(
                 output.artifacts,

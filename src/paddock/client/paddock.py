@@ -22,7 +22,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
-from paddock.model.program import Access, Network, Runtime
+from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.tool import ToolEnd
 from paddock.rendering.render import tool_end
@@ -186,10 +186,10 @@ class Paddock:
 
     async def exec(
         self,
-        language: Runtime | None = None,
+        language: str | None = None,
         code: str | None = None,
         *,
-        runtime: Runtime | None = None,
+        runtime: str | None = None,
         file: Path | str | None = None,
         args: Sequence[str] = (),
         executable: str | None = None,
@@ -217,9 +217,14 @@ class Paddock:
             raise ValueError("give either `code` or `file`")
         if (language is None) is (runtime is None):
             raise ValueError('give `language`, for instance "python"; `runtime` is another name of it')
+        name = str(language or runtime)
+        if name not in (languages := self._settings.runtimes).languages:
+            from paddock.runtimes.recipe import no_runtime
+
+            raise ValueError(no_runtime(name, languages.recipes))
         path = None if file is None else self._workspace / file
         wishes = {
-            "runtime": language or runtime,
+            "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None else below(self._workspace, path),
             "args": tuple(args),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Executables, Phase, Runtime
+from paddock.model.program import Phase
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
@@ -26,7 +26,6 @@ from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import PathRewriter
-from paddock.runtimes.recipe import executables
 from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
@@ -171,10 +170,6 @@ class RuntimeEngine:
         self._environ = environ
         self._compiled = compiled
         self._toolchains = Toolchains(environ, settings)
-
-    def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime."""
-        return executables(runtime)
 
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Return what became of a program; setting `stop`, or cancelling the task, ends it first.

@@ -17,10 +17,10 @@ from pathlib import Path
 from paddock.model.sandbox import Tier
 from paddock.runtimes import directories, environments
 from paddock.runtimes.environments import Environment, RejectedInterpreter
-from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import INSTALLED, MissingToolchain, Search, Toolchain, find
 from paddock.sandbox import spec
+from paddock.settings.recipes import Recipe
 from paddock.settings.schema import RuntimeSettings
 
 _MAX_TOOLCHAINS = 64
@@ -57,7 +57,7 @@ class Toolchains:
     ) -> Toolchain | MissingToolchain:
         """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
         return await self.find(
-            recipes()[job.work.runtime],
+            job.recipe,
             user=spec.user(job.first_grants, job_user, tier),
             untrusted=(job.workspace,),
             names=job.terms.grants.executables,
@@ -73,10 +73,9 @@ class Toolchains:
         grants = job.first_grants
         user = spec.user(grants, job_user, tier)
         usual = spec.user(grants.replace(workspace=job.workspace, access="read-only"), job_user, tier)
-        recipe = recipes()[job.work.runtime]
         found = (
             environments.find_passed_over(self._settings, job, self._environ, tier),
-            environments.unreachable(recipe, job, self._environ, user, usual),
+            environments.unreachable(job.recipe, job, self._environ, user, usual),
         )
         return [each for each in found if each is not None]
 

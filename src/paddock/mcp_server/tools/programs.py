@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,9 +30,10 @@ from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES, OutputMode
+from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.rendering.program_response import program_response, put_back
+from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -73,7 +75,11 @@ ALIASES = {"runtime": "language"}
 class Programs:
     """What the two tools do, on one session; results have at most `cap` characters."""
 
-    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+    def __init__(
+        self, session: "Session", workspace: Path, cap: int, runtimes: "RuntimeSettings | None" = None
+    ) -> None:
+        """Offer the languages of `runtimes`, or else the built-in ones."""
+        self.runtimes = runtimes or RuntimeSettings()
         self._session = session
         self._workspace = workspace
         self._cap = cap
@@ -174,7 +180,7 @@ def build_program_tools(programs: Programs) -> list[Tool]:
             description=RUN_PROGRAM,
             input_schema=object_schema(
                 ["language"],
-                language={"enum": [*RUNTIMES]},
+                language={"enum": [*programs.runtimes.languages]},
                 code={"type": "string"},
                 args=texts,
                 executable={"type": "string"},
@@ -192,7 +198,7 @@ def build_program_tools(programs: Programs) -> list[Tool]:
             ),
             run=programs.run_program,
             phrases=_PHRASES,
-            explain=_reject_arguments,
+            explain=partial(_reject_arguments, programs.runtimes),
             aliases=ALIASES,
             output_schema=output_schemas.PROGRAM_SCHEMA,
             annotations={"destructiveHint": True, "openWorldHint": True},
@@ -223,7 +229,9 @@ def build_program_tools(programs: Programs) -> list[Tool]:
     ]
 
 
-def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def _reject_arguments(
+    runtimes: RuntimeSettings, tool: Tool, arguments: Json, problems: tuple[str, ...]
+) -> ToolAnswer:
     """Return the answer to arguments that break the schema; models know languages by other names."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
@@ -232,11 +240,11 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
             f"; give a list with one item for each argument: {json.dumps(args.split()[:_MAX_LISTED_ITEMS])}"
         )
         problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
-    if isinstance(language, str) and language not in RUNTIMES:
+    if isinstance(language, str) and language not in runtimes.languages:
         from paddock.runtimes.recipe import no_runtime
 
         others = (problem for problem in problems if not problem.startswith("`language` "))
-        problems = (no_runtime(cut_text(language, 200)), *others)
+        problems = (no_runtime(cut_text(language, 200), runtimes.recipes), *others)
     return reject_invalid_arguments(tool, arguments, problems)
 
 
