@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants
     from paddock.runtimes.steps import StepRunner
     from paddock.runtimes.toolchain_cache import Toolchains
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import Sandbox
     from paddock.script_tools.engine import Command, NoCommand, ToolEngine
     from paddock.script_tools.library import Tool, ToolLibrary
     from paddock.script_tools.prompts.service import PromptService, Run

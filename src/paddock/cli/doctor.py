@@ -11,6 +11,7 @@ from paddock.cli import options
 from paddock.cli.help import render_examples
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_lines, print_table
+from paddock.model.outcome import SandboxFacts
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
@@ -66,11 +67,13 @@ async def _find_toolchains(
     """Return what runs programs of the workspace in Python, and in each language that the settings add."""
     from paddock.cli.runtimes import usual_jobs
     from paddock.runtimes.toolchain_cache import Toolchains
+    from paddock.sandbox.sandbox import KernelSandbox
 
     tier = found.effective.tier if found.effective is not None else found.minimum
     toolchains = Toolchains(os.environ, settings.runtimes)
+    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
     return {
-        name: await toolchains.for_job(job, job_user=job_user, tier=tier)
+        name: await toolchains.for_job(job, sandbox)
         for job in usual_jobs(settings, workspace)
         if (name := job.work.runtime) in {"python", *settings.runtimes.recipes}
     }

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from paddock.app.session import Session
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import Sandbox
     from paddock.settings.recipes import Recipe
 
 
@@ -179,7 +179,7 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
         name = job.work.runtime
         if names and name not in names:
             continue
-        found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+        found = await toolchains.for_job(job, sandbox)
         if isinstance(found, Toolchain):
             user = sandbox.user(job.first_grants)
             ready = make_warm(found, directories.warm(user))
@@ -215,10 +215,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
                 if check and isinstance(each, InstalledToolchain)
                 else _build_row(each)
             )
-            told = [
-                each.reason
-                for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
-            ]
+            told = [each.reason for each in toolchains.find_passed_over(job, sandbox)]
             told.append(await _without_workspace(sandbox, toolchains, job, row))
             rows.append(replace(row, note="; ".join(filter(None, (row.note, *told)))))
     return rows
@@ -228,7 +225,7 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     """Return what runs a program that may not read the workspace, "" for the executable of the row."""
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
-    found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+    found = await toolchains.for_job(job, sandbox)
     if isinstance(found, MissingToolchain):
         return f"with --access none: {found.reason}" if row.executable else ""
     executable = found.places["executable"]

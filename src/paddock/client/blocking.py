@@ -17,7 +17,10 @@ from paddock.client.requests import FORKED
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.audit.sink import AuditSink
     from paddock.client.askers import Asking
+    from paddock.output.backends import ArtifactStore
+    from paddock.sandbox.protocol import Sandbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,9 +44,21 @@ class BlockingPaddock:
         overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
+        audit: "AuditSink | None" = None,
+        sandbox: "Sandbox | None" = None,
+        artifacts: "ArtifactStore | None" = None,
     ) -> None:
         """Take what `Paddock` takes, and raise what it raises."""
-        self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
+        self._paddock = Paddock(
+            workspace,
+            settings=settings,
+            overrides=overrides,
+            actor=actor,
+            asker=asker,
+            audit=audit,
+            sandbox=sandbox,
+            artifacts=artifacts,
+        )
         self._open: _OpenLoop | None = None
         self._end: Callable[[], object] | None = None
 

@@ -5,12 +5,13 @@ import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from paddock.app.script_tool_service import make_tool_run
-from paddock.app.session import Session, open_session
+from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.client.arguments import read_object, read_value
 from paddock.client.askers import adapt_asking
@@ -33,12 +34,14 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from paddock.audit.sink import AuditRecord
+    from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.client.askers import Asking
     from paddock.javascript.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.output.backends import ArtifactStore
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
+    from paddock.sandbox.protocol import Sandbox
     from paddock.script_tools.inputs import Inputs
     from paddock.script_tools.library import Tool
     from paddock.script_tools.prompts.service import PromptReply, PromptService
@@ -62,12 +65,17 @@ class Paddock:
         overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
+        audit: "AuditSink | None" = None,
+        sandbox: "Sandbox | None" = None,
+        artifacts: "ArtifactStore | None" = None,
     ) -> None:
         """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
 
         `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` names
         the caller in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the
-        answer is no. Raises ConfigurationError for settings that make no sense, and for a workspace that is not there.
+        answer is no. `audit` keeps the record instead of the ledger, `sandbox` runs processes instead of Paddock's own,
+        and `artifacts` keeps their output; they stay open, for the caller to close. Raises ConfigurationError for
+        settings that make no sense, and for a workspace that is not there.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
@@ -76,13 +84,14 @@ class Paddock:
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
         self._asker = None if asker is None else adapt_asking(asker)
+        self._parts = Parts(audit, sandbox, artifacts)
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
         self._prompting: PromptService | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session. Raises LedgerError when there is no place for the record."""
-        session = open_session(self._settings, self._workspace, asker=self._asker)
+        session = open_session(self._settings, self._workspace, asker=self._asker, parts=self._parts)
         self._running = RunningSession(await self._open.enter_async_context(session))
         return self
 
@@ -352,9 +361,10 @@ class Paddock:
         """Return up to `limit` records of the audit ledger that match everything that is given, the newest first.
 
         `name` is the id of a record, of its request, or of the request that called it; the rest is as for
-        `paddock audit tail`. The index beside the ledger is brought up to date first, which takes about 20 seconds for
-        each million records that it lacks. Raises LedgerError when the ledger cannot be read, or for a `since` without
-        a time zone; ValueError for an event or status that no record has.
+        `paddock audit tail`. An `audit` sink of the caller's own is asked itself. Otherwise the index beside the ledger
+        is brought up to date first, which takes about 20 seconds for each million records that it lacks. Raises
+        LedgerError when the record cannot be read, or for a `since` without a time zone; ValueError for an event or
+        status that no record has.
         """
         from paddock.audit.search import STATUSES, RecordFilter, find
         from paddock.audit.sink import EVENTS
@@ -369,6 +379,11 @@ class Paddock:
         )
         self._require_session()
         directory, most = self._settings.audit.directory, read_whole_number("limit", limit, least=0)
+        if (sink := self._parts.audit) is not None:
+            from paddock.audit.checked import CheckedSink
+
+            found = filter(wanted.admits, CheckedSink(sink).query(event=event, since=since))
+            return await asyncio.to_thread(lambda: list(islice(found, most)))
         return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=most)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:

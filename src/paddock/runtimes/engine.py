@@ -31,11 +31,11 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.sandbox import spec as plan
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.protocol import Sandbox, Streams
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
-    from paddock.sandbox.sandbox import Slot
+    from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""
@@ -83,7 +83,7 @@ class _Task:
         """Whether both output streams are one."""
         return self.job.work.output.combined
 
-    def job_in(self, place: "Slot", *, compiling: bool = False) -> StepPaths:
+    def job_in(self, place: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else f"{scratch}/{name}"
@@ -177,7 +177,7 @@ class RuntimeEngine:
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         sandbox = await self._sandbox()
-        found = await self._toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+        found = await self._toolchains.for_job(job, sandbox)
         if isinstance(found, MissingToolchain):
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
@@ -225,7 +225,7 @@ class RuntimeEngine:
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
                 result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
             closed = _find_closed_file(task, result)
-            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
+            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.user(grants))
             hint = (
                 closed
                 or foreign
@@ -240,17 +240,14 @@ class RuntimeEngine:
         """Return how to get a package that a Python program imported in vain, or ""."""
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
-        box = task.sandbox
-        passed_over = partial(
-            self._toolchains.find_passed_over, task.job, job_user=box.job_user, tier=box.tier
-        )
+        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
         said = task.with_errors(ended).stderr
         return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
+    async def _provide_files(self, task: _Task, place: "SandboxSlot") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         step = task.plan.compile
         if step is None:

@@ -176,7 +176,9 @@ def _read_recipes(given: Mapping[str, Json], place_of: Where) -> "dict[str, Mapp
 def _is_consequence(error: ErrorDetails) -> bool:
     """Tell whether a list counts as too short for the one reason that its items are wrong."""
     given, least = error["input"], error.get("ctx", {}).get("min_length", 0)
-    return error["type"] == "too_short" and isinstance(given, list) and len(cast("list[Json]", given)) >= least
+    return (
+        error["type"] == "too_short" and isinstance(given, list) and len(cast("list[Json]", given)) >= least
+    )
 
 
 def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
