@@ -55,6 +55,7 @@ class ProcessGrants(Value):
     cwd: Path | None = None
     """Working directory, inside of what is granted; without it and without a workspace it is scratch."""
     network: Network = "none"
+    """How the network may be used."""
     readable: tuple[Path, ...] = ()
     """Further files and directories to read and execute, for instance the prefix of a toolchain."""
     writable: tuple[Path, ...] = ()
@@ -71,8 +72,11 @@ class ProcessUsage(Value):
     """What the process and everything it started have cost."""
 
     wall_ms: float = 0.0
+    """Wall time, in milliseconds."""
     cpu_user_ms: float = 0.0
+    """CPU time in user mode, in milliseconds."""
     cpu_system_ms: float = 0.0
+    """CPU time in the kernel, in milliseconds."""
     peak_bytes: int = 0
     """Largest resident memory of the tree, sampled, and no less than that of its largest process; at least the
     10 MiB of the fork that became the program."""
@@ -84,15 +88,21 @@ class ProcessResult(Value):
     """The end of one process. Nothing of it is alive any more unless `survivors` says so."""
 
     status: Status
+    """How it ended."""
     limit: Ceiling | None = None
     """The ceiling that ended it or that refused to start it."""
     reason: str = ""
     """Why it is not ok, when the exit code does not say it."""
     exit_code: int | None = None
+    """Its exit code; None when a signal ended it or it never ran."""
     signal: int | None = None
+    """Number of the signal that ended it; None when none did."""
     stdout: CapturedStream = Field(default_factory=CapturedStream)
+    """Standard output."""
     stderr: CapturedStream = Field(default_factory=CapturedStream)
+    """Standard error."""
     usage: ProcessUsage = Field(default_factory=ProcessUsage)
+    """Its cost."""
     kill: Literal["none", "sweep", "namespace"] = "none"
     """How what still lived was ended; `none` when everything had ended by itself."""
     survivors: Annotated[int, Field(ge=0)] = 0
@@ -100,3 +110,4 @@ class ProcessResult(Value):
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed, and have been put back."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
+    """What confined it."""
