@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.app.approvals import Asker
+    from paddock.hub.local_server import LocalServer
     from paddock.output.backends import ArtifactStore
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sandbox.protocol import Sandbox
@@ -132,6 +133,8 @@ class Parts(NamedTuple):
     audit: AuditSink | None = None
     sandbox: "Sandbox | None" = None
     artifacts: "ArtifactStore | None" = None
+    local: "LocalServer | None" = None
+    """Functions that programs may call as tools."""
 
 
 _OWN_PARTS = Parts()
@@ -196,7 +199,7 @@ async def open_session(
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
-        servers = Servers(settings, workspace, secrets.learn)
+        servers = Servers(settings, workspace, secrets.learn, parts.local)
         own, files = own_directories(settings), partial(own_files, settings)
         processes = Processes(settings.sandbox, own, files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
@@ -223,6 +226,9 @@ async def open_session(
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
+            if parts.local is not None:
+                parts.local.hide = outgoing.text
+                servers.take_tools()
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end
                 yield Session(

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from paddock.app.script_tool_service import make_tool_run
 from paddock.app.session import Parts, Session, open_session
@@ -16,6 +16,7 @@ from paddock.cancellation import cancel_all
 from paddock.client.arguments import read_object, read_value
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
+from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.requests import RunningSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.files import below
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from paddock.script_tools.library import Tool
     from paddock.script_tools.prompts.service import PromptReply, PromptService
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
 
@@ -68,14 +71,16 @@ class Paddock:
         audit: "AuditSink | None" = None,
         sandbox: "Sandbox | None" = None,
         artifacts: "ArtifactStore | None" = None,
+        tool_server: str = "local",
     ) -> None:
         """Take a workspace, and `settings` or else those of files and environment, as the command line reads them.
 
         `overrides` are settings, nested or by dotted key, as values or as the texts that `--set` takes. `actor` names
         the caller in the record. `asker` asks a person what a rule with the effect `ask` is about; without one the
         answer is no. `audit` keeps the record instead of the ledger, `sandbox` runs processes instead of Paddock's own,
-        and `artifacts` keeps their output; they stay open, for the caller to close. Raises ConfigurationError for
-        settings that make no sense, and for a workspace that is not there.
+        and `artifacts` keeps their output; they stay open, for the caller to close. Programs know the functions that
+        are added with `tool` as `servers.local`, or by the name `tool_server`. Raises ConfigurationError for settings
+        that make no sense, and for a workspace that is not there; ValueError for a name that cannot be.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # Its settings could narrow nothing. (`Path` raises for what cannot be looked at.)
@@ -84,13 +89,18 @@ class Paddock:
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
         self._asker = None if asker is None else adapt_asking(asker)
-        self._parts = Parts(audit, sandbox, artifacts)
+        self._local = make_local_server(tool_server)
+        self._parts = Parts(audit, sandbox, artifacts, self._local)
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
         self._prompting: PromptService | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the session. Raises LedgerError when there is no place for the record."""
+        """Open the session.
+
+        Raises LedgerError when there is no place for the record, ConfigurationError where a configured server has the
+        name of the functions.
+        """
         session = open_session(self._settings, self._workspace, asker=self._asker, parts=self._parts)
         self._running = RunningSession(await self._open.enter_async_context(session))
         return self
@@ -246,13 +256,70 @@ class Paddock:
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         return await self._execute_work(work, timeout_ms, on_output=on_output, stop=stop)
 
-    async def tool(
+    @overload
+    def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
-    ) -> Outcome:
-        """Run a script tool; what it gave is in `outcome.tool`.
+    ) -> Coroutine[Any, Any, Outcome]: ...
 
-        Raises ToolNotFound, ConfigurationError, ValueError for inputs that are no JSON.
+    @overload
+    def tool(self, name: F) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        name: str | F | None = None,
+        inputs: Mapping[str, Json] | None = None,
+        *,
+        timeout_ms: int | None = None,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+    ) -> Coroutine[Any, Any, Outcome] | F | Callable[[F], F]:
+        """Run a script tool: `await p.tool("word_count", {...})`. Or add a function as a tool: `@p.tool`.
+
+        What a script tool gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError, ValueError for inputs
+        that are no JSON.
+
+        A function, or coroutine function, becomes a tool that programs call as `servers.local.NAME({...})`. Its schema
+        comes from its annotations, its description from its docstring, or from `description`. `@p.tool(...)` takes
+        options: `tool_name` instead of the function's name, `read_only` for one that changes nothing, and `timeout_ms`.
+        Functions may be added before and while the Paddock is open. Raises ValueError for a function that cannot be a
+        tool, ConfigurationError where a configured server has the name of the functions.
         """
+        if isinstance(name, str):
+            return self._run_script_tool(name, inputs, timeout_ms)
+
+        def add(function: F) -> F:
+            add_function(
+                self._local,
+                function,
+                name=tool_name,
+                description=description,
+                read_only=read_only,
+                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
+            )
+            if self._running is not None:
+                try:
+                    self._require_session().servers.take_tools()
+                except BaseException:
+                    self._local.tools.popitem()
+                    raise
+            return function
+
+        return add if name is None else add(name)
+
+    async def _run_script_tool(
+        self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
+    ) -> Outcome:
         work = self._require_session().scripts.make_work(name, read_object(inputs, "inputs"))
         return await self._execute_work(work, timeout_ms)
 
@@ -322,8 +389,8 @@ class Paddock:
         if not queries:
             raise ValueError("a search needs at least one query")
         servers = self._require_session().servers
-        if server is not None and server not in servers.config.servers:
-            raise UnknownServer(server, servers.config.servers, servers.config.absent)
+        if server is not None and server not in servers.known:
+            raise UnknownServer(server, servers.known, servers.config.absent)
         hits, listing = await servers.catalog.search_tools(queries, server=server, limit=most)
         return FoundTools(
             tuple(
