@@ -16,7 +16,7 @@ from benchmarks.rivals import home, rival
 from benchmarks.subject import Paddock, paddock
 from paddock.app.gate import Gate
 from paddock.model.outcome import SandboxFacts
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def _processes(scale: Scale) -> list[Line]:
         settings.write_text(json.dumps({"network": network, "filesystem": files}))
         runtime = [str(home() / "node_modules" / ".bin" / "srt"), "-s", str(settings), "-c", "true"]
         bubblewrap = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "/bin/true"]
-        sandbox = runner.run(Sandbox(SandboxFacts(tier="landlock"), "landlock").__aenter__())
+        sandbox = runner.run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock").__aenter__())
         try:
             contenders = {
                 "Paddock": lambda: milliseconds(lambda: runner.run(sandbox.run(["/bin/true"]))),

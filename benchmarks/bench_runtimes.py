@@ -23,9 +23,10 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Status
 from paddock.model.process import GIB, ProcessGrants, ProcessResult
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.runtimes.recipe import Recipe, recipes
+from paddock.runtimes.recipe import recipes
 from paddock.runtimes.steps import Step, StepPaths, StepRunner, hello, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
+from paddock.settings.recipes import Recipe
 from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 TITLE = "Programs in language runtimes, against the bare toolchain"

@@ -14,7 +14,7 @@ from benchmarks.measure import Line, Scale, at_least, at_most, cpu_seconds, inte
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 TITLE = "Confined processes: /bin/true"
 
@@ -45,8 +45,8 @@ def measure(scale: Scale) -> list[Line]:
 
 
 @contextmanager
-def _sandboxes(runner: asyncio.Runner) -> Generator[dict[Tier, Sandbox]]:
-    made: dict[Tier, Sandbox] = {tier: Sandbox(SandboxFacts(tier=tier), tier) for tier in _TIERS}
+def _sandboxes(runner: asyncio.Runner) -> Generator[dict[Tier, KernelSandbox]]:
+    made: dict[Tier, KernelSandbox] = {tier: KernelSandbox(SandboxFacts(tier=tier), tier) for tier in _TIERS}
     try:
         for sandbox in made.values():
             runner.run(_run(sandbox))
@@ -56,7 +56,7 @@ def _sandboxes(runner: asyncio.Runner) -> Generator[dict[Tier, Sandbox]]:
             runner.run(sandbox.close())
 
 
-async def _run(sandbox: Sandbox) -> float:
+async def _run(sandbox: KernelSandbox) -> float:
     started = time.perf_counter()
     result = await sandbox.run([_TRUE], _GRANTS, _LIMITS)
     spent = time.perf_counter() - started
@@ -64,18 +64,18 @@ async def _run(sandbox: Sandbox) -> float:
     return spent * 1000
 
 
-async def _cold(sandbox: Sandbox) -> float:
+async def _cold(sandbox: KernelSandbox) -> float:
     await asyncio.sleep(_REST_S)
     return await _run(sandbox)
 
 
-async def _prepared(sandbox: Sandbox) -> float:
+async def _prepared(sandbox: KernelSandbox) -> float:
     await sandbox.prepare(_GRANTS, _LIMITS, 1)
     await asyncio.sleep(_REST_S)
     return await _run(sandbox)
 
 
-def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, Sandbox], scale: Scale) -> list[Line]:
+def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, KernelSandbox], scale: Scale) -> list[Line]:
     floors: dict[str, Callable[[], float]] = {
         "os.posix_spawn": lambda: milliseconds(lambda: os.waitpid(os.posix_spawn(_TRUE, [_TRUE], {}), 0)),
         "subprocess.run": lambda: milliseconds(
@@ -123,7 +123,7 @@ def _throughput_of_bare(each: int) -> list[Line]:
     ]
 
 
-async def _throughput(tier: Tier, sandbox: Sandbox, each: int) -> list[Line]:
+async def _throughput(tier: Tier, sandbox: KernelSandbox, each: int) -> list[Line]:
     async def one_after_another() -> None:
         for _ in range(each):
             await _run(sandbox)
@@ -138,7 +138,7 @@ async def _throughput(tier: Tier, sandbox: Sandbox, each: int) -> list[Line]:
     ]
 
 
-def _large_server(runner: asyncio.Runner, sandbox: Sandbox, scale: Scale) -> Line:
+def _large_server(runner: asyncio.Runner, sandbox: KernelSandbox, scale: Scale) -> Line:
     small: list[float] = []
     large: list[float] = []
     size = round(_memory_mib("VmRSS"))
@@ -152,7 +152,7 @@ def _large_server(runner: asyncio.Runner, sandbox: Sandbox, scale: Scale) -> Lin
     return Line(what, ratio(large, small), "x", at_most(1.25), note=note)
 
 
-async def _output(sandbox: Sandbox) -> list[Line]:
+async def _output(sandbox: KernelSandbox) -> list[Line]:
     Path("/proc/self/clear_refs").write_text("5")  # noqa: ASYNC240
     before, started = _memory_mib("VmRSS"), time.perf_counter()
     result = await sandbox.run(["head", "-c", str(_OUTPUT_MIB * _MIB), "/dev/zero"], _GRANTS, _LIMITS)

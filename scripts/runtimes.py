@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.runtimes.recipe import Recipe, RecipeVariant, recipes
+from paddock.runtimes.recipe import recipes
+from paddock.settings.recipes import Recipe, RecipeVariant
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "runtimes.md"
 
@@ -68,6 +69,44 @@ If a module is missing, the hint names the interpreter, the ignored environment,
 
 A `.pth` file of an environment, as `pip install -e` writes it, grants nothing. Of the directories that it
 names, a program can read those in the workspace. Script tools use the first interpreter on PATH.
+
+## Further languages
+
+Settings can add a language that this page lacks. Write a table `[runtimes.recipes.NAME]` into your own settings file,
+or into the system's:
+
+```console
+$ mkdir -p ~/.config/paddock
+$ cat > ~/.config/paddock/paddock.toml <<'END'
+> [runtimes.recipes.awk]
+> title = "AWK"
+> extensions = [".awk"]
+> hello = 'BEGIN { print "hello from paddock" }'
+>
+> [[runtimes.recipes.awk.way]]
+> executables = ["mawk", "gawk"]
+> run = ["{executable}", "-f", "{source}", "--"]
+> version = { argv = ["{executable}", "-W", "version"], pattern = '(?i)awk,? (?:version )?([0-9.]+)' }
+> END
+$ paddock exec awk -c 'BEGIN { print ARGV[1] * 7 }' -- 6
+42
+$ paddock policy check awk --network full
+denied to agents and programs; for a person's own `paddock exec --access read-only --network full`: allowed
+  the network is not granted; set `network = "full"` under [runtimes] in the paddock.toml of the user or the system
+  no setting decides on it, so the flags of your own command do
+```
+
+The keys are those of `recipes.toml`, and Paddock checks them in the same way. `title`, `extensions`, `hello` and at
+least one `way` are required. A way needs `executables`, `run` and `version`.
+
+The language then works like a built-in one: in `paddock exec`, `run_program`, `paddock.exec` and script tools, in
+rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and completion. These limits apply:
+
+* A workspace may not add a language, because a recipe names programs and the directories that they may read.
+* A name that is built in, or that two files define, is an error.
+* A suffix that a built-in language has stays with that language when a script tool names no runtime.
+* Paddock matches `out_of_memory` and `version` against output of programs. Write patterns that do not backtrack.
+* The commands of `shim` and `warm` run outside of the sandbox.
 
 ## Programs in two styles
 

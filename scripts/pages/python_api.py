@@ -3,7 +3,8 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from enum import Enum
 
 import paddock
@@ -23,17 +24,61 @@ HEAD = """\
 """
 MADE_BY_CALLERS = frozenset({"Answer", "BlockingPaddock", "OutputQuery", "Paddock", "Settings"})
 """What programs make themselves; everything else is in what they get."""
+SEAMS = frozenset(
+    {
+        *(
+            "ArtifactStore",
+            "AuditSink",
+            "ProcessGrants",
+            "ProcessLimits",
+            "ProcessResult",
+            "ProcessUsage",
+            "Sandbox",
+        ),
+        *("SandboxSlot", "Streams", "TierReport"),
+    }
+)
+"""Protocols of what callers may bring, and what their methods take and return."""
 _WIDTH = 88
 
 
 def page() -> str:
     """Return the page."""
     kinds = [getattr(paddock, name) for name in paddock.__all__ if not name.startswith("__")]
-    raised = [kind for kind in kinds if issubclass(kind, Exception)]
-    others = [kind for kind in kinds if kind not in raised]
+    functions = [kind for kind in kinds if inspect.isfunction(kind)]
+    raised = [kind for kind in kinds if kind not in functions and issubclass(kind, Exception)]
+    others = [kind for kind in kinds if kind not in raised and kind not in functions]
     made = [part for kind in others if kind.__name__ in MADE_BY_CALLERS for part in sections(kind, "##")]
-    got = [part for kind in others if kind.__name__ not in MADE_BY_CALLERS for part in sections(kind, "###")]
-    return HEAD + "\n".join([*made, "## Results\n", *got, "## Exceptions\n", *exceptions(raised)])
+    seams = [part for kind in others if kind.__name__ in SEAMS for part in sections(kind, "###")]
+    got = [
+        part
+        for kind in others
+        if kind.__name__ not in MADE_BY_CALLERS | SEAMS
+        for part in sections(kind, "###")
+    ]
+    called = [part for function in functions for part in function_section(function)]
+    return HEAD + "\n".join(
+        [
+            *made,
+            "## Protocols\n",
+            "What the caller may pass to `Paddock`: [Parts of your own](library.md#parts-of-your-own).\n",
+            *seams,
+            *called,
+            "## Results\n",
+            *got,
+            "## Exceptions\n",
+            *exceptions(raised),
+        ]
+    )
+
+
+def function_section(function: Callable[..., object]) -> Iterator[str]:
+    """Yield what is told of a function."""
+    [node] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    node.args.args.insert(0, ast.arg("self"))
+    name = function.__name__
+    yield f"### `{name}()`\n\n```python\n{signature(name, node)}\n```\n\n{prose(function)}\n"
 
 
 def exceptions(kinds: list[type[Exception]]) -> Iterator[str]:
@@ -52,24 +97,24 @@ def sections(kind: type, mark: str) -> Iterator[str]:
         yield "Its members are the settings of [the configuration](configuration.md).\n"
     elif issubclass(kind, Enum):
         yield "Its members are the [statuses](answers.md#statuses).\n"
-    elif issubclass(kind, Value):
+    elif issubclass(kind, Value) or is_dataclass(kind):
         yield table(("member", "type", "what it is"), members(kind))
         yield from methods(kind, mark)
     else:
         yield from methods(kind, mark)
 
 
-def members(kind: type[Value]) -> Iterator[tuple[str, str, str]]:
+def members(kind: type) -> Iterator[tuple[str, str, str]]:
     """Yield the rows of a value: its members, those that it inherits included."""
     texts = described(kind)
     types = {
         node.target.id: ast.unparse(_Plain().visit(node.annotation))
         for base in reversed(kind.__mro__)
-        if base.__module__.startswith("paddock.")
+        if base.__module__.startswith("paddock")
         for node in tree_of(base).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    for name in kind.model_fields:
+    for name in kind.model_fields if issubclass(kind, Value) else types:
         yield f"`{name}`", f"`{types[name]}`".replace("|", r"\|"), spoken(texts.get(name, ""))
 
 
@@ -92,7 +137,7 @@ def methods(kind: type, mark: str) -> Iterator[str]:
         for node in tree_of(kind).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    listed = () if issubclass(kind, Value) else vars(kind)
+    listed = () if issubclass(kind, Value) or is_dataclass(kind) else vars(kind)
     repeated = [name for name in listed if not name.startswith("_") and name not in own]
     for name, node in own.items():
         if name == "__init__" or not name.startswith("_"):

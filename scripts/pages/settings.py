@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from paddock.model.base import Value
 from paddock.settings.merge import OWNERS_ONLY
+from paddock.settings.recipes import Recipe, RecipeVariant
 from paddock.settings.schema import Settings
 from pages.text import described, spoken, table
 
@@ -58,6 +59,15 @@ reason = "nothing is deleted from here"
 """
 
 
+NAMED_TABLES = {
+    "runtimes.recipes": (
+        ("[runtimes.recipes.NAME]", Recipe),
+        ("[[runtimes.recipes.NAME.way]]", RecipeVariant),
+    )
+}
+"""The models of settings that are tables by name."""
+
+
 def page() -> str:
     """Return the page."""
     return "\n".join([HEAD, *sections(Settings, "")])
@@ -76,6 +86,18 @@ def sections(group: type[Value], prefix: str) -> Iterator[str]:
         yield table(
             ("setting", "type", "default", "what it is"),
             [row(key, field, texts[key.removeprefix(prefix)]) for key, field in plain.items()],
+        )
+    for heading, kind in [each for key in plain for each in NAMED_TABLES.get(key, ())]:
+        yield f"## `{heading}`\n"
+        yield summary(kind)
+        told = described(kind)
+        own = {
+            field.alias or name: (field, told[name])
+            for name, field in kind.model_fields.items()
+            if name != "name"
+        }
+        yield table(
+            ("key", "type", "default", "what it is"), [row(name, *each) for name, each in own.items()]
         )
     for key, kind in groups.items():
         yield from sections(kind, f"{key}.")
@@ -118,6 +140,10 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
         return f"list of {kind_of(arguments[0])}s"
     if origin is dict:
         return "table of texts"
+    if origin is Mapping:
+        return "table"
+    if inspect.isclass(annotation) and issubclass(annotation, Value):
+        return "table"
     return {bool: "true or false", int: "whole number", str: "text", Path: "path"}[annotation]
 
 

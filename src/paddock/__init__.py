@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from paddock._version import __version__
 
 if TYPE_CHECKING:
-    from paddock.audit.sink import AuditRecord
+    from paddock.audit.line_format import chain_record
+    from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.client.blocking import BlockingPaddock
     from paddock.client.found_tools import FoundTool, FoundTools
     from paddock.client.paddock import Paddock
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ServerUnavailable,
         SignalError,
         ToolChanged,
+        ToolError,
         ToolNotFound,
         UnknownArtifact,
         UnknownServer,
@@ -55,10 +57,15 @@ if TYPE_CHECKING:
         SandboxFacts,
         Usage,
     )
+    from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
+    from paddock.model.sandbox import TierReport
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.model.work_files import OutputFile
+    from paddock.output.backends import ArtifactStore
+    from paddock.sandbox.checked import prove_sandbox
+    from paddock.sandbox.protocol import Sandbox, SandboxSlot, Streams
     from paddock.script_tools.prompts.service import PromptReply
     from paddock.settings.schema import Settings
 
@@ -72,8 +79,10 @@ __all__ = [
     "Answer",
     "ApprovalError",
     "ArtifactError",
+    "ArtifactStore",
     "ArtifactTooLarge",
     "AuditRecord",
+    "AuditSink",
     "BlockingPaddock",
     "CallRecord",
     "CapturedStream",
@@ -104,13 +113,19 @@ __all__ = [
     "Paddock",
     "PaddockError",
     "PlannedCall",
+    "ProcessGrants",
+    "ProcessLimits",
+    "ProcessResult",
+    "ProcessUsage",
     "ProgramEnd",
     "ProgramGrants",
     "ProgramLimits",
     "ProgramTerms",
     "PromptReply",
     "Question",
+    "Sandbox",
     "SandboxFacts",
+    "SandboxSlot",
     "ScriptNotFound",
     "SdkError",
     "SdkFailed",
@@ -122,8 +137,11 @@ __all__ = [
     "Settings",
     "SignalError",
     "Status",
+    "Streams",
+    "TierReport",
     "ToolChanged",
     "ToolEnd",
+    "ToolError",
     "ToolNotFound",
     "ToolTerms",
     "UnknownArtifact",
@@ -132,14 +150,18 @@ __all__ = [
     "Usage",
     "VaultError",
     "__version__",
+    "chain_record",
+    "prove_sandbox",
 ]
 
 _MODULES = {
     "Answer": "paddock.model.approval",
     "ApprovalError": "paddock.model.errors",
     "ArtifactError": "paddock.model.errors",
+    "ArtifactStore": "paddock.output.backends",
     "ArtifactTooLarge": "paddock.model.errors",
     "AuditRecord": "paddock.audit.sink",
+    "AuditSink": "paddock.audit.sink",
     "BlockingPaddock": "paddock.client.blocking",
     "CallRecord": "paddock.model.outcome",
     "CapturedStream": "paddock.model.program",
@@ -170,13 +192,19 @@ _MODULES = {
     "Paddock": "paddock.client.paddock",
     "PaddockError": "paddock.model.errors",
     "PlannedCall": "paddock.model.outcome",
+    "ProcessGrants": "paddock.model.process",
+    "ProcessLimits": "paddock.model.process",
+    "ProcessResult": "paddock.model.process",
+    "ProcessUsage": "paddock.model.process",
     "ProgramEnd": "paddock.model.program",
     "ProgramGrants": "paddock.model.program",
     "ProgramLimits": "paddock.model.program",
     "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.script_tools.prompts.service",
     "Question": "paddock.model.approval",
+    "Sandbox": "paddock.sandbox.protocol",
     "SandboxFacts": "paddock.model.outcome",
+    "SandboxSlot": "paddock.sandbox.protocol",
     "ScriptNotFound": "paddock.model.errors",
     "SdkError": "paddock.model.errors",
     "SdkFailed": "paddock.model.errors",
@@ -188,8 +216,11 @@ _MODULES = {
     "Settings": "paddock.settings.schema",
     "SignalError": "paddock.model.errors",
     "Status": "paddock.model.status",
+    "Streams": "paddock.sandbox.protocol",
+    "TierReport": "paddock.model.sandbox",
     "ToolChanged": "paddock.model.errors",
     "ToolEnd": "paddock.model.tool",
+    "ToolError": "paddock.model.errors",
     "ToolNotFound": "paddock.model.errors",
     "ToolTerms": "paddock.model.tool",
     "UnknownArtifact": "paddock.model.errors",
@@ -197,6 +228,8 @@ _MODULES = {
     "UnknownTool": "paddock.model.errors",
     "Usage": "paddock.model.outcome",
     "VaultError": "paddock.model.errors",
+    "chain_record": "paddock.audit.line_format",
+    "prove_sandbox": "paddock.sandbox.checked",
 }
 """The modules of the public names. Each is imported at its first use, so that `import paddock` costs little."""
 

@@ -92,6 +92,19 @@ def test_a_console_block_prints_what_it_shows(reader, tmp_path, block):
         assert reader(command) == output.replace("/home/ada/project", str(tmp_path / "workspace"))
 
 
+def test_the_further_language_of_the_page_of_runtimes_runs(reader):
+    section = (
+        (ROOT / "docs" / "runtimes.md")
+        .read_text()
+        .partition("## Further languages\n")[2]
+        .partition("\n## ")[0]
+    )
+    [block] = [text for language, text in FENCE.findall(section) if language == "console"]
+    told = [(command, reader(command), output) for command, output in steps(block)]
+    assert len(told) == 4
+    assert [each for each in told if each[1] != each[2]] == []
+
+
 def test_python_blocks_print_what_the_pages_say(reader):
     def printed(page):
         found = [text for language, text in FENCE.findall((ROOT / page).read_text()) if language == "python"]

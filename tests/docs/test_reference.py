@@ -21,6 +21,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.runtimes.recipe import recipes
 from paddock.settings.commands import SdkCommand
 from paddock.settings.keys import leaves
+from paddock.settings.recipes import Recipe, RecipeVariant
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 
@@ -71,6 +72,11 @@ def test_every_setting_is_described():
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin"
     }
+    members |= {
+        f"{key}.{field.alias or name}"
+        for key, kind in (("runtimes.recipes.NAME", Recipe), ("runtimes.recipes.NAME.way", RecipeVariant))
+        for name, field in kind.model_fields.items()
+    } - {"runtimes.recipes.NAME.name"}
     expected = set(leaves(Settings())) - set(listed) | members
     assert described == expected, f"write a docstring below the field in settings/schema.py, then {REWRITE}"
 

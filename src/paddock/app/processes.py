@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from platformdirs import user_cache_path, user_config_path, user_data_path, user
 from paddock.settings.schema import SandboxSettings, Settings
 
 if TYPE_CHECKING:
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import GuardingSandbox, Sandbox
     from paddock.sandbox.state_paths import StateFile
 
 
@@ -69,35 +69,54 @@ class Processes:
         own: Sequence[Path],
         files: "Callable[[], tuple[StateFile, ...]]" = tuple,
         prepare: Callable[[], None] = lambda: None,
+        sandbox: "Sandbox | None" = None,
     ) -> None:
-        """Keep programs out of Paddock's `own` directories and `files`; call `prepare` before any use."""
+        """Keep programs out of Paddock's `own` directories and `files`; call `prepare` before any use.
+
+        Run them in `sandbox`, once it is proved, instead of one of Paddock's own. Its owner closes it.
+        """
+        self._given = sandbox
         self._settings = settings
         self._own = own
         self._files = files
         self._prepare = prepare
-        self._sandbox: Sandbox | None = None
+        self._sandbox: GuardingSandbox | None = None
+        self._close: Callable[[], Awaitable[None]] | None = None
         self._choosing = asyncio.Lock()
 
-    async def open_sandbox(self) -> "Sandbox":
+    async def open_sandbox(self) -> "GuardingSandbox":
         """Return the session's sandbox.
 
         Raises EngineError, with the remedy, when this machine offers less than the minimum tier, and ConfigurationError
         when the configured user does not exist. The next call tries again.
         """
         from paddock.sandbox import spec, state_paths, tiers
+        from paddock.sandbox.checked import check_sandbox
 
         self._prepare()
         async with self._choosing:
             if self._sandbox is None:
-                self._sandbox = await tiers.choose(
+                own = state_paths.list_own_directories(self._own)
+                installed = state_paths.list_own_directories(installation_paths())
+                if self._given is not None:
+                    self._sandbox = await check_sandbox(
+                        self._given,
+                        self._settings.minimum_tier,
+                        own=own,
+                        installed=installed,
+                        files=self._files(),
+                    )
+                    return self._sandbox
+                self._sandbox = chosen = await tiers.choose(
                     self._settings.minimum_tier,
                     job_user=spec.read_configured_user(self._settings.job_user),
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
-                    own=state_paths.list_own_directories(self._own),
-                    installed=state_paths.list_own_directories(installation_paths()),
+                    own=own,
+                    installed=installed,
                     files=self._files(),
                 )
+                self._close = chosen.close
         return self._sandbox
 
     async def prove_tier(self) -> str:
@@ -107,6 +126,6 @@ class Processes:
     async def close(self) -> None:
         """End every process that the sandbox started."""
         async with self._choosing:
-            if self._sandbox is not None:
-                await self._sandbox.close()
-                self._sandbox = None
+            close, self._close, self._sandbox = self._close, None, None
+            if close is not None:
+                await close()

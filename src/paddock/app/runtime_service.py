@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import Executables, ProgramEnd, Runtime, signal_name
+from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.policy.workdir import JailError, resolve_cwd
@@ -41,10 +41,6 @@ _WITHDRAWN = ErrorInfo(
 class Engine(Protocol):
     """The interface of the engine that the gate uses."""
 
-    def executables(self, runtime: Runtime) -> Executables:
-        """Return the executables that can run programs of a runtime."""
-        ...
-
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Run a program and return its result. Setting `stop`, or cancelling the task, ends it early."""
         ...
@@ -61,6 +57,8 @@ class Programs:
         hide: Callable[[str], str],
     ) -> None:
         """Use `hide` to remove secrets from texts of requests."""
+        self._added = settings.recipes
+        self._names = settings.languages
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
@@ -77,9 +75,19 @@ class Programs:
         """Number of programs that wait for a slot."""
         return self._queue.waiting
 
-    def executables(self, runtime: Runtime) -> Executables:
+    def executables(self, runtime: str) -> Executables:
         """Return the executables that can run programs of a runtime."""
-        return self._engine.executables(runtime)
+        from paddock.runtimes.recipe import executables  # most requests are of another kind
+
+        return executables(runtime, self._added)
+
+    def explain_unknown(self, runtime: str) -> str:
+        """Return that there is no such runtime, and which there are; empty where there is."""
+        if runtime in self._names:
+            return ""
+        from paddock.runtimes.recipe import no_runtime
+
+        return no_runtime(runtime, self._added)
 
     @asynccontextmanager
     async def admit(
@@ -112,12 +120,15 @@ class Programs:
 
         Secrets are removed from everything that it returns or reports. Raises EngineError when nothing ran.
         """
+        from paddock.runtimes.recipe import recipes
+
         terms = decision.program
         assert terms is not None
         try:
             if any(file.artifact for file in work.files):
                 work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
-            job = ProgramTask(work, terms, request.workspace, resolve_cwd(request.workspace, work.cwd))
+            cwd = resolve_cwd(request.workspace, work.cwd)
+            job = ProgramTask(work, terms, request.workspace, cwd, recipes(self._added)[work.runtime])
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants
     from paddock.runtimes.steps import StepRunner
     from paddock.runtimes.toolchain_cache import Toolchains
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import Sandbox
     from paddock.script_tools.engine import Command, NoCommand, ToolEngine
     from paddock.script_tools.library import Tool, ToolLibrary
+    from paddock.settings.recipes import Recipe
 
 _NODE_SUFFIXES = {".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node"}
 
@@ -95,9 +96,15 @@ class Scripts:
     """Runs the script tools of one workspace."""
 
     def __init__(
-        self, settings: ToolSettings, workspace: Path, sandbox: "Callable[[], Awaitable[Sandbox]]"
+        self,
+        settings: ToolSettings,
+        workspace: Path,
+        sandbox: "Callable[[], Awaitable[Sandbox]]",
+        languages: "Mapping[str, Recipe] | None" = None,
     ) -> None:
+        """Run tools in the `languages` that the settings add, too."""
         self._settings = settings
+        self._languages = languages
         self._workspace = workspace
         self._sandbox = sandbox
 
@@ -112,7 +119,7 @@ class Scripts:
 
         return ToolEngine(
             self._sandbox,
-            Languages(os.environ, self._workspace),
+            Languages(os.environ, self._workspace, self._languages),
             os.environ,
             strict_nulls=self._settings.strict_nulls,
             most=self._settings.max_jobs,
@@ -147,9 +154,12 @@ class Scripts:
 class Languages:
     """Knows how this machine runs scripts of each language, for the engine of tools."""
 
-    def __init__(self, environ: Mapping[str, str], workspace: Path) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], workspace: Path, added: "Mapping[str, Recipe] | None" = None
+    ) -> None:
         self._environ = environ
         self._workspace = workspace
+        self._added = added
 
     @cached_property
     def _toolchains(self) -> "Toolchains":
@@ -157,16 +167,19 @@ class Languages:
 
         return Toolchains(self._environ)
 
-    def runtime_of(self, script: Path) -> str | None:
-        """Return the runtime of a file's suffix; None for an unknown suffix."""
+    @cached_property
+    def _recipes(self) -> "Mapping[str, Recipe]":
         from paddock.runtimes.recipe import recipes
 
+        return recipes(self._added)
+
+    def runtime_of(self, script: Path) -> str | None:
+        """Return the runtime that a file's suffix stands for; None when it stands for none."""
         suffix = script.suffix.lower()
         if suffix in _NODE_SUFFIXES:
             return _NODE_SUFFIXES[suffix]
-        return next(
-            (name for name, recipe in recipes().items() if suffix in map(str.lower, recipe.extensions)), None
-        )
+        known = self._recipes.items()  # the built-in ones first: theirs is a suffix that two have
+        return next((name for name, recipe in known if suffix in map(str.lower, recipe.extensions)), None)
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: "Sandbox", grants: "ProcessGrants", memory_bytes: int
@@ -175,15 +188,14 @@ class Languages:
 
         Raises Unreadable.
         """
-        from paddock.runtimes.recipe import recipes
         from paddock.runtimes.steps import steps
         from paddock.runtimes.toolchain import MissingToolchain
         from paddock.script_tools.engine import Command, NoCommand, Unreadable
 
         name = "typescript" if (runtime, script.suffix.lower()) == ("node", ".ts") else runtime
-        recipe = recipes().get(name)
+        recipe = self._recipes.get(name)
         if recipe is None:
-            return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(recipes())}")
+            return NoCommand(known=False, hint=f"the runtimes are auto and {', '.join(self._recipes)}")
         user = sandbox.user(grants)
         found = await self._toolchains.find(recipe, user=user, untrusted=(self._workspace,))
         if isinstance(found, MissingToolchain):

@@ -11,6 +11,7 @@ from platformdirs import user_cache_path
 from paddock.files import read_bounded
 from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
+from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
 from paddock.model.request import Places
 from paddock.policy.environment import child_environment
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from paddock.catalog.semantic_choice import SemanticSettings
     from paddock.hub.admission import Admission
     from paddock.hub.catalog_tool import CatalogTool
-    from paddock.hub.config import ServersConfig
+    from paddock.hub.config import Server, ServersConfig
+    from paddock.hub.local_server import LocalServer
     from paddock.hub.pins import Pins
     from paddock.hub.pool import Hub, ServerStatus
     from paddock.secrets.stored_logins import KeptLogins
@@ -37,9 +39,14 @@ class Servers:
     """
 
     def __init__(
-        self, settings: Settings, workspace: Path, learn: Callable[[str], None] | None = None
+        self,
+        settings: Settings,
+        workspace: Path,
+        learn: Callable[[str], None] | None = None,
+        local: "LocalServer | None" = None,
     ) -> None:
-        """Call `learn` with every secret of a login."""
+        """Call `learn` with every secret of a login. The functions of `local` are a server, once there are any."""
+        self._local = local
         self._all, self._learn = settings, learn
         self._settings = settings.servers
         own = settings.servers.config
@@ -65,6 +72,40 @@ class Servers:
         ]
         return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
+    @cached_property
+    def known(self) -> "dict[str, Server | LocalServer]":
+        """Every server by name: those of the files, and that of functions once there are any.
+
+        Raises ConfigurationError where both have the name.
+        """
+        servers: dict[str, Server | LocalServer] = {**self.config.servers}
+        if self._local is not None and self._local.tools:
+            self._check_local_name(self._local.name)
+            servers[self._local.name] = self._local
+        return servers
+
+    def take_tools(self) -> None:
+        """Offer the functions that there are by now. Raises ConfigurationError where a server has their name."""
+        local = self._local
+        if local is None or not local.tools:
+            return
+        if "known" in vars(self) and local.name not in self.known:
+            self._check_local_name(local.name)
+            self.known[local.name] = local
+            if self._hub is not None:
+                self._hub.add_server(local)
+            if "catalog" in vars(self):
+                self.catalog.add_server(local.name)
+        elif local.name in self.known and self._hub is not None:
+            self._hub.note_changed_tools(local.name)
+
+    def _check_local_name(self, name: str) -> None:
+        if name in self.config.servers or name in self.config.absent:
+            raise ConfigurationError(
+                f"{name} is a server of the servers file, and the functions of this Paddock would have that name, too; "
+                f'give them another one: Paddock(tool_server="own_{name}")'
+            )
+
     def keep_config(self) -> None:
         """Keep the contents of the servers files, unless they were read before: programs may change them later."""
         if not self._contents and "config" not in vars(self):
@@ -82,17 +123,18 @@ class Servers:
 
     def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and the faults of their files. Raises ConfigurationError."""
-        return tuple(self.config.servers), self.config.warnings
+        return tuple(self.known), self.config.warnings
 
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
         """Call a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
         hub = self._open_hub()
-        own = self.config.servers[server].timeout_ms if server in self.config.servers else limit_ms
+        own = self.known[server].timeout_ms if server in self.known else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.find_definition(server, tool)) is not None:
-            self.observed.learn_from_result(self.config.servers[server], definition, result)
+            if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
+                self.observed.learn_from_result(known, definition, result)
             if unchecked := self.admission.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
@@ -144,7 +186,7 @@ class Servers:
         """The checks that a call must pass."""
         from paddock.hub.admission import Admission
 
-        return Admission(self.config.servers, self.pins)
+        return Admission(self.known, self.pins)
 
     @cached_property
     def logins(self) -> "KeptLogins":
@@ -172,7 +214,7 @@ class Servers:
             return self.admission.list_pinned_tools(server)
 
         return Catalog(
-            tuple(self.config.servers),
+            tuple(self.known),
             ask,
             version=hub.count_changes,
             notes=hub.explain_left_out,
@@ -205,7 +247,7 @@ class Servers:
 
     def tellable_names(self, server: str, tool: str) -> tuple[str, str]:
         """Return the names of a call for telemetry; empty for names that are in no file and no listing."""
-        if "config" not in vars(self) or server not in self.config.servers:
+        if "known" not in vars(self) or server not in self.known:
             return "", ""
         return server, tool if self.admission.find_definition(server, tool) is not None else ""
 
@@ -230,7 +272,7 @@ class Servers:
             from paddock.hub.pool import Hub
 
             self._hub = Hub(
-                self.config.servers,
+                self.known,
                 environment=child_environment(os.environ),
                 admission=self.admission,
                 absent=self.config.absent,

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from platformdirs import user_cache_path
 
@@ -19,7 +19,9 @@ from paddock.app.sequences import SequenceServices
 from paddock.app.servers import Servers
 from paddock.app.stored_output import Output
 from paddock.audit.best_effort import UnavailableSink
+from paddock.audit.checked import CheckedSink
 from paddock.audit.ledger import Ledger
+from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
 from paddock.forced_exit import do_before
 from paddock.javascript import parse_cache
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.app.approvals import Asker
+    from paddock.hub.local_server import LocalServer
+    from paddock.output.backends import ArtifactStore
     from paddock.runtimes.engine import RuntimeEngine
+    from paddock.sandbox.protocol import Sandbox
     from paddock.sdk.commands import Commands
     from paddock.telemetry.instrument import Instrumentation
     from paddock.telemetry.metrics import Metrics
@@ -122,6 +127,28 @@ def _watch_session(
     return Instrumentation(settings, sources, metrics)
 
 
+class Parts(NamedTuple):
+    """What the caller of the library brings instead of Paddock's own. It is the caller's to close."""
+
+    audit: AuditSink | None = None
+    sandbox: "Sandbox | None" = None
+    artifacts: "ArtifactStore | None" = None
+    local: "LocalServer | None" = None
+    """Functions that programs may call as tools."""
+
+
+_OWN_PARTS = Parts()
+
+
+@contextmanager
+def _open_audit(settings: AuditSettings, given: AuditSink | None) -> Generator[AuditSink]:
+    if given is not None:
+        yield CheckedSink(given)
+        return
+    with closing(_open_ledger(settings)) as ledger, do_before(ledger.abandon):
+        yield ledger
+
+
 def _open_ledger(settings: AuditSettings) -> Ledger | UnavailableSink:
     try:
         return Ledger(settings.directory, sync=settings.sync)
@@ -158,31 +185,33 @@ async def open_session(
     asker: "Asker | None" = None,
     metrics: "Metrics | None" = None,
     compatible: bool = False,
+    parts: Parts = _OWN_PARTS,
 ) -> AsyncGenerator[Session]:
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
     no asker of their own. `metrics` of another session count this one too. `compatible` keeps the older redaction
-    marks. Raises ConfigurationError for a workspace whose path is not UTF-8, and LedgerError when the ledger cannot be
-    opened: without a record nothing runs, except what `audit.required` allows.
+    marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
+    and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
+    allows.
     """
     _check_name(workspace)
-    with closing(_open_ledger(settings.audit)) as ledger, do_before(ledger.abandon):
+    with _open_audit(settings.audit, parts.audit) as ledger:
         launcher = launcher or Launcher()
         pool = Pool(launcher, spares=settings.guest.spare_workers)
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
-        servers = Servers(settings, workspace, secrets.learn)
+        servers = Servers(settings, workspace, secrets.learn, parts.local)
         own, files = own_directories(settings), partial(own_files, settings)
-        processes = Processes(settings.sandbox, own, files, servers.keep_config)
+        processes = Processes(settings.sandbox, own, files, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
-            output = Output(settings, outgoing.output)
+            output = Output(settings, outgoing.output, parts.artifacts)
             engine = partial(_make_engine, settings, processes)
             programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
-            scripts = Scripts(settings.tools, workspace, processes.open_sandbox)
+            scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             facts = SessionFacts(
                 output.artifacts,
@@ -192,17 +221,20 @@ async def open_session(
                 lambda: flowing.temporals,
                 partial(_make_commands, settings, processes),
                 outgoing.json,
+                "" if parts.audit is None else type(parts.audit).__name__,
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
+            if parts.local is not None:
+                parts.local.hide = outgoing.text
+                servers.take_tools()
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end
-                parts = (gate, servers, processes, output, scripts)
                 yield Session(
-                    *parts,
+                    *(gate, servers, processes, output, scripts),
                     events=events,
                     outgoing=outgoing,
                     flowing=flowing,

@@ -8,19 +8,24 @@ from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
+    from paddock.output.backends import ArtifactStore
 
 
-def open_artifacts(settings: Settings, scanner: Scanner | None = None) -> "Artifacts":
+def open_artifacts(
+    settings: Settings, scanner: Scanner | None = None, store: "ArtifactStore | None" = None
+) -> "Artifacts":
     """Return the store of output, with redaction; nothing is created on disk before its first use."""
     from paddock.output.artifacts import Artifacts
 
-    return Artifacts(settings.artifacts, scanner or Scanner(settings.redaction))
+    return Artifacts(settings.artifacts, scanner or Scanner(settings.redaction), store=store)
 
 
 class Output:
     """The stored output of a session; its modules are loaded at the first use."""
 
-    def __init__(self, settings: Settings, scanner: Scanner) -> None:
+    def __init__(self, settings: Settings, scanner: Scanner, store: "ArtifactStore | None" = None) -> None:
+        """Keep it in `store`, or else where the settings say."""
+        self._store = store
         self._settings = settings
         self._scanner = scanner
         self._artifacts: Artifacts | None = None
@@ -30,5 +35,5 @@ class Output:
     def artifacts(self) -> "Artifacts":
         """Return the session's store."""
         if self._artifacts is None:
-            self._artifacts = open_artifacts(self._settings, self._scanner)
+            self._artifacts = open_artifacts(self._settings, self._scanner, self._store)
         return self._artifacts

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from paddock.audit.sink import AuditRecord, Field
+from paddock.audit.sink import AuditRecord, Field, timestamp
 from paddock.model.errors import LedgerError, LedgerUnusable
 from paddock.model.ids import new_id
 from paddock.own_files import NotOursError
@@ -91,6 +91,28 @@ def encode_record(entry: Entry, *, seq: int, ts: str, prev: str) -> tuple[bytes,
     body = _BODY % (seq, entry.id.encode(), ts.encode(), entry.facts, prev.encode())
     digest = hashlib.sha256(body).hexdigest()
     return body[:-1] + _HASH + digest.encode() + b'"}\n', digest
+
+
+def chain_record(
+    previous: AuditRecord | None,
+    event: str,
+    request: str,
+    fields: Mapping[str, Field],
+    *,
+    parent: str | None = None,
+    seconds: float | None = None,
+) -> AuditRecord:
+    """Return the record that follows `previous` in the chain of an audit sink, or the first one for None.
+
+    `seconds` since the epoch are its time, now by default. Raises LedgerError for a record over 64 KiB.
+    """
+    line, _ = encode_record(
+        new_entry(event, request, parent, fields),
+        seq=1 if previous is None else previous.seq + 1,
+        ts=timestamp(time.time() if seconds is None else seconds),
+        prev=GENESIS_HASH if previous is None else previous.hash,
+    )
+    return parse_record(line[:-1])
 
 
 def _to_json(members: Mapping[str, object]) -> bytes:

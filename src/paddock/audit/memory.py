@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 
-from paddock.audit.line_format import GENESIS_HASH, encode_record, new_entry, parse_record
+from paddock.audit.line_format import chain_record
 from paddock.audit.sink import (
     STARTED,
     AuditRecord,
@@ -17,7 +17,6 @@ from paddock.audit.sink import (
     duplicate_claim_error,
     find_mint_time,
     since_timestamp,
-    timestamp,
 )
 from paddock.model.errors import LedgerError
 
@@ -76,11 +75,10 @@ class MemoryAudit:
                 raise LedgerError("The audit sink is closed. Open another one to write.")
             if event == STARTED and request in self._claimed:
                 raise duplicate_claim_error(request)
-            prev = self.records[-1].hash if self.records else GENESIS_HASH
-            ts = timestamp(self._clock())
-            record = new_entry(event, request, parent, fields)
-            line, _ = encode_record(record, seq=len(self.records) + 1, ts=ts, prev=prev)
-            self.records.append(parse_record(line[:-1]))
+            last = self.records[-1] if self.records else None
+            self.records.append(
+                chain_record(last, event, request, fields, parent=parent, seconds=self._clock())
+            )
             if event == STARTED:
                 self._claimed.add(request)
             return self.records[-1].id

@@ -118,6 +118,10 @@ class Catalog:
         self._places = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
+    def add_server(self, name: str) -> None:
+        """Ask a further server for its tools, from now on."""
+        self._servers = (*self._servers, name)
+
     async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> Listing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 

@@ -11,7 +11,6 @@ from typing import Protocol
 import click
 
 from paddock.model.errors import PaddockError
-from paddock.model.program import RUNTIMES
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
@@ -61,7 +60,7 @@ def _list_handles(settings: Settings, workspace: Path) -> Iterable[str]:
     return [str(each.handle) for each in islice(readable, _MAX_HANDLES)]
 
 
-runtimes = _complete_from(lambda _settings, _workspace: RUNTIMES)
+runtimes = _complete_from(lambda settings, _workspace: settings.runtimes.languages)
 servers = _complete_from(_list_servers)
 script_tools = _complete_from(_list_script_tools)
 handles = _complete_from(_list_handles)

@@ -11,12 +11,13 @@ from paddock.cli import options
 from paddock.cli.help import render_examples
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_lines, print_table
+from paddock.model.outcome import SandboxFacts
 from paddock.model.sandbox import Examination, Layer, TierReport
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from paddock.app.state_check import PlaceReport
     from paddock.runtimes.toolchain import MissingToolchain, Toolchain
@@ -40,48 +41,64 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     sandbox = settings.sandbox
     job_user = read_configured_user(sandbox.job_user)
     found = run_until_signal(examine(sandbox.minimum_tier, job_user))
-    python = run_until_signal(_find_python(settings, workspace, found, job_user))
+    toolchains = run_until_signal(_find_toolchains(settings, workspace, found, job_user))
+    python = toolchains.pop("python")
     places = check_places(settings)
     if as_json:
-        state, executable, _ = _describe_python(python)
+        state, executable, _ = _describe_toolchain(python)
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
         facts["python"] = {"state": state, "executable": executable}
         facts["jit"] = {"granted": settings.grants.jit}
+        if toolchains:
+            facts["languages"] = {
+                name: dict(zip(("state", "executable"), _describe_toolchain(each), strict=False))
+                for name, each in toolchains.items()
+            }
         print_json({**facts, "files": [place.model_dump(mode="json") for place in places]})
     else:
-        _print_report(found, python, places, jit=settings.grants.jit)
+        _print_report(found, {"python": python, **toolchains}, places, jit=settings.grants.jit)
     if not found.sufficient:
         sys.exit(1)
 
 
-async def _find_python(
+async def _find_toolchains(
     settings: Settings, workspace: Path, found: Examination, job_user: int | None
-) -> "Toolchain | MissingToolchain":
-    """Return the toolchain for Python programs of the workspace."""
+) -> "dict[str, Toolchain | MissingToolchain]":
+    """Return the toolchain for programs of the workspace in Python, and in each language that the settings add."""
     from paddock.cli.runtimes import usual_jobs
     from paddock.runtimes.toolchain_cache import Toolchains
+    from paddock.sandbox.sandbox import KernelSandbox
 
     tier = found.effective.tier if found.effective is not None else found.minimum
-    job = next(job for job in usual_jobs(settings, workspace) if job.work.runtime == "python")
-    return await Toolchains(os.environ, settings.runtimes).for_job(job, job_user=job_user, tier=tier)
+    toolchains = Toolchains(os.environ, settings.runtimes)
+    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
+    return {
+        name: await toolchains.for_job(job, sandbox)
+        for job in usual_jobs(settings, workspace)
+        if (name := job.work.runtime) in {"python", *settings.runtimes.recipes}
+    }
 
 
-def _describe_python(python: "Toolchain | MissingToolchain") -> tuple[str, str, str]:
+def _describe_toolchain(toolchain: "Toolchain | MissingToolchain") -> tuple[str, str, str]:
     """Return the state of the toolchain, its description or the reason, and a remedy."""
     from paddock.runtimes.toolchain import Toolchain
 
-    if isinstance(python, Toolchain):
-        return "available", python.places["executable"], ""
-    return "missing", python.reason, python.remedy
+    if isinstance(toolchain, Toolchain):
+        return "available", toolchain.places["executable"], ""
+    return "missing", toolchain.reason, toolchain.remedy
 
 
 def _print_report(
-    found: Examination, python: "Toolchain | MissingToolchain", places: "Sequence[PlaceReport]", *, jit: bool
+    found: Examination,
+    toolchains: "Mapping[str, Toolchain | MissingToolchain]",
+    places: "Sequence[PlaceReport]",
+    *,
+    jit: bool,
 ) -> None:
     rows = [_build_layer_row(layer) for layer in found.layers] + [
         _build_tier_row(tier) for tier in found.tiers
     ]
-    rows.append(("python", *_describe_python(python)))
+    rows += [(name, *_describe_toolchain(each)) for name, each in toolchains.items()]
     rows.append(_JIT if jit else _JITLESS)
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)

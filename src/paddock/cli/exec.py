@@ -36,7 +36,6 @@ from paddock.model.program import (
     MAX_ARGUMENTS,
     NETWORKS,
     OUTPUT_MODES,
-    RUNTIMES,
     STDIN_BYTES,
     Access,
     Network,
@@ -160,16 +159,13 @@ def command(
     of the program follow `--`. Output and exit code are the program's own. Other exit codes: 124 timeout, 125 Paddock
     failed, 126 denied by policy, 127 runtime not available, 128+N ended by signal N.
     """
-    if runtime not in RUNTIMES:
-        from paddock.runtimes.recipe import no_runtime
-
-        raise Failure(no_runtime(runtime), exit_code=EXIT_NO_RUNTIME)
     timeout = options.choose_timeout_ms(timeout, timeout_ms)
     answered = given["mode"] is not None or bool(given["terms"])
     given["combined"] = given["combined"] or not (answered or as_json or streams.are_separate())
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         settings = own_settings(workspace, flags, given)
+        _require_runtime(runtime, settings.runtimes)
         request = ExecutionRequest(
             actor=find_actor(),
             surface="cli",
@@ -202,6 +198,14 @@ def command(
             f"Paddock failed: {type(error).__name__}: {error}; please report it with the traceback above"
         )
         raise Failure(message, exit_code=EXIT_OWN_FAILURE) from error
+
+
+def _require_runtime(name: str, runtimes: RuntimeSettings) -> None:
+    if name in runtimes.languages:
+        return
+    from paddock.runtimes.recipe import no_runtime
+
+    raise Failure(no_runtime(name, runtimes.recipes), exit_code=EXIT_NO_RUNTIME)
 
 
 def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str, Any]) -> RuntimeRun:

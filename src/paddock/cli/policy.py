@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,9 +16,10 @@ from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
-from paddock.model.program import ACCESSES, NETWORKS, RUNTIMES, Executables, Runtime
+from paddock.model.program import ACCESSES, NETWORKS
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.policy.decision import Policy
+from paddock.policy.kinds import Catalogue
 from paddock.policy.programs import list_stages
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
@@ -109,7 +111,7 @@ def check(
     """
     settings = load(workspace, flags=flags).settings
     policy = _make_policy(settings)
-    request = policy.add_defaults(_build_request(workspace, **asked))
+    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
     decision = policy.decide(request)
     if as_json:
         print_json(_build_verdict(decision))
@@ -135,7 +137,7 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     """
     settings = load(workspace, flags=flags).settings
     policy = _make_policy(settings)
-    request = policy.add_defaults(_build_request(workspace, **asked))
+    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
     decision = policy.decide(request)
     steps = _list_steps(request, settings)
     if as_json:
@@ -159,7 +161,9 @@ def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str
     """Return the rules that are checked for a request, up to the first objection."""
     found: list[tuple[str, list[str]]] = []
     if isinstance(request.work, RuntimeRun):
-        for asks, objections in list_stages(request.work, request.limits, settings, _build_executables):
+        for asks, objections in list_stages(
+            request.work, request.limits, settings, _make_catalogue(settings)
+        ):
             found.append((asks, [reason for _, reason in objections]))
             if objections:
                 return found
@@ -171,6 +175,7 @@ def _list_steps(request: ExecutionRequest, settings: Settings) -> list[tuple[str
 
 def _build_request(
     workspace: Path,
+    runtimes: tuple[str, ...],
     *,
     target: str,
     executable: str | None,
@@ -185,7 +190,7 @@ def _build_request(
     )  # names of servers may contain slashes, names of tools should not
     if server and tool:
         work = ServerCall(server=server, tool=tool)
-    elif target in RUNTIMES:
+    elif target in runtimes:
         fields = {"executable": executable, "cwd": cwd, "network": network}
         fields |= {"access": access} if access else {}
         try:
@@ -194,7 +199,7 @@ def _build_request(
             raise click.UsageError(explain_request(problem)) from None
     else:
         raise click.BadParameter(
-            f"{target} is neither a runtime ({', '.join(RUNTIMES)}) nor SERVER/TOOL", param_hint="TARGET"
+            f"{target} is neither a runtime ({', '.join(runtimes)}) nor SERVER/TOOL", param_hint="TARGET"
         )
     limits = LimitOverrides(timeout_ms=options.choose_timeout_ms(timeout, timeout_ms))
     try:
@@ -227,13 +232,13 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
 def _make_policy(settings: Settings) -> Policy:
     from paddock.app.work import KINDS  # not needed for the help page
 
-    return Policy(settings, KINDS, _build_executables)
+    return Policy(settings, KINDS, _make_catalogue(settings))
 
 
-def _build_executables(runtime: Runtime) -> Executables:
+def _make_catalogue(settings: Settings) -> Catalogue:
     from paddock.runtimes.recipe import executables  # not needed for the help page
 
-    return executables(runtime)
+    return partial(executables, added=settings.runtimes.recipes)
 
 
 def _build_verdict(decision: Decision) -> dict[str, Json]:

@@ -5,8 +5,9 @@ import shlex
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +19,6 @@ from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
-from paddock.model.program import RUNTIMES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy import programs
 from paddock.runtimes import directories
@@ -35,9 +35,11 @@ from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.app.session import Session
-    from paddock.model.program import Runtime
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import Sandbox
+    from paddock.settings.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,22 @@ def command(
         sys.exit(1)
 
 
+def _find_recipes(names: tuple[str, ...]) -> "Mapping[str, Recipe]":
+    """Return every recipe. Those that settings add are asked for where a name is not built in.
+
+    No workspace may add any, so that of the current directory stands for all.
+    """
+    return recipes() if recipes().keys() >= set(names) else recipes(load(Path()).settings.runtimes.recipes)
+
+
 def _check_names(
     _context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
-
+    known = _find_recipes(names)
     for name in names:
-        if name not in recipes():
-            known = ", ".join(recipes())
-            raise click.BadParameter(f"there is no runtime {name}; there are {known}", param=parameter)
+        if name not in known:
+            told = f"there is no runtime {name}; there are {', '.join(known)}"
+            raise click.BadParameter(told, param=parameter)
     return names
 
 
@@ -123,9 +133,10 @@ def install(names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     target = directories.find_install_directory(spec.user(ProcessGrants(), None, "landlock"))
     wanted: dict[tuple[str, ...], None] = {}
     impossible: list[str] = []
+    known = _find_recipes(names)
     for name in names:
         try:
-            wanted |= dict.fromkeys(commands(recipes()[name], target))
+            wanted |= dict.fromkeys(commands(known[name], target))
         except NotInstallableError as error:
             impossible.append(str(error))
     if as_json:
@@ -168,7 +179,7 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
         name = job.work.runtime
         if names and name not in names:
             continue
-        found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+        found = await toolchains.for_job(job, sandbox)
         if isinstance(found, Toolchain):
             user = sandbox.user(job.first_grants)
             ready = make_warm(found, directories.warm(user))
@@ -182,10 +193,13 @@ async def _warm_toolchains(settings: Settings, workspace: Path, names: tuple[str
 def usual_jobs(settings: Settings, workspace: Path) -> list[ProgramTask]:
     """Return for each runtime the default program of `paddock exec` in a workspace."""
     jobs: list[ProgramTask] = []
-    for name in RUNTIMES:
+    added = settings.runtimes.recipes
+    catalogue = partial(executables, added=added)
+    known = recipes(added)
+    for name in settings.runtimes.languages:
         work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
-        terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, executables)
-        jobs.append(ProgramTask(work, terms, workspace, workspace.resolve()))
+        terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, catalogue)
+        jobs.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
     return jobs
 
 
@@ -201,10 +215,7 @@ async def _inspect_runtimes(settings: Settings, workspace: Path, *, check: bool)
                 if check and isinstance(each, InstalledToolchain)
                 else _build_row(each)
             )
-            notes = [
-                each.reason
-                for each in toolchains.find_passed_over(job, job_user=sandbox.job_user, tier=sandbox.tier)
-            ]
+            notes = [each.reason for each in toolchains.find_passed_over(job, sandbox)]
             notes.append(await _without_workspace(sandbox, toolchains, job, row))
             rows.append(replace(row, note="; ".join(filter(None, (row.note, *notes)))))
     return rows
@@ -214,7 +225,7 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     """Return a note on the executable for programs without access to the workspace; "" if it is the row's."""
     grants = job.terms.grants.model_copy(update={"access": "none"})
     job = job._replace(terms=job.terms.model_copy(update={"grants": grants}))
-    found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+    found = await toolchains.for_job(job, sandbox)
     if isinstance(found, MissingToolchain):
         return f"with --access none: {found.reason}" if row.executable else ""
     executable = found.places["executable"]
@@ -239,8 +250,7 @@ def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
 
 async def _run_greeting(opened: "Session", workspace: Path, each: InstalledToolchain) -> _Row:
     """Run the greeting of a runtime through the gate, like any program."""
-    name = cast("Runtime", each.toolchain.recipe.name)
-    work = RuntimeRun(runtime=name, code=hello(each.toolchain))
+    work = RuntimeRun(runtime=each.toolchain.recipe.name, code=hello(each.toolchain))
     request = ExecutionRequest(actor=find_actor(), surface="cli", workspace=workspace, work=work)
     outcome = await opened.gate.execute(request)
     row, end = _build_row(each), outcome.program

@@ -147,11 +147,12 @@ def validate(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, 
 
     Exit code: 1 if a tool cannot be used. Warnings do not count.
     """
-    library = _open_library(workspace, flags)
+    settings = load(workspace, flags=flags).settings
+    library = open_library(settings.tools, workspace)
     directories = [_find_directory(library, name) for name in names] or [
         tool.directory for tool in library.all()
     ]
-    known = recipes()
+    known = recipes(settings.runtimes.recipes)
     found = [(directory, finding) for directory in directories for finding in findings(directory, known)]
     if as_json:
         print_json(

@@ -9,18 +9,24 @@ from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from weakref import finalize
 
 from paddock.client.paddock import Paddock
 from paddock.client.requests import FORKED
+from paddock.model.base import Json
+from paddock.model.outcome import Outcome
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.audit.sink import AuditSink
     from paddock.client.askers import Asking
+    from paddock.output.backends import ArtifactStore
+    from paddock.sandbox.protocol import Sandbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _NOT_OPEN = "this Paddock is not open: use it as `with BlockingPaddock() as p:`"
 _OWN_THREAD = "a listener cannot wait for its own Paddock; call it from another thread"
@@ -41,9 +47,23 @@ class BlockingPaddock:
         overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
+        audit: "AuditSink | None" = None,
+        sandbox: "Sandbox | None" = None,
+        artifacts: "ArtifactStore | None" = None,
+        tool_server: str = "local",
     ) -> None:
         """Take the arguments of `Paddock`, and raise its errors."""
-        self._paddock = Paddock(workspace, settings=settings, overrides=overrides, actor=actor, asker=asker)
+        self._paddock = Paddock(
+            workspace,
+            settings=settings,
+            overrides=overrides,
+            actor=actor,
+            asker=asker,
+            audit=audit,
+            sandbox=sandbox,
+            artifacts=artifacts,
+            tool_server=tool_server,
+        )
         self._open: _OpenLoop | None = None
         self._end: Callable[[], object] | None = None
 
@@ -112,7 +132,6 @@ class BlockingPaddock:
     execute = _make_waiting(Paddock.execute)
     run = _make_waiting(Paddock.run)
     exec = _make_waiting(Paddock.exec)
-    tool = _make_waiting(Paddock.tool)
     prompt = _make_waiting(Paddock.prompt)
     compute = _make_waiting(Paddock.compute)
     call = _make_waiting(Paddock.call)
@@ -121,6 +140,55 @@ class BlockingPaddock:
     find_records = _make_waiting(Paddock.find_records)
 
     events = _make_yielding(Paddock.events)
+
+    @overload
+    def tool(
+        self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
+    ) -> Outcome: ...
+
+    @overload
+    def tool(self, name: F) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        name: str | F | None = None,
+        inputs: Mapping[str, Json] | None = None,
+        *,
+        timeout_ms: int | None = None,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+    ) -> Outcome | F | Callable[[F], F]:
+        """Do what `Paddock.tool` does. Coroutine functions run on the loop of this Paddock, others in threads."""
+        if isinstance(name, str):
+            return self._run_and_wait(partial(self._paddock.tool, name, inputs, timeout_ms=timeout_ms))
+        decorate = partial(
+            self._paddock.tool,
+            tool_name=tool_name,
+            description=description,
+            read_only=read_only,
+            timeout_ms=timeout_ms,
+        )
+
+        async def add_to_open(function: F) -> F:
+            return decorate()(function)
+
+        def add(function: F) -> F:
+            if self._open is None:
+                return decorate()(function)
+            return self._run_and_wait(partial(add_to_open, function))
+
+        return add if name is None else add(name)
 
     def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:

@@ -3,18 +3,20 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from paddock.app.script_tool_service import make_tool_run
-from paddock.app.session import Session, open_session
+from paddock.app.session import Parts, Session, open_session
 from paddock.cancellation import cancel_all
 from paddock.client.arguments import InputData, read_input_files, read_object, read_value
 from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
+from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.requests import RunningSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.files import below
@@ -22,7 +24,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
-from paddock.model.program import Access, Network, Runtime
+from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.tool import ToolEnd
 from paddock.rendering.render import tool_end
@@ -33,15 +35,19 @@ from paddock.settings.schema import Settings
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from paddock.audit.sink import AuditRecord
+    from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.client.askers import Asking
     from paddock.javascript.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.output.backends import ArtifactStore
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
+    from paddock.sandbox.protocol import Sandbox
     from paddock.script_tools.inputs import Inputs
     from paddock.script_tools.library import Tool
     from paddock.script_tools.prompts.service import PromptReply, PromptService
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
 
@@ -62,13 +68,19 @@ class Paddock:
         overrides: Mapping[str, Any] | None = None,
         actor: str = "local",
         asker: "Asking | None" = None,
+        audit: "AuditSink | None" = None,
+        sandbox: "Sandbox | None" = None,
+        artifacts: "ArtifactStore | None" = None,
+        tool_server: str = "local",
     ) -> None:
         """Use a workspace with `settings`, or else with those of files and environment, as the command line reads them.
 
         `overrides` are settings, nested or by dotted key, as values or as strings in the form of `--set`. `actor` names
         the caller in the record. `asker` asks a person about requests that a rule with the effect `ask` matches;
-        without it the answer is no. Raises ConfigurationError for invalid settings, and for a workspace that does not
-        exist.
+        without it the answer is no. `audit` keeps the record instead of the ledger, `sandbox` runs processes instead of
+        Paddock's own, and `artifacts` keeps their output; the caller closes them. Programs call the functions that are
+        added with `tool` as `servers.local`, or by the name `tool_server`. Raises ConfigurationError for invalid
+        settings, and for a workspace that does not exist; ValueError for an invalid name.
         """
         self._workspace = Path(os.path.realpath(Path(workspace).expanduser()))
         # A missing workspace has no settings that could narrow anything. (`Path` raises for an unreadable path.)
@@ -77,13 +89,19 @@ class Paddock:
         self._settings = settings or load(self._workspace, flags=overrides).settings
         self._actor = actor
         self._asker = None if asker is None else adapt_asking(asker)
+        self._local = make_local_server(tool_server)
+        self._parts = Parts(audit, sandbox, artifacts, self._local)
         self._open = AsyncExitStack()
         self._running: RunningSession | None = None
         self._prompting: PromptService | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the session. Raises LedgerError when the record cannot be written."""
-        session = open_session(self._settings, self._workspace, asker=self._asker)
+        """Open the session.
+
+        Raises LedgerError when the record cannot be written, ConfigurationError if a configured server has the
+        name of the functions.
+        """
+        session = open_session(self._settings, self._workspace, asker=self._asker, parts=self._parts)
         self._running = RunningSession(await self._open.enter_async_context(session))
         return self
 
@@ -187,10 +205,10 @@ class Paddock:
 
     async def exec(
         self,
-        language: Runtime | None = None,
+        language: str | None = None,
         code: str | None = None,
         *,
-        runtime: Runtime | None = None,
+        runtime: str | None = None,
         file: Path | str | None = None,
         args: Sequence[str] = (),
         executable: str | None = None,
@@ -225,9 +243,14 @@ class Paddock:
             raise ValueError("give either `code` or `file`")
         if (language is None) is (runtime is None):
             raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+        name = str(language or runtime)
+        if name not in (languages := self._settings.runtimes).languages:
+            from paddock.runtimes.recipe import no_runtime
+
+            raise ValueError(no_runtime(name, languages.recipes))
         path = None if file is None else self._workspace / file
         wishes = {
-            "runtime": language or runtime,
+            "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
             "args": tuple(args),
@@ -253,13 +276,70 @@ class Paddock:
                 file.attach_reader(lambda handle: artifacts.read(handle, workspace))
         return outcome
 
-    async def tool(
+    @overload
+    def tool(
         self, name: str, inputs: Mapping[str, Json] | None = None, *, timeout_ms: int | None = None
-    ) -> Outcome:
-        """Run a script tool; its result is in `outcome.tool`.
+    ) -> Coroutine[Any, Any, Outcome]: ...
 
-        Raises ToolNotFound, ConfigurationError, and ValueError for inputs that are not JSON.
+    @overload
+    def tool(self, name: F) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        name: str | F | None = None,
+        inputs: Mapping[str, Json] | None = None,
+        *,
+        timeout_ms: int | None = None,
+        tool_name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+    ) -> Coroutine[Any, Any, Outcome] | F | Callable[[F], F]:
+        """Run a script tool: `await p.tool("word_count", {...})`. Or add a function as a tool: `@p.tool`.
+
+        What a script tool gave is in `outcome.tool`. Raises ToolNotFound, ConfigurationError, and ValueError for inputs
+        that are not JSON.
+
+        A function, or coroutine function, becomes a tool that programs call as `servers.local.NAME({...})`. Its schema
+        comes from its annotations, its description from its docstring, or from `description`. `@p.tool(...)` takes
+        options: `tool_name` instead of the function's name, `read_only` for one that changes nothing, and `timeout_ms`.
+        Functions may be added before and while the Paddock is open. Raises ValueError for a function that cannot be a
+        tool, ConfigurationError where a configured server has the name of the functions.
         """
+        if isinstance(name, str):
+            return self._run_script_tool(name, inputs, timeout_ms)
+
+        def add(function: F) -> F:
+            add_function(
+                self._local,
+                function,
+                name=tool_name,
+                description=description,
+                read_only=read_only,
+                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
+            )
+            if self._running is not None:
+                try:
+                    self._require_session().servers.take_tools()
+                except BaseException:
+                    self._local.tools.popitem()
+                    raise
+            return function
+
+        return add if name is None else add(name)
+
+    async def _run_script_tool(
+        self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
+    ) -> Outcome:
         work = self._require_session().scripts.make_work(name, read_object(inputs, "inputs"))
         return await self._execute_work(work, timeout_ms)
 
@@ -332,8 +412,8 @@ class Paddock:
         if not queries:
             raise ValueError("a search needs at least one query")
         servers = self._require_session().servers
-        if server is not None and server not in servers.config.servers:
-            raise UnknownServer(server, servers.config.servers, servers.config.absent)
+        if server is not None and server not in servers.known:
+            raise UnknownServer(server, servers.known, servers.config.absent)
         hits, listing = await servers.catalog.search_tools(queries, server=server, limit=max_tools)
         return FoundTools(
             tuple(
@@ -371,9 +451,9 @@ class Paddock:
         """Return up to `limit` records of the audit ledger that match every given filter, newest first.
 
         `name` is the id of a record, of its request, or of the request that called it; the other filters are those of
-        `paddock audit tail`. The index beside the ledger is updated first, which takes about 20 seconds for each
-        million new records. Raises LedgerError when the ledger cannot be read, or for a `since` without a time zone;
-        ValueError for an unknown event or status.
+        `paddock audit tail`. An `audit` sink of the caller's own is asked itself. Otherwise the index beside the ledger
+        is updated first, which takes about 20 seconds for each million new records. Raises LedgerError when the record
+        cannot be read, or for a `since` without a time zone; ValueError for an unknown event or status.
         """
         from paddock.audit.search import STATUSES, RecordFilter, find
         from paddock.audit.sink import EVENTS
@@ -388,6 +468,11 @@ class Paddock:
         )
         self._require_session()
         directory, max_records = self._settings.audit.directory, read_whole_number("limit", limit, minimum=0)
+        if (sink := self._parts.audit) is not None:
+            from paddock.audit.checked import CheckedSink
+
+            found = filter(wanted.admits, CheckedSink(sink).query(event=event, since=since))
+            return await asyncio.to_thread(lambda: list(islice(found, max_records)))
         return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=max_records)))
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:

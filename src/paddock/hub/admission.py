@@ -13,6 +13,7 @@ from paddock.hub.argument_schema import ArgumentSchema, compile_arguments
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.config import Server
 from paddock.hub.encoded import find_misplaced
+from paddock.hub.local_server import LocalServer
 from paddock.hub.pins import PinCheck, Pins
 from paddock.hub.result import ToolInfo
 from paddock.hub.typescript import render_signature
@@ -32,7 +33,7 @@ _MAX_LISTED_TOOLS = 10
 class Admission:
     """Admits calls to tools of the servers in `servers`."""
 
-    def __init__(self, servers: Mapping[str, Server], pins: Pins) -> None:
+    def __init__(self, servers: Mapping[str, Server | LocalServer], pins: Pins) -> None:
         self._servers = servers
         self._pins = pins
         self._listed: dict[str, tuple[ToolInfo, ...]] = {}
@@ -43,21 +44,29 @@ class Admission:
     def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
         """Record the tools that a server lists. Raises ConfigurationError when the pins cannot be stored."""
         self._listed[server] = tuple(tools)
-        self._standings[server] = self._pins.review_listing(self._servers[server], tools)
+        found = self._servers[server]
+        self._standings[server] = (
+            {tool.name: PinCheck(tool) for tool in tools}  # nobody but the caller says what these are
+            if isinstance(found, LocalServer)
+            else self._pins.review_listing(found, tools)
+        )
         self._aliases[server] = make_aliases(self._standings[server])
         for key in [key for key in list(self._schemas) if key[0] == server]:
             self._schemas.pop(key, None)
 
     def is_silent(self, server: str) -> bool:
         """Return whether a server is known not to answer `server/discover`."""
+        found = self._servers[server]
         with suppress(ConfigurationError):  # `record_listing` reports it
-            return self._pins.is_silent(self._servers[server])
+            return not isinstance(found, LocalServer) and self._pins.is_silent(found)
         return False
 
     def note_silent(self, server: str, *, silent: bool) -> None:
         """Record whether a server answers `server/discover`: waiting for an answer takes ten seconds."""
+        found = self._servers[server]
         with suppress(ConfigurationError):
-            self._pins.note_silent(self._servers[server], silent=silent)
+            if not isinstance(found, LocalServer):
+                self._pins.note_silent(found, silent=silent)
 
     def list_pinned_tools(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the pinned tools of a server, in the order of its listing."""
@@ -77,17 +86,22 @@ class Admission:
         if server in self._standings or server not in self._servers:
             return False
         try:
-            return tool not in self._pins.list_names(self._servers[server])
+            return tool not in self._list_known_names(server)
         except ConfigurationError:  # the call itself reports it
             return False
 
     def resolve_remembered_tool(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias of a server that has not listed its tools yet, based on its pins."""
         try:
-            names = self._pins.list_names(self._servers[server]) if server in self._servers else ()
+            names = self._list_known_names(server) if server in self._servers else ()
         except ConfigurationError:  # the call itself reports it
             return tool
         return tool if tool in names else make_aliases(names).get(tool, tool)
+
+    def _list_known_names(self, server: str) -> tuple[str, ...]:
+        """Return the tools of a server that has listed nothing yet. Raises ConfigurationError."""
+        found = self._servers[server]
+        return tuple(found.tools) if isinstance(found, LocalServer) else self._pins.list_names(found)
 
     def find_definition(self, server: str, tool: str) -> ToolInfo | None:
         """Return the pinned definition of a listed tool."""

@@ -209,10 +209,16 @@ class Pool:
         self.queue: dict[int, str] = {}
         """Waiting calls and their servers, in order of arrival."""
         self.shut = False
-        self._terms = terms
+        self._terms = dict(terms)
+        self._breaker = breaker or Breaker()
         self._servers: dict[int, str] = {}
         """The server of each dispatched call."""
         self._started = 0
+
+    def add_server(self, name: str, terms: IdleRules) -> None:
+        """Take calls for a further server."""
+        self._terms[name] = terms
+        self.breakers[name] = self._breaker
 
     def handle_event(self, event: Event, now: float) -> list[Instruction]:
         """Process an event at time `now` and return the instructions. Events of former children are ignored."""

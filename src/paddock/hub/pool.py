@@ -20,6 +20,8 @@ from paddock.hub.breaker import Breaker
 from paddock.hub.call_errors import CallFailed
 from paddock.hub.config import Server, StdioServer
 from paddock.hub.lifecycle import CallHealth, IdleRules, Refusal, State
+from paddock.hub.local import LocalConnection
+from paddock.hub.local_server import LocalServer
 from paddock.hub.process import start_process
 from paddock.hub.result import ToolInfo, ToolResult, read_result, read_tools, without_hidden_names
 from paddock.large_json import is_large
@@ -36,6 +38,8 @@ from paddock.model.json_meter import MAX_VALUES
 if TYPE_CHECKING:
     from paddock.hub.auth.bearer import BearerAuth
     from paddock.hub.connection import Connection
+
+    AnyConnection = Connection | LocalConnection
 
 T = TypeVar("T")
 WAIT_MS = 5_000
@@ -71,7 +75,7 @@ class ServerStatus:
 class _Record:
     """Facts about a server that outlive its children."""
 
-    server: Server
+    server: Server | LocalServer
     starts: int = 0
     legacy: bool = False
     """It does not know the stateless era; the next child need not probe."""
@@ -117,7 +121,7 @@ class Hub:
 
     def __init__(
         self,
-        servers: Mapping[str, Server],
+        servers: Mapping[str, Server | LocalServer],
         *,
         environment: Mapping[str, str],
         admission: Admission | None = None,
@@ -132,6 +136,7 @@ class Hub:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         terms = {name: _make_terms(server, idle_timeout_ms) for name, server in servers.items()}
+        self._idle_timeout_ms = idle_timeout_ms
         self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
@@ -143,8 +148,8 @@ class Hub:
         self._answer_values = answer_values
         self._clock = clock
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Connection | ServerError]] = {}
-        self._connections: dict[int, Connection] = {}
+        self._waiting: dict[int, asyncio.Future[AnyConnection | ServerError]] = {}
+        self._connections: dict[int, AnyConnection] = {}
         self._owners: dict[int, asyncio.Task[None]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -161,7 +166,7 @@ class Hub:
         record = self._find_record(server)
         limit = timeout_ms or record.server.timeout_ms
 
-        async def ask(connection: "Connection") -> object:
+        async def ask(connection: "AnyConnection") -> object:
             if self._admission is not None:
                 await self._ensure_listed(record, connection, limit)
                 if is_large(arguments):  # the schema check takes 100 ms and more
@@ -186,6 +191,15 @@ class Hub:
         connection = self._connections.get(child.number) if child is not None else None
         if connection is None or not connection.listed:
             await self._ask_twice(record, lambda c: self._ensure_listed(record, c, record.server.timeout_ms))
+
+    def add_server(self, server: Server | LocalServer) -> None:
+        """Take calls for a further server."""
+        self._pool.add_server(server.name, _make_terms(server, self._idle_timeout_ms))
+        self._records[server.name] = _Record(server)
+
+    def note_changed_tools(self, server: str) -> None:
+        """Take note that a server has other tools than before."""
+        self._on_tools_changed(self._records[server])
 
     def count_changes(self, server: str) -> int:
         """Return how often a server has reported that its tools changed."""
@@ -217,7 +231,7 @@ class Hub:
     ) -> None:
         await self.close()
 
-    async def _ensure_listed(self, record: _Record, connection: "Connection", limit: float) -> None:
+    async def _ensure_listed(self, record: _Record, connection: "AnyConnection", limit: float) -> None:
         """Make sure that admission has the tools of this child."""
         async with connection.listing:
             if connection.listed:
@@ -233,7 +247,7 @@ class Hub:
                         record.server.name, []
                     )  # all its pinned tools are missing now
 
-    async def _list_tools(self, record: _Record, connection: "Connection", limit: float) -> list[ToolInfo]:
+    async def _list_tools(self, record: _Record, connection: "AnyConnection", limit: float) -> list[ToolInfo]:
         changes = record.changes
         entries, cut = await connection.list_tools(limit)
         tools, warnings = read_tools(entries)
@@ -251,7 +265,7 @@ class Hub:
             raise UnknownServer(name, self._records, self._absent)
         return record
 
-    async def _ask_twice(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+    async def _ask_twice(self, record: _Record, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
         """Ask, and repeat once if the first child died without an answer. The first error counts."""
         try:
             return await self._ask_once(record, ask)
@@ -267,7 +281,7 @@ class Hub:
         record.last_error = str(first.error)
         raise first.error from None
 
-    async def _ask_once(self, record: _Record, ask: "Callable[[Connection], Awaitable[T]]") -> T:
+    async def _ask_once(self, record: _Record, ask: "Callable[[AnyConnection], Awaitable[T]]") -> T:
         number = next(self._numbers)
         verdict = CallHealth.NEUTRAL
         try:
@@ -281,11 +295,11 @@ class Hub:
             self._feed_pool(on.CallEnded(number, verdict))
         return answer
 
-    async def _wait_for_connection(self, number: int, record: _Record) -> "Connection":
+    async def _wait_for_connection(self, number: int, record: _Record) -> "AnyConnection":
         """Return the server's connection as soon as the pool grants it. Raises ServerError when it refuses."""
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep_idle)
-        granted: asyncio.Future[Connection | ServerError] = asyncio.get_running_loop().create_future()
+        granted: asyncio.Future[AnyConnection | ServerError] = asyncio.get_running_loop().create_future()
         self._waiting[number] = granted
         try:
             self._feed_pool(on.CallRequested(number, record.server.name))
@@ -319,25 +333,41 @@ class Hub:
 
     async def _own_child(self, child: int, record: _Record) -> None:
         """Own one child from its start until nothing of it is left."""
+        server = record.server
+        if isinstance(server, LocalServer):
+            await self._run_local(child, record, server)
+            return
         try:
             try:
-                await self._run_child(child, record, probe=not (record.legacy or self._is_silent(record)))
+                probe = not (record.legacy or self._is_silent(record))
+                await self._run_child(child, record, server, probe=probe)
             except CallFailed as failed:
                 if record.legacy or not failed.again:
                     raise
                 # Some servers of the older era exit at an unknown first message.
-                await self._run_child(child, record, probe=False)
+                await self._run_child(child, record, server, probe=False)
         except CallFailed as failed:
             record.connect_error = failed.error
             self._feed_pool(on.ConnectFailed(child, failed.verdict))
         except Exception as error:  # noqa: BLE001 - a fault of ours must not leave callers waiting
-            text = record.server.secrets.hide(explain_start_failure(f"{type(error).__name__}: {error}"))
+            text = server.secrets.hide(explain_start_failure(f"{type(error).__name__}: {error}"))
             record.connect_error = ServerUnavailable(text)
             self._feed_pool(on.ConnectFailed(child, CallHealth.FAILURE))
 
-    async def _run_child(self, child: int, record: _Record, *, probe: bool) -> None:
+    async def _run_local(self, child: int, record: _Record, server: LocalServer) -> None:
+        """Own a child that is no process: it lives until we are cancelled."""
+        record.starts += 1
+        self._connections[child] = connection = LocalConnection(server, self._answer_values)
+        record.protocol = connection.protocol
+        self._feed_pool(on.Connected(child))
+        try:
+            await connection.wait_until_lost()
+        finally:
+            self._feed_pool(on.ConnectionLost(child))
+
+    async def _run_child(self, child: int, record: _Record, server: Server, *, probe: bool) -> None:
         """Start the child, keep it until it is lost or this task is cancelled, and end it. Raises CallFailed."""
-        server, process = record.server, None
+        process = None
         record.starts += 1
         try:
             if isinstance(server, StdioServer):
@@ -439,8 +469,10 @@ class Hub:
         )
 
 
-def _make_terms(server: Server, default_ms: float) -> IdleRules:
+def _make_terms(server: Server | LocalServer, default_ms: float) -> IdleRules:
     """Return how long a server's child may stay idle: keep-alive without a limit, unless the entry sets one."""
+    if isinstance(server, LocalServer):
+        return IdleRules(None)
     own = server.lifecycle
     if own.mode == "ephemeral":
         return IdleRules(own.idle_timeout_ms or default_ms, ephemeral=True)

@@ -71,7 +71,7 @@ class Service:
             *build_code_tools(session.gate, workspace, cap, rest, jit=settings.grants.jit),
             *build_discovery_tools(session.servers, cap),
         ]
-        programs = Programs(session, workspace, cap)
+        programs = Programs(session, workspace, cap, settings.runtimes)
         own += [build_provision_tool(session, workspace, cap), *build_program_tools(programs)]
         own.append(build_compute_tool(session.gate, workspace, cap, rest, jit=settings.grants.jit))
         opened = partial(_open_programs, settings_of, session.metrics, tool_names == "compat")
@@ -175,4 +175,4 @@ async def _open_programs(
     """Yield the runner of programs in a workspace, with its own settings; `metrics` counts its programs, too."""
     settings = settings_of(workspace)
     async with open_session(settings, workspace, metrics=metrics, compatible=compatible) as session:
-        yield Programs(session, workspace, settings.mcp.answer_characters)
+        yield Programs(session, workspace, settings.mcp.answer_characters, settings.runtimes)

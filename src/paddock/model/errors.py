@@ -17,6 +17,7 @@ PaddockError
 │   └── NotASecret
 ├── SignalError           a signal cannot be read or stored
 ├── ToolNotFound          no script tool has that id
+├── ToolError             raised by a function that is a tool, to say why it failed
 ├── ApprovalError         a question to a person cannot be stored, read or answered
 ├── EngineError           a worker, the fork server or the transpiler failed: a fault of Paddock
 └── ServerError           an upstream MCP server failed; `sent` says whether it may have acted
@@ -88,6 +89,10 @@ class ToolNotFound(PaddockError):
 
     def __init__(self, name: str, searched: Sequence[str]) -> None:
         super().__init__("\n    ".join([f"Tool not found: {name}\n  searched:", *searched]))
+
+
+class ToolError(PaddockError):
+    """Raise it in a function that is a tool: the program that called it sees the text, without secrets."""
 
 
 class LedgerUnusable(LedgerError):

@@ -57,6 +57,7 @@ class ProcessGrants(Value):
     folder: str = ""
     """Directory below scratch to work in, instead of `cwd`; it is there when the process starts."""
     network: Network = "none"
+    """How the network may be used."""
     readable: tuple[Path, ...] = ()
     """Further files and directories to read and execute, for example the prefix of a toolchain."""
     writable: tuple[Path, ...] = ()
@@ -74,8 +75,11 @@ class ProcessUsage(Value):
     """The resources that the process and everything it started used."""
 
     wall_ms: float = 0.0
+    """Wall time, in milliseconds."""
     cpu_user_ms: float = 0.0
+    """CPU time in user mode, in milliseconds."""
     cpu_system_ms: float = 0.0
+    """CPU time in the kernel, in milliseconds."""
     peak_bytes: int = 0
     """Maximum resident memory of the tree, sampled, and at least that of its largest process; at least the 10 MiB of
     the fork that became the program."""
@@ -87,15 +91,21 @@ class ProcessResult(Value):
     """The end of one process. Nothing of it is alive unless `survivors` says so."""
 
     status: Status
+    """How it ended."""
     limit: Ceiling | None = None
     """The limit that ended it, or that prevented its start."""
     reason: str = ""
     """Why it is not ok, if the exit code does not show it."""
     exit_code: int | None = None
+    """Its exit code; None when a signal ended it or it never ran."""
     signal: int | None = None
+    """Number of the signal that ended it; None when none did."""
     stdout: CapturedStream = Field(default_factory=CapturedStream)
+    """Standard output."""
     stderr: CapturedStream = Field(default_factory=CapturedStream)
+    """Standard error."""
     usage: ProcessUsage = Field(default_factory=ProcessUsage)
+    """Its cost."""
     kill: Literal["none", "sweep", "namespace"] = "none"
     """How remaining processes were ended; `none` if all had exited."""
     survivors: Annotated[int, Field(ge=0)] = 0
@@ -103,3 +113,4 @@ class ProcessResult(Value):
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed and have been restored."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
+    """What confined it."""

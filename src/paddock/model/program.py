@@ -10,12 +10,13 @@ from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.limits import KIB, MIB
 from paddock.model.work_files import OutputFile
 
-Runtime = Literal[
+RUNTIMES = (
     "node", "typescript", "python", "shell", "powershell", "go", "java", "kotlin", "rust",
     "c", "cpp", "csharp", "ruby", "php", "perl", "r", "elixir",
-]  # fmt: skip
-RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
-"""Every runtime, in the order of help and errors."""
+)  # fmt: skip
+"""The built-in runtimes, in the order of help and errors. Settings may add others (`[runtimes.recipes]`)."""
+Runtime = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
+"""The name of a runtime, or what somebody takes for one; the gate says which there are."""
 
 Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)

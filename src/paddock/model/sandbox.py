@@ -27,6 +27,7 @@ class TierReport(Value):
     """The test of one tier."""
 
     tier: Tier
+    """The tier."""
     proved: bool
     """Whether a canary ran in it and all of its attempts were refused."""
     attempts: dict[str, bool] = Field(default_factory=dict)
@@ -34,7 +35,9 @@ class TierReport(Value):
     why: str = ""
     """Why the tier is not proved."""
     fix: str = ""
+    """What would help."""
     facts: SandboxFacts = SandboxFacts()
+    """Its layers, and what they leave open."""
 
 
 class Examination(Value):

@@ -33,41 +33,45 @@ _STAGED_SUFFIX = ".new"
 """What is to be whole is called so until it is."""
 
 
-class ArtifactBackend(Protocol):
-    """A place of objects. Nothing is created, and nothing is imported, before something is stored or read."""
+class ArtifactStore(Protocol):
+    """Keeps objects in groups: each artifact is a group of `stdout.gz`, `stderr.gz` and `manifest.json`.
+
+    What is stored has no secrets any more. Paddock decides who may read an artifact, and when it expires. Methods may
+    be called from any thread, also for several groups at a time. Whatever they raise is told as an `ArtifactError`.
+    """
 
     @property
     def is_near(self) -> bool:
-        """Whether a small object is written in less time than another thread takes to begin."""
+        """Whether a small object is written within a millisecond; then Paddock writes it on the event loop."""
         ...
 
     @property
     def last_sweep(self) -> datetime:
-        """When somebody swept last who shares this place, as far as that is known. Raises OSError."""
+        """When expired artifacts were deleted last, by anybody who shares the store; with a time zone."""
         ...
 
     def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
-        """Make a group of objects that are to be put, as far as they need not be known; `whole` as `put` says."""
+        """Prepare a group whose objects `names` follow, and `whole` as the last. May do nothing."""
         ...
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
-        """Write an object of a group that was begun; with `whole` nobody ever sees a part of it."""
+        """Write an object, replacing one of that name. With `whole` no reader ever sees a part of it."""
         ...
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
-        """Yield an object in pieces, at least one; nothing when there is no such object."""
+        """Yield an object in pieces of about `chunk` bytes, at least one; nothing when there is no such object."""
         ...
 
     def delete(self, group: str, names: Iterable[str]) -> None:
-        """Delete objects of a group, in this order, and the group with the last of them."""
+        """Delete objects of a group, in this order, and the group with the last of them. Missing ones are no error."""
         ...
 
     def drop(self, group: str) -> None:
-        """Leave nothing of a group that was begun; raise nothing."""
+        """Remove what `begin` has prepared for a group that is not needed. Raises nothing."""
         ...
 
     def groups(self) -> Iterable[str]:
-        """Return the names of all groups, and perhaps some that are none."""
+        """Return the names of all groups. Names that are no groups are passed over."""
         ...
 
     def size(self) -> int:
@@ -75,7 +79,7 @@ class ArtifactBackend(Protocol):
         ...
 
     def swept(self, at: datetime) -> None:
-        """Take note of a sweep."""
+        """Remember when expired artifacts were deleted."""
         ...
 
 

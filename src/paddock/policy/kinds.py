@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from paddock.model.base import Json
-from paddock.model.program import Executables, Runtime
+from paddock.model.program import Executables
 from paddock.model.request import ExecutionRequest
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
@@ -14,11 +14,11 @@ W = TypeVar("W")
 
 Reason = tuple[str, str]
 """Name of the deciding rule, and the reason for people."""
-Catalogue = Callable[[Runtime], Executables]
+Catalogue = Callable[[str], Executables]
 """Returns the executables that can run programs of a runtime."""
 
 
-def empty_catalogue(_runtime: Runtime) -> Executables:
+def empty_catalogue(_runtime: str) -> Executables:
     """Return an empty catalogue: no executable is compatible."""
     return Executables(candidates=(), compatible=frozenset())
 

@@ -73,9 +73,8 @@ def _check_enabled(settings: Settings) -> Iterator[Reason]:
 
 
 def _check_runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
-    allowed = settings.runtimes.allowed
-    if work.runtime not in allowed:
-        names = ", ".join(allowed)
+    if not settings.runtimes.allows(work.runtime):
+        names = ", ".join(settings.runtimes.allowed)
         yield (
             "runtimes.allowed",
             f'Runtime "{work.runtime}" is not in the allowed runtimes list: [{names}]',

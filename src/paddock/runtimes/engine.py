@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Executables, Phase, Runtime
+from paddock.model.program import Phase
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
@@ -26,18 +26,17 @@ from paddock.runtimes.environments import missing_module
 from paddock.runtimes.in_place import find_in_place
 from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memory, result_of, slow, withheld
 from paddock.runtimes.path_rewrite import PathRewriter
-from paddock.runtimes.recipe import executables
 from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, steps
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, write_files
 from paddock.sandbox import spec as plan
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.protocol import GuardingSandbox, Streams
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
-    from paddock.sandbox.sandbox import Slot
+    from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
 """A compiled program with less time left than this is not started."""
@@ -72,7 +71,7 @@ class _Task:
     """One program on its way through the engine."""
 
     job: ProgramTask
-    sandbox: Sandbox
+    sandbox: GuardingSandbox
     toolchain: Toolchain
     plan: StepRunner
     in_place: Path | None
@@ -90,7 +89,7 @@ class _Task:
         """The directory in scratch that has the program's file when it is run."""
         return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
 
-    def job_in(self, place: "Slot", *, compiling: bool = False) -> StepPaths:
+    def job_in(self, place: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return where its things are in a place, in which a compiler begins."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
@@ -169,7 +168,7 @@ class RuntimeEngine:
 
     def __init__(
         self,
-        sandbox: Callable[[], Awaitable[Sandbox]],
+        sandbox: Callable[[], Awaitable[GuardingSandbox]],
         environ: Mapping[str, str],
         compiled: Cache,
         settings: RuntimeSettings | None = None,
@@ -179,17 +178,13 @@ class RuntimeEngine:
         self._compiled = compiled
         self._toolchains = Toolchains(environ, settings)
 
-    def executables(self, runtime: Runtime) -> Executables:
-        """Return what can run the programs of a runtime."""
-        return executables(runtime)
-
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
         """Return what became of a program; setting `stop`, or cancelling the task, ends it first.
 
         Raises EngineError when Paddock's own machinery failed before the program started.
         """
         sandbox = await self._sandbox()
-        found = await self._toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+        found = await self._toolchains.for_job(job, sandbox)
         if isinstance(found, MissingToolchain):
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
@@ -251,7 +246,7 @@ class RuntimeEngine:
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
                 result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
             closed = _find_closed_file(task, result)
-            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.job_user, task.sandbox.tier)
+            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.user(grants))
             hint = (
                 closed
                 or foreign
@@ -266,17 +261,14 @@ class RuntimeEngine:
         """Return how to get a package that a Python program imported in vain, or ""."""
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
-        box = task.sandbox
-        passed_over = partial(
-            self._toolchains.find_passed_over, task.job, job_user=box.job_user, tier=box.tier
-        )
+        passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
         said = task.with_errors(ended).stderr
         return missing_module(said.head + said.tail, task.job, task.toolchain, passed_over)
 
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, task: _Task, place: "Slot") -> "Compiled | RawResult":
+    async def _provide_files(self, task: _Task, place: "SandboxSlot") -> "Compiled | RawResult":
         """Have everything in scratch that the run needs, or return why it will not be."""
         step = task.plan.compile
         if step is None:

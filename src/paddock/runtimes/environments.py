@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.model.sandbox import Tier
-from paddock.runtimes.recipe import Recipe
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import (
     MissingToolchain,
@@ -33,6 +32,7 @@ from paddock.runtimes.toolchain import (
     reachable,
     use,
 )
+from paddock.settings.recipes import Recipe
 from paddock.settings.schema import RuntimeSettings
 
 _ENVIRONMENT_KEY = "runtimes.python.environment"

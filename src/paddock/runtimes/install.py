@@ -7,7 +7,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from paddock.runtimes.recipe import Recipe, Words
+from paddock.runtimes.toolchain import remedy
+from paddock.settings.recipes import Recipe, Words
 
 
 class NotInstallableError(Exception):
@@ -31,6 +32,8 @@ def commands(recipe: Recipe, target: Path, *, has: Callable[[str], bool] = has) 
         if all(has(manager) for manager in choice.packages):
             parts = choice.packages.items()
             return [words for manager, names in parts for words in _command_words(manager, names, target)]
+    if not recipe.install and not recipe.elsewhere:
+        raise NotInstallableError(f"{recipe.title}: {remedy(recipe)}; its recipe names no package")
     managers = [" and ".join(choice.packages) for choice in recipe.install]
     wanted = " or ".join((*managers, *([recipe.elsewhere] if recipe.elsewhere else [])))
     raise NotInstallableError(f"{recipe.title} needs {wanted}, which is not here")

@@ -12,7 +12,7 @@ from paddock.runtimes.steps import Step, StepPaths
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.protocol import Sandbox
 
 _LIMITS = ProcessLimits(timeout_ms=60_000)
 
@@ -37,7 +37,7 @@ async def survey(
 
     async def look(job: ProgramTask) -> InstalledToolchain | MissingToolchain:
         async with turns:
-            found = await toolchains.for_job(job, job_user=sandbox.job_user, tier=sandbox.tier)
+            found = await toolchains.for_job(job, sandbox)
             return (
                 found
                 if isinstance(found, MissingToolchain)

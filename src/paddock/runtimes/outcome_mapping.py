@@ -10,7 +10,7 @@ from paddock.model.limits import MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status, Usage
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import Phase, ProgramEnd, Runtime, signal_name
-from paddock.runtimes.recipe import OutOfMemory
+from paddock.settings.recipes import OutOfMemory
 
 _LIMIT_MESSAGES = {
     "wall": (

@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from paddock.model.limits import MIB
-from paddock.runtimes.recipe import PLACEHOLDER_PATTERN, RecipeVariant
 from paddock.runtimes.styles import prepare_program
 from paddock.runtimes.toolchain import Toolchain, fill_places
+from paddock.settings.recipes import PLACEHOLDER_PATTERN, RecipeVariant
 
 _HEAP_SHARE = 3, 4
 """Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""

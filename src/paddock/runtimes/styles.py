@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 
-from paddock.runtimes.recipe import Style
+from paddock.settings.recipes import Style
 
 
 @dataclass(frozen=True, slots=True)

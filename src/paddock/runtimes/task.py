@@ -10,6 +10,7 @@ from paddock.model.request import RuntimeRun
 
 if TYPE_CHECKING:
     from paddock.runtimes.toolchain import Toolchain
+    from paddock.settings.recipes import Recipe
 
 Sink = Callable[[bytes], None]
 """Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
@@ -23,13 +24,13 @@ class ProgramTask(NamedTuple):
     workspace: Path
     cwd: Path
     """Working directory, inside the workspace, without links."""
+    recipe: "Recipe"
+    """The language of the program."""
 
     @property
     def first_grants(self) -> ProcessGrants:
         """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
-        from paddock.runtimes.recipe import recipes  # programs of guests come without it
-
-        compiles = any(way.compile for way in recipes()[self.work.runtime].ways)
+        compiles = any(way.compile for way in self.recipe.ways)
         return ProcessGrants() if compiles else self.grants()
 
     def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:

@@ -17,9 +17,9 @@ from pathlib import Path, PureWindowsPath
 from typing import Self
 
 from paddock.runtimes import directories
-from paddock.runtimes.recipe import PLACEHOLDER_PATTERN, Recipe, RecipeVariant
 from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import list_links
+from paddock.settings.recipes import PLACEHOLDER_PATTERN, Recipe, RecipeVariant
 
 _SYSTEM_FOLDERS = tuple(
     Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -165,7 +165,8 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
 def remedy(recipe: Recipe) -> str:
     """Return what somebody without this toolchain can do."""
     told = f"paddock runtimes install {recipe.name}" if recipe.install else ""
-    return " or ".join(text for text in (told, recipe.elsewhere) if text)
+    usual = f"put {' or '.join(recipe.candidates)} on PATH"
+    return " or ".join(text for text in (told, recipe.elsewhere) if text) or usual
 
 
 def reachable(path: Path, user: int | None) -> bool:

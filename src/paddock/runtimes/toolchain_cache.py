@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from paddock.model.sandbox import Tier
 from paddock.runtimes import directories, environments
 from paddock.runtimes.environments import Environment, RejectedInterpreter
-from paddock.runtimes.recipe import Recipe, recipes
 from paddock.runtimes.task import ProgramTask
 from paddock.runtimes.toolchain import INSTALLED, MissingToolchain, Search, Toolchain, find
-from paddock.sandbox import spec
+from paddock.sandbox.protocol import Sandbox
+from paddock.settings.recipes import Recipe
 from paddock.settings.schema import RuntimeSettings
 
 _MAX_TOOLCHAINS = 64
@@ -52,31 +51,27 @@ class Toolchains:
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
-    async def for_job(
-        self, job: ProgramTask, *, job_user: int | None, tier: Tier
-    ) -> Toolchain | MissingToolchain:
+    async def for_job(self, job: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
         """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
         return await self.find(
-            recipes()[job.work.runtime],
-            user=spec.user(job.first_grants, job_user, tier),
+            job.recipe,
+            user=sandbox.user(job.first_grants),
             untrusted=(job.workspace,),
             names=job.terms.grants.executables,
-            environment=environments.choose_environment(self._settings, job, self._environ, tier),
+            environment=environments.choose_environment(self._settings, job, self._environ, sandbox.tier),
         )
 
-    def find_passed_over(
-        self, job: ProgramTask, *, job_user: int | None, tier: Tier
-    ) -> list[RejectedInterpreter]:
+    def find_passed_over(self, job: ProgramTask, sandbox: Sandbox) -> list[RejectedInterpreter]:
         """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
+        tier = sandbox.tier
         if environments.choose_environment(self._settings, job, self._environ, tier) is not None:
             return []
         grants = job.first_grants
-        user = spec.user(grants, job_user, tier)
-        usual = spec.user(grants.replace(workspace=job.workspace, access="read-only"), job_user, tier)
-        recipe = recipes()[job.work.runtime]
+        user = sandbox.user(grants)
+        usual = sandbox.user(grants.replace(workspace=job.workspace, access="read-only"))
         found = (
             environments.find_passed_over(self._settings, job, self._environ, tier),
-            environments.unreachable(recipe, job, self._environ, user, usual),
+            environments.unreachable(job.recipe, job, self._environ, user, usual),
         )
         return [each for each in found if each is not None]
 

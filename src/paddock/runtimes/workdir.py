@@ -14,7 +14,7 @@ from paddock.sandbox.child.paths import open_itself
 
 if TYPE_CHECKING:
     from paddock.runtimes.task import ProgramTask
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import GuardingSandbox
 
 WORKDIR = "work"
 """Its name in scratch."""
@@ -27,7 +27,7 @@ class InputFileError(ValueError):
 
 
 def make_workdir(
-    task: "ProgramTask", sandbox: "Sandbox", scratch: Path, own: Mapping[str, str]
+    task: "ProgramTask", sandbox: "GuardingSandbox", scratch: Path, own: Mapping[str, str]
 ) -> dict[str, str]:
     """Make the directory in a program's scratch, with its files, and return the SHA-256 (hex) of each by its path.
 
@@ -67,7 +67,7 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> None:
         os.chown(path, owner, -1)
 
 
-def _read_file(file: InputFile, task: "ProgramTask", sandbox: "Sandbox") -> bytes:
+def _read_file(file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox") -> bytes:
     if file.data is not None:
         return file.data
     assert file.workspace is not None
@@ -79,7 +79,7 @@ def _read_file(file: InputFile, task: "ProgramTask", sandbox: "Sandbox") -> byte
         ) from None
 
 
-def _read_below(workspace: Path, path: str, sandbox: "Sandbox", user: int | None) -> bytes:
+def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: int | None) -> bytes:
     """Return a file of the workspace that the program itself could read, which runs as `user`."""
     root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -14,9 +14,7 @@ from collections.abc import Callable
 
 from paddock.model.capture import HeadAndTail
 from paddock.model.program import CapturedStream
-
-Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+from paddock.sandbox.protocol import Sink
 
 _CHUNK_BYTES = 64 * 1024
 """What a pipe holds: no program has a larger one, and no more is looked through for secrets at a time."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-from dataclasses import dataclass
 
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
@@ -12,7 +11,8 @@ from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, Process
 from paddock.model.program import CapturedStream
 from paddock.sandbox.child.messages import STREAM_COUNT, JobReport, JobSpec
 from paddock.sandbox.fork_server import Slot
-from paddock.sandbox.io import InputWriter, OutputReader, Sink
+from paddock.sandbox.io import InputWriter, OutputReader
+from paddock.sandbox.protocol import Sink, Streams
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
@@ -32,17 +32,6 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
 _BAD_MESSAGE = "said what no warden says"
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """What goes in, and who hears what comes out."""
-
-    stdin: bytes = b""
-    stdout: Sink | None = None
-    stderr: Sink | None = None
-    combined: bool = False
-    """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
 
 
 class RunningProcess:

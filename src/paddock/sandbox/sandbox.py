@@ -1,4 +1,4 @@
-"""The one way to run a child: `Sandbox.run`.
+"""The one way to run a child: `KernelSandbox.run`.
 
     server (asyncio, any size)          never forks, never waits for a pipe's end
       fork server                            started once (`child.fork_server`)
@@ -28,7 +28,8 @@ from paddock.sandbox.child import landlock
 from paddock.sandbox.child.cgroup import Group
 from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.fork_server import ForkServerClient, Slot, SupervisorHandle
-from paddock.sandbox.job import GRACE_S, RunningProcess, Streams
+from paddock.sandbox.job import GRACE_S, RunningProcess
+from paddock.sandbox.protocol import Streams
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
@@ -49,7 +50,7 @@ def _explain_refusal(error: OSError) -> EngineError:
 
 
 @dataclass(slots=True)
-class Sandbox:
+class KernelSandbox:
     """Runs processes in one tier. Use it as an asynchronous context manager, or `close` it.
 
     `job_user` is the user that jobs become when Paddock runs as root; without it, and for 0, `plan.user` decides.

@@ -161,12 +161,15 @@ def _check_reach_of_root(grants: ProcessGrants) -> None:
         )
 
 
-def foreign(grants: ProcessGrants, job_user: int | None, tier: Tier) -> str:
-    """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or ""."""
+def foreign(grants: ProcessGrants, job_user: int | None) -> str:
+    """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or "".
+
+    `job_user` is the one that the job ran as, None for this process's.
+    """
     if os.geteuid() != 0 or grants.workspace is None or grants.access != "workspace-write":
         return ""
     try:
-        number, facts = user(grants, job_user, tier) or 0, grants.workspace.stat()
+        number, facts = job_user or 0, grants.workspace.stat()
     except OSError:  # the program may have removed it
         return ""
     if number == facts.st_uid or facts.st_mode & stat.S_IWOTH or facts.st_mode & stat.S_IWGRP:

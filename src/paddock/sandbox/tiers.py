@@ -19,7 +19,7 @@ from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
@@ -71,7 +71,7 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
     )
     allowed = [tier for tier in tiers if tier.proved or (tier.tier == minimum == "unconfined")]
     effective = allowed[0] if allowed else None
-    async with Sandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
+    async with KernelSandbox(tiers[0].facts, effective.tier if effective else minimum, job_user) as sandbox:
         group = await _limit_by_group(sandbox)
         if effective is not None:
             effective = effective.model_copy(
@@ -108,7 +108,7 @@ async def choose(
     own: tuple[str, ...] = (),
     installed: tuple[str, ...] = (),
     files: tuple[StateFile, ...] = (),
-) -> Sandbox:
+) -> KernelSandbox:
     """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
 
     They do not write where it is `installed` either.
@@ -119,7 +119,7 @@ async def choose(
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
         report = _report_unconfined(job_user) if tier == "unconfined" else await prove(tier, job_user)
         if report.proved or tier == "unconfined":
-            sandbox = Sandbox(
+            sandbox = KernelSandbox(
                 report.facts,
                 tier,
                 job_user,
@@ -158,7 +158,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with passing_directory("paddock-canary-") as folder:
-            attempts = await _attack(folder, Sandbox(facts, tier, job_user))
+            attempts = await _attack(folder, KernelSandbox(facts, tier, job_user))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except _CanaryError as error:
@@ -182,7 +182,7 @@ def _explain_closed_directory(job_user: int | None) -> str:
     )
 
 
-async def _attack(folder: Path, sandbox: Sandbox) -> dict[str, bool]:
+async def _attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
@@ -248,7 +248,7 @@ def _explain_error(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
-async def _limit_by_group(sandbox: Sandbox) -> Layer:
+async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
     """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
     name = "cgroup v2"
     try:

@@ -26,7 +26,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.program import CapturedStream
 from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.protocol import Sandbox, Streams
 from paddock.script_tools.environment import VariableError, environment
 from paddock.script_tools.inputs import check
 from paddock.script_tools.library import Tool, ToolError, inside

@@ -17,7 +17,7 @@ from paddock.settings.commands import SdkCommand
 
 if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessResult
-    from paddock.sandbox.sandbox import Sandbox
+    from paddock.sandbox.protocol import Sandbox
 
 _MAX_ERROR_CHARS = 2_000
 _ERROR_NAME = "CommandError"
@@ -62,7 +62,7 @@ class Commands:
         self, command: SdkCommand, argv: list[str], stdin: bytes, grants: "ProcessGrants"
     ) -> "ProcessResult":
         from paddock.model.process import ProcessLimits
-        from paddock.sandbox.sandbox import Streams
+        from paddock.sandbox.protocol import Streams
 
         limits = ProcessLimits(
             timeout_ms=command.timeout_ms,

@@ -19,6 +19,7 @@ from paddock.model.base import Json, kind
 from paddock.model.errors import (
     ConfigurationError,
     EngineError,
+    LedgerError,
     NotASecret,
     SdkError,
     SignalError,
@@ -88,6 +89,8 @@ class SessionFacts(NamedTuple):
     """Commands of the settings, with secrets from here."""
     hide: Callable[[Json], Json]
     """Returns a value as it may leave Paddock."""
+    audit_sink: str = ""
+    """Name of the sink that keeps the record instead of the ledger; empty where none does."""
 
 
 class Services:
@@ -309,6 +312,10 @@ class Services:
         )
 
     def _verify_audit(self) -> Json:
+        if sink := self._facts.audit_sink:
+            raise LedgerError(
+                f"paddock.ledger.verify checks Paddock's own ledger; this session records in {sink}"
+            )
         from paddock.audit.verify import verify
 
         return verify(self._settings.audit.directory).model_dump(mode="json")

@@ -7,23 +7,26 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from platformdirs import user_config_path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from paddock.files import read_bounded, strange_home
-from paddock.model.base import Json, Value
+from paddock.model.base import Json, Value, count
 from paddock.model.errors import ConfigurationError, FlagError
 from paddock.model.limits import KIB, MIB
 from paddock.settings.commands import SdkCommand
 from paddock.settings.keys import RENAMED_KEYS, leaves, list_defaults
-from paddock.settings.merge import FILES_ONLY_KEYS, RULES_KEY, Layer, LayerName, Merged, merge
+from paddock.settings.merge import FILES_ONLY_KEYS, RECIPES_KEY, RULES_KEY, Layer, LayerName, Merged, merge
 from paddock.settings.rules import Rule
 from paddock.settings.schema import RedactionPattern, Repository, Settings
 from paddock.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
 from paddock.texts import suggest
+
+if TYPE_CHECKING:
+    from paddock.settings.recipes import Recipe
 
 FILE_NAME = "paddock.toml"
 SYSTEM_FILE = Path("/etc/paddock") / FILE_NAME
@@ -125,8 +128,57 @@ def _file_layer(name: LayerName, path: Path) -> Layer | None:
     for rule in cast("list[Any]", rules) if isinstance(rules, list) else []:
         if isinstance(rule, dict) and "origin" in rule:
             raise ConfigurationError(f"{place_of(RULES_KEY)}: unknown key `policy.rule.origin`; remove it")
-    values, where = _validate_layer(tree, place_of, path.parent)
+    rest, recipes = _take_recipes(tree)
+    values, where = _validate_layer(rest, place_of, path.parent)
+    # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
+    values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
     return Layer(name, values, {key: where(key) for key in values})
+
+
+def _take_recipes(tree: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Json]]:
+    """Return settings without the languages that they add, and these under their key, if there are any."""
+    table, _, name = RECIPES_KEY.rpartition(".")
+    given: Any = tree.get(table)
+    if not isinstance(given, dict) or name not in given:
+        return tree, {}
+    rest = dict(cast("dict[str, Any]", given))
+    recipes = rest.pop(name)
+    return {**tree, table: rest}, {RECIPES_KEY: recipes}
+
+
+def _read_recipes(given: Mapping[str, Json], place_of: Where) -> "dict[str, Mapping[str, Recipe]]":
+    if RECIPES_KEY not in given:
+        return {}
+    from paddock.settings.recipes import read_recipe  # most settings add no language
+
+    entries = given[RECIPES_KEY]
+    if not isinstance(entries, dict):
+        told = f"{RECIPES_KEY} must be a table, not {_describe_value(entries)}"
+        raise ConfigurationError(f"{place_of(RECIPES_KEY)}: {told}")
+    found: dict[str, Recipe] = {}
+    lines: list[str] = []
+    for name, entry in cast("dict[str, Json]", entries).items():
+        key = f"{RECIPES_KEY}.{name}"
+        try:
+            found[name] = read_recipe(name, entry)
+        except ValidationError as problem:
+            for error in problem.errors(include_url=False):
+                if not _is_consequence(error):
+                    placed: Any = {**error, "loc": (*key.split(".", 2), *error["loc"])}
+                    lines.append(_explain_errors(placed, place_of))
+        except (ValueError, RecursionError) as problem:
+            lines.append(f"{place_of(key)}: {key}: {problem}")
+    if lines:
+        raise ConfigurationError("\n".join(lines))
+    return {RECIPES_KEY: found}
+
+
+def _is_consequence(error: ErrorDetails) -> bool:
+    """Tell whether a list counts as too short for the one reason that its items are wrong."""
+    given, least = error["input"], error.get("ctx", {}).get("min_length", 0)
+    return (
+        error["type"] == "too_short" and isinstance(given, list) and len(cast("list[Json]", given)) >= least
+    )
 
 
 def _text_layer(name: LayerName, given: Mapping[str, tuple[Any, str]]) -> Layer:
@@ -285,6 +337,20 @@ def _resolve_path(path: Path, base: Path | None, what: str) -> Path:
         raise ConfigurationError(f"{what}: {problem}") from None
 
 
+def _list_known_keys(path: Sequence[str], *, is_table: bool) -> list[str]:
+    """Return the keys that a key that is unknown may be meant for."""
+    key = ".".join(path)
+    if key.startswith(f"{RECIPES_KEY}."):
+        from paddock.settings.recipes import list_fields
+
+        return [".".join((*path[:-1], name)) for name in list_fields(path[3:-1])]
+    known = sorted(_GROUPS) if is_table else list(_DEFAULTS)
+    for listed, kind in _TABLE_LISTS.items():
+        if key.startswith(listed):
+            known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
+    return known
+
+
 def _explain_errors(error: ErrorDetails, where: Where) -> str:
     path = [str(part) for part in error["loc"] if isinstance(part, str)]
     key = ".".join(path)
@@ -292,15 +358,14 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            known = sorted(_GROUPS) if isinstance(error["input"], dict) else list(_DEFAULTS)
-            for listed, kind in _TABLE_LISTS.items():
-                if key.startswith(listed):
-                    known = [f"{listed}.{name}" for name in kind.model_fields if name != "origin"]
+            known = _list_known_keys(path, is_table=isinstance(error["input"], dict))
             return f"{place}: unknown key `{key}`{suggest(key, known)}"
         case "missing":
             return f"{where('.'.join(path[:-1]))}: `{key}` is missing"
         case "value_error":
             return f"{place}: {key}: {context['error']}"
+        case "too_short":
+            return f"{place}: {key} needs at least {count(context['min_length'], 'item')}"
         case "literal_error":
             expected = str(context["expected"]).replace("'", '"')
         case "greater_than" | "greater_than_equal":
@@ -309,7 +374,7 @@ def _explain_errors(error: ErrorDetails, where: Where) -> str:
         case "less_than_equal":
             expected = f"a whole number up to {context['le']}"
         case kind:
-            expected = _TYPE_MESSAGES.get(kind, error["msg"])
+            expected = _TYPE_MESSAGES[kind].format_map(context) if kind in _TYPE_MESSAGES else error["msg"]
             if kind == "int_type" and path and path[-1] in _UNITS:
                 is_duration = _UNITS[path[-1]] is read_duration_ms
                 unit, example = ("milliseconds", DURATIONS) if is_duration else ("bytes", SIZES)
@@ -325,6 +390,10 @@ _TYPE_MESSAGES = {
     "path_type": "a path",
     "tuple_type": "a list",
     "model_type": "a table",
+    "mapping_type": "a table",
+    "dict_type": "a table",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "string_too_short": "a text of one character or more",
 }
 
 
@@ -343,12 +412,13 @@ def _describe_value(value: Json) -> str:
 
 
 def _line_of(key: str, text: str) -> int | None:
-    """Return the line of a TOML text that sets `key` or a part of it; None if it is written in an unusual way."""
-    best: tuple[int, int] | None = None
-    for number, name in _list_names(text):
-        if (name == key or name.startswith(key + ".")) and (best is None or best[0] > len(name)):
-            best = (len(name), number)
-    return best[1] if best else None
+    """Return the line of a TOML text that sets `key`, a part of it, or the inline table that holds it; or None."""
+    names = [(len(name), number, name) for number, name in _list_names(text)]
+    while key:
+        if found := [each for each in names if each[2] == key or each[2].startswith(key + ".")]:
+            return min(found)[1]
+        key = key.rpartition(".")[0]
+    return None
 
 
 def _list_names(text: str) -> Iterator[tuple[int, str]]:

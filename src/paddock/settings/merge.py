@@ -7,13 +7,15 @@ and flags belong to the user: they may exceed defaults and workspace, but never 
 error, not a silent cut: the author of the value must learn that it does not apply.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
+from paddock.model.program import RUNTIMES
 from paddock.settings.keys import assemble_settings, list_defaults
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
+from paddock.texts import ellipsis, suggest
 
 SettingValue = Any
 """The value of a setting: a number, a string, a path, a boolean, or a tuple of them."""
@@ -22,7 +24,9 @@ LayerName = Literal["system", "user", "workspace", "environment", "flags"]
 
 LAYER_ORDER: tuple[LayerName, ...] = ("system", "user", "workspace", "environment", "flags")
 RULES_KEY = "policy.rule"
-JOINED_KEYS = frozenset({RULES_KEY, "redaction.patterns", "mcp.repos"})
+RECIPES_KEY = "runtimes.recipes"
+_ALLOWED_KEY = "runtimes.allowed"
+JOINED_KEYS = frozenset({RULES_KEY, "redaction.patterns", "mcp.repos", RECIPES_KEY})
 """Keys whose values from all files are combined; none replaces another."""
 FILES_ONLY_KEYS = JOINED_KEYS | {"sdk.commands"}
 """Keys that variables and flags cannot express."""
@@ -33,6 +37,7 @@ OWNERS_ONLY = frozenset(
         "artifacts.directory",
         "artifacts.url",
         "mcp.repos",
+        RECIPES_KEY,
         "sdk.commands",
         "sdk.notify",
         "sdk.webhook_networks",
@@ -60,6 +65,7 @@ OWNERS_ONLY = frozenset(
 """Keys that a workspace may not set: they name files and users of the machine, and buckets."""
 
 BUILT_IN = "built in"
+_MAX_NAME_CHARS = 100
 
 
 class Layer(NamedTuple):
@@ -91,6 +97,11 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
             where = layer.where.get(key, layer.name)
             if layer.name == "workspace" and key in OWNERS_ONLY:
                 raise ConfigurationError(f"{where}: a workspace may not set {key}; set it in {owner_file}")
+            if key == RECIPES_KEY:
+                _refuse_second_recipes(values[key], value, where, sources[key])
+                values[key] = {**values[key], **value}
+                sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
+                continue
             if key in JOINED_KEYS:
                 values[key] = (*values[key], *(_add_origin(value, layer.name) if key == RULES_KEY else value))
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
@@ -100,7 +111,26 @@ def merge(layers: Sequence[Layer], *, owner_file: str) -> Merged:
             values[key], sources[key] = value, where
             if layer.name in ("system", "user"):
                 ceilings[key] = (value, where)
+    _refuse_unknown_runtimes(layers, frozenset({"*", *RUNTIMES, *values[RECIPES_KEY]}))
     return Merged(assemble_settings(Settings, values), sources)
+
+
+def _refuse_second_recipes(
+    known: Mapping[str, object], added: Mapping[str, object], where: str, source: str
+) -> None:
+    """Refuse a language that two files define: which of them holds is not for one of them to say."""
+    if both := [name for name in added if name in known]:
+        key = f"{RECIPES_KEY}.{both[0]}"
+        raise ConfigurationError(f"{where}: {key} is defined by {source} already; choose another name")
+
+
+def _refuse_unknown_runtimes(layers: Sequence[Layer], known: Collection[str]) -> None:
+    for layer in layers:
+        for name in layer.values.get(_ALLOWED_KEY, ()):
+            if name not in known:
+                where = layer.where.get(_ALLOWED_KEY, layer.name)
+                told = f"{_ALLOWED_KEY}: there is no runtime {ellipsis(name, _MAX_NAME_CHARS)}"
+                raise ConfigurationError(f"{where}: {told}{suggest(name, known)}")
 
 
 def narrows(key: str, bound: SettingValue, value: SettingValue) -> bool:

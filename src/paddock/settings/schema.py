@@ -1,9 +1,10 @@
 """The settings, as values. The field descriptions are the reference of `paddock.toml`."""
 
 import os
+from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from platformdirs import user_config_path, user_state_path
 from pydantic import AfterValidator, Field
@@ -11,11 +12,14 @@ from pydantic import AfterValidator, Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
-from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network, Runtime
+from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import ApprovalSettings, PolicySettings
+
+if TYPE_CHECKING:
+    from paddock.settings.recipes import Recipe
 
 
 def processors() -> int:
@@ -247,13 +251,30 @@ class PythonSettings(Value):
     Programs can read it and cannot change it."""
 
 
+def _read_recipes(entries: Mapping[str, Any]) -> "Mapping[str, Recipe]":
+    if not entries:
+        return entries
+    from paddock.settings.recipes import Recipe, read_recipe  # its models take milliseconds to make
+
+    return {
+        name: entry if isinstance(entry, Recipe) else read_recipe(name, entry)
+        for name, entry in entries.items()
+    }
+
+
+Recipes = Annotated[Mapping[str, Any], AfterValidator(_read_recipes)]
+"""Languages by name; to type checkers `Mapping[str, Recipe]`."""
+
+
 class RuntimeSettings(Value):
     """`[runtimes]`: programs in language runtimes (`paddock exec`), and the maximum that they may be granted."""
 
     enabled: bool = True
     """Whether programs in language runtimes may run."""
-    allowed: tuple[Runtime, ...] = RUNTIMES
-    """Runtimes that may be used."""
+    allowed: tuple[str, ...] = ("*",)
+    """Runtimes that may be used: a list of names, or `*` for every runtime, also those of `recipes`."""
+    recipes: Recipes = Field(default_factory=dict)
+    """Languages that are added, a table `[runtimes.recipes.NAME]` for each, of all files together."""
     executables: tuple[str, ...] = ()
     """Executables that may run programs, by name. An empty list allows every executable that fits the runtime."""
     timeout_ms: Annotated[int, Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS)] = 30_000
@@ -284,6 +305,15 @@ class RuntimeSettings(Value):
     """Programs in Python."""
     cache_bytes: Count = 512 * MIB
     """Maximum size of the cache of compiled programs, in bytes; 0 disables it."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Every runtime by name: the built-in ones, then those of `recipes`."""
+        return (*RUNTIMES, *self.recipes)
+
+    def allows(self, runtime: str) -> bool:
+        """Tell whether a runtime may be used."""
+        return runtime in self.allowed or "*" in self.allowed
 
 
 class ToolSettings(Value):

@@ -18,7 +18,7 @@ import places
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 ATTACKS = Path(__file__).parent / "attacks"
 CLIENTS = (
@@ -115,12 +115,12 @@ async def main(tier: str, names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
         for folder in (scratch, worlds):
             Path(folder).chmod(0o755)  # noqa: ASYNC240
-        sandbox = Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
+        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
         await attack_all(sandbox, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
 
-async def attack_all(sandbox: Sandbox, names: list[str], worlds: str, report: dict) -> None:
+async def attack_all(sandbox: KernelSandbox, names: list[str], worlds: str, report: dict) -> None:
     async with sandbox:
         other = asyncio.create_task(
             sandbox.run(["/bin/sleep", "infinity"], limits=ProcessLimits(timeout_ms=3_600_000))

@@ -18,10 +18,10 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.sandbox.child import namespaces
 from paddock.sandbox.io import Sink
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 
-def strangers(sandbox: Sandbox) -> list[str]:
+def strangers(sandbox: KernelSandbox) -> list[str]:
     """Return what lives in this pid namespace and is not ours.
 
     Ours are this process, the zygote, its idle wardens, the shim that each of those makes ahead when it has rested, and
@@ -51,7 +51,7 @@ def strangers(sandbox: Sandbox) -> list[str]:
     return found + [seen[pid][1] for pid in wardens][len(sandbox._idle) :]
 
 
-async def settled(sandbox: Sandbox) -> list[str]:
+async def settled(sandbox: KernelSandbox) -> list[str]:
     """Return what lives on although wardens have had two seconds to clean up."""
     end = time.monotonic() + 2
     while found := strangers(sandbox):
@@ -61,7 +61,7 @@ async def settled(sandbox: Sandbox) -> list[str]:
     return found
 
 
-async def attempt(sandbox: Sandbox, name: str, sink: Sink) -> tuple[ProcessResult, float]:
+async def attempt(sandbox: KernelSandbox, name: str, sink: Sink) -> tuple[ProcessResult, float]:
     """Run one program and return its result and the time that the result took, in milliseconds."""
     program = endless.PROGRAMS[name]
     limits = ProcessLimits(**{"timeout_ms": 250, "processes": 200, **program.limits})
@@ -79,7 +79,7 @@ async def main(tier: str, runs: int, names: list[str]) -> None:
     """Run every program `runs` times; one JSON object goes to standard output."""
     report = {}
     # Root's number, with a workspace, is what is hardest to hold: no limit on processes binds it.
-    async with Sandbox(SandboxFacts(tier=tier), tier=tier, job_user=0) as sandbox:
+    async with KernelSandbox(SandboxFacts(tier=tier), tier=tier, job_user=0) as sandbox:
         await sandbox.run(["/bin/true"])
         for name in names:
             seen = []

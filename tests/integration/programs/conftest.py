@@ -18,7 +18,7 @@ from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.sandbox import Tier
 from paddock.sandbox.child.lockdown import JOB_UID
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
 
 PATIENT_MS = 120_000
@@ -100,7 +100,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             opened = AsyncExitStack()
             session = runner.run(opened.enter_async_context(open_session(settings, workspace)))
             stack.callback(lambda: runner.run(opened.aclose()))
-            session.processes._sandbox = Sandbox(SandboxFacts(tier=tier), tier, job_user)
+            session.processes._sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
             return Programs(runner, session, workspace, settings)
 
         yield open_

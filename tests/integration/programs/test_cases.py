@@ -11,7 +11,7 @@ import pytest
 from paddock.model.limits import LimitOverrides
 from paddock.model.program import CapturedStream
 from paddock.runtimes import engine
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 SHORT = LimitOverrides(timeout_ms=200)
 C_ECHO = (
@@ -118,14 +118,14 @@ def test_s23_stopped_before_it_began(programs, runtime):
 def test_s23_the_compiler_is_stopped_too(programs, monkeypatch):
     async def go():
         stop, compiling = asyncio.Event(), asyncio.Event()
-        launch = Sandbox.launch
+        launch = KernelSandbox.launch
 
         async def noting(*given, **named):
             job = await launch(*given, **named)
             compiling.set()
             return job
 
-        monkeypatch.setattr(Sandbox, "launch", noting)
+        monkeypatch.setattr(KernelSandbox, "launch", noting)
         bomb = '#include "/dev/zero"\nint main() {}'
         running = asyncio.create_task(programs.session.gate.execute(programs.request("c", bomb), stop=stop))
         await compiling.wait()

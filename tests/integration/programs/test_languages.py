@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.outcome import SandboxFacts
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 PROGRAMS = tomllib.loads(
     (Path(__file__).parents[1] / "runtimes" / "programs.toml").read_text(encoding="utf-8")
@@ -56,14 +56,14 @@ def test_s27_what_a_toolchain_goes_by(languages, monkeypatch, tmp_path, word):
 
 def test_the_next_place_is_made_beside_a_compiler(open_programs, monkeypatch):
     programs = open_programs("landlock")
-    programs.session.processes._sandbox = Sandbox(SandboxFacts(tier="landlock"), "landlock", spares=1)
-    made, refill = [], Sandbox._refill
+    programs.session.processes._sandbox = KernelSandbox(SandboxFacts(tier="landlock"), "landlock", spares=1)
+    made, refill = [], KernelSandbox._refill
 
     def note(sandbox, key, grants, limits):
         made.append(grants.access)
         refill(sandbox, key, grants, limits)
 
-    monkeypatch.setattr(Sandbox, "_refill", note)
+    monkeypatch.setattr(KernelSandbox, "_refill", note)
     for number in range(2):
         assert (
             programs.text("c", f'#include <stdio.h>\nint main() {{ puts("{number}"); }}\n') == f"{number}\n"

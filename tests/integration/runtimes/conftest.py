@@ -13,7 +13,7 @@ from paddock.runtimes import directories
 from paddock.runtimes.recipe import recipes
 from paddock.runtimes.steps import StepPaths, steps
 from paddock.runtimes.toolchain import Search, Toolchain, find
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 NOBODY = 65534
 JOB_USER = NOBODY if os.geteuid() == 0 else None
@@ -46,7 +46,7 @@ class Bench:
         return asyncio.run(self._run(tier, toolchain, steps(toolchain, code, arguments), stdin))
 
     async def _run(self, tier, toolchain, plan, stdin):
-        async with Sandbox(SandboxFacts(tier=tier), tier, job_user=JOB_USER) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, job_user=JOB_USER) as sandbox:
             with tempfile.TemporaryDirectory(prefix="program-") as folder:
                 scratch = Path(folder)
                 for name, text in plan.written.items():

@@ -11,7 +11,7 @@ from paddock.sandbox import spec
 from paddock.sandbox.child import landlock
 from paddock.sandbox.child.messages import StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 REFUSED = {
     "landlock": "Landlock rules: [Errno 40] Too many levels of symbolic links: '{path}'",
@@ -38,7 +38,7 @@ def run(tier, root, path, *, as_workspace):
     grants = ProcessGrants(**granted, fixed=(path,))
 
     async def main():
-        async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=root) as sandbox:
             return await sandbox.run(["cat", f"{path}/file"], grants)
 
     return asyncio.run(main())

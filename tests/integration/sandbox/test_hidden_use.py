@@ -4,7 +4,7 @@ import pytest
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 from .conftest import ROOT, patiently
 
@@ -68,7 +68,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0) 
 def run(tier, program, grants=None, **limits):
     async def go():
         said = bytearray()
-        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
             result = await sandbox.run(
                 ["/usr/bin/python3", "-I", "-S", "-c", program],
                 grants,

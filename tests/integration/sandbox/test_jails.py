@@ -9,7 +9,7 @@ from pathlib import Path
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.sandbox.child import namespaces
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 NONE = ProcessGrants()
 
@@ -21,7 +21,7 @@ def in_turn(root, *jobs, limits=None):
     """Run jobs, pairs of shell script and grants, one after another in one warden; return their results."""
 
     async def main():
-        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=root) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=root) as sandbox:
             return [await sandbox.run(["sh", "-c", script], grants, limits) for script, grants in jobs]
 
     return asyncio.run(main())
@@ -102,7 +102,9 @@ def test_a_granted_name_that_leads_through_links_is_that_name_in_a_jail_too(open
     grants = ProcessGrants(readable=(named,))
 
     async def main():
-        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path) as sandbox:
+        async with KernelSandbox(
+            SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path
+        ) as sandbox:
             for version in ("3.12.1", "3.12.2"):
                 (root / "3.12").unlink(missing_ok=True)
                 (root / "3.12").symlink_to(version)
@@ -132,7 +134,9 @@ def test_a_path_that_leads_elsewhere_now_leads_there_in_the_next_jail(open_path)
     grants = ProcessGrants(workspace=workspace, access="read-only")
 
     async def main():
-        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path) as sandbox:
+        async with KernelSandbox(
+            SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path
+        ) as sandbox:
             first = await sandbox.run(["cat", "which"], grants)
             workspace.rename(open_path / "away")
             writable(workspace)
@@ -192,7 +196,9 @@ def test_jobs_at_the_same_time_share_no_messages_and_no_processes(open_path):
     )
 
     async def main():
-        async with Sandbox(SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path) as sandbox:
+        async with KernelSandbox(
+            SandboxFacts(tier="namespaces"), "namespaces", scratch_root=open_path
+        ) as sandbox:
             scripts = [f"{look}; : >{meeting}/{number}; {wait}" for number in range(3)]
             return await asyncio.gather(*(sandbox.run(["sh", "-c", script], grants) for script in scripts))
 

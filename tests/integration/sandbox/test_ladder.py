@@ -14,7 +14,7 @@ from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.sandbox import tiers
 from paddock.sandbox.child import namespaces
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 RISK = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
 
@@ -32,7 +32,7 @@ def test_the_canary_succeeds_where_nothing_confines():
     """The control: what is refused in a tier is refused by it."""
 
     async def go(folder):
-        return await tiers._attack(folder, Sandbox(SandboxFacts(tier="unconfined"), "unconfined"))
+        return await tiers._attack(folder, KernelSandbox(SandboxFacts(tier="unconfined"), "unconfined"))
 
     with tempfile.TemporaryDirectory() as folder:
         attempts = asyncio.run(go(Path(folder)))
@@ -60,11 +60,11 @@ def test_without_bubblewrap_the_next_tier_is_used_only_where_allowed(monkeypatch
 
 
 def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confinement(monkeypatch):
-    class Full(tiers.Sandbox):
+    class Full(tiers.KernelSandbox):
         async def run(self, *_, **__):
             raise EngineError("[Errno 11] Resource temporarily unavailable")
 
-    monkeypatch.setattr(tiers, "Sandbox", Full)
+    monkeypatch.setattr(tiers, "KernelSandbox", Full)
     with pytest.raises(EngineError) as caught:
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 from .conftest import ROOT, started
 
@@ -20,7 +20,7 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
     grants = ProcessGrants(workspace=workspace, access="workspace-write")
 
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT, scratch_root=open_path) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, ROOT, scratch_root=open_path) as sandbox:
             first = await started(
                 sandbox, "echo theirs > .envrc; echo; while [ ! -e seen ]; do :; done", grants, LONG
             )

@@ -14,7 +14,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.sandbox import fork_server
 from paddock.sandbox.child import process_tree
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 from .conftest import PATIENCE_S, ROOT, has_ended, patiently, started, wardens
 
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 def with_sandbox(tier, root, go, **options):
     async def main():
-        async with Sandbox(
+        async with KernelSandbox(
             SandboxFacts(tier=tier), tier, **{"job_user": ROOT, "scratch_root": root, **options}
         ) as sandbox:
             return await go(sandbox)
@@ -223,11 +223,11 @@ def test_scratch_of_a_killed_warden_is_removed(tier, open_path):
 HEIR = """
 import asyncio, ctypes, os, sys
 from pathlib import Path
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.model.outcome import SandboxFacts
 
 async def main(tier, root):
-    async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(root)) as sandbox:
+    async with KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(root)) as sandbox:
         assert (await sandbox.run(["true"])).status == "ok"
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
@@ -387,7 +387,7 @@ def test_the_first_program_of_its_kind_leaves_no_spare(tier, open_path):
 @tiers
 def test_closing_is_not_cut_short_by_a_cancellation(tier, open_path):
     async def main():
-        sandbox = Sandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path, spares=1)
+        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path, spares=1)
         for _ in range(3):
             assert (await sandbox.run(["true"])).status == "ok"
         zygote = sandbox._fork_server

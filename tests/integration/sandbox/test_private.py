@@ -11,7 +11,7 @@ from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import Settings
 
 from .conftest import ROOT
@@ -59,7 +59,7 @@ def run(
         facts = SandboxFacts(tier=tier)
         kept = own_of(home) if own is None else own
         kept_from = {"own": kept, "installed": installed, "files": files}
-        async with Sandbox(facts, tier, ROOT, scratch_root=home.parent, **kept_from) as sandbox:
+        async with KernelSandbox(facts, tier, ROOT, scratch_root=home.parent, **kept_from) as sandbox:
             return await sandbox.run(["sh", "-c", script], ProcessGrants.model_validate(given))
 
     return asyncio.run(main())

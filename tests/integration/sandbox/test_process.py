@@ -1,4 +1,4 @@
-"""What `Sandbox.run` promises, in the tiers that confine. How it holds against enemies is in tests/escape."""
+"""What `KernelSandbox.run` promises, in the tiers that confine. How it holds against enemies is in tests/escape."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import CapturedStream
 from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
 from paddock.sandbox.job import RunningProcess
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 
 from .conftest import ROOT, has_ended, patiently, started
 
@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 
 def run(tier, argv, grants=None, limits=None, streams=None):
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, ROOT) as sandbox:
             return await sandbox.run(argv, grants, limits, streams)
 
     return patiently(go())
@@ -54,7 +54,7 @@ def test_s18_a_program_runs_and_its_output_is_there(tier):
 
 def test_what_is_kept_of_a_program_is_free_before_garbage_is_looked_for():
     async def go():
-        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+        async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
             gc.collect()
             gc.disable()
             try:
@@ -244,7 +244,7 @@ def test_s20_p25_timeout_keeps_what_was_written(tier):
 @tiers
 def test_cancelling_the_caller_kills_the_program(tier):
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo $$; sleep 60")
             (job,) = sandbox._jobs
             task.cancel()
@@ -259,12 +259,12 @@ def test_cancelling_the_caller_kills_the_program(tier):
 
 SERVER = """
 import asyncio, os, signal
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
 
 async def main():
-    async with Sandbox(SandboxFacts(tier="{tier}"), "{tier}") as sandbox:
+    async with KernelSandbox(SandboxFacts(tier="{tier}"), "{tier}") as sandbox:
         say = lambda data: os.write(1, data)
         script = "(setsid sleep 12345 & ); echo started; sleep 12345"
         await sandbox.run(["sh", "-c", script], None, ProcessLimits(timeout_ms=60_000), Streams(stdout=say))
@@ -323,7 +323,7 @@ def opened(pids):
 @tiers
 def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
     async def go():
-        async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo x; sleep 60")
             family = descendants(sandbox._fork_server._process.pid)
             handles = opened(family)

@@ -19,7 +19,7 @@ from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sandbox import interpreter
-from paddock.sandbox.sandbox import Sandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox, Streams
 from paddock.settings.schema import AuditSettings, GuestSettings, Settings
 
 from .conftest import PATIENCE_S, has_ended, patiently, wardens
@@ -216,7 +216,7 @@ def is_emptied(folder):
 
 def with_sandbox(tier, root, go):
     async def main():
-        async with Sandbox(SandboxFacts(tier=tier), tier, scratch_root=root) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=root) as sandbox:
             return await go(sandbox)
 
     return patiently(main())

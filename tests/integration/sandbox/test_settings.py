@@ -12,7 +12,7 @@ from paddock.model.errors import ConfigurationError, EngineError
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants
 from paddock.sandbox import spec
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import SandboxSettings
 
 from .conftest import ROOT
@@ -27,7 +27,7 @@ def run(sandbox, grants, argv=("true",)):
 
 
 def refusing(tier):
-    return Sandbox(SandboxFacts(tier=tier), tier, ROOT, protected_paths="refuse")
+    return KernelSandbox(SandboxFacts(tier=tier), tier, ROOT, protected_paths="refuse")
 
 
 def test_refuse_runs_nothing_with_a_writable_workspace_where_no_mounts_protect_it(tmp_path):
@@ -121,7 +121,7 @@ def closed(open_path, as_root):
 def test_a_program_out_of_reach_of_its_user_is_explained(closed, tier, by_name):
     program = "tool" if by_name else f"{closed}/bin/tool"
     grants = ProcessGrants(environment={"PATH": f"{closed}/bin"})
-    result = run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants, [program])
+    result = run(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants, [program])
     assert result.status == "failed"
     assert result.reason.partition("; ")[2] == (
         f"{closed}/bin/tool is there, but programs run as user 54321 here, who may not enter {closed}: "
@@ -131,15 +131,15 @@ def test_a_program_out_of_reach_of_its_user_is_explained(closed, tier, by_name):
 
 def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     grants = ProcessGrants(workspace=closed, access="read-only")
-    result = run(Sandbox(SandboxFacts(tier="landlock"), "landlock", job_user=54321), grants)
+    result = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", job_user=54321), grants)
     assert result.status == "invalid"
     assert result.reason == (
         f"{closed} is out of reach: programs run as user 54321 here, who may not enter {closed}; "
         f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
     )
-    own = run(Sandbox(SandboxFacts(tier="landlock"), "landlock", ROOT), grants)
+    own = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", ROOT), grants)
     assert own.status == "ok"
-    by_default = run(Sandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
+    by_default = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
     assert by_default.status == "invalid"
     assert by_default.reason == (
         f"{closed} is out of reach: programs run as user 65531 here, who may not enter {closed}; let others through "
@@ -169,7 +169,7 @@ def test_who_owns_a_workspace_that_is_to_be_written_to_in_the_weaker_tier(open_p
     command = ["sh", "-c", "id -u; touch made && rm made"]
 
     def tried(tier, job_user=None):
-        result = run(Sandbox(SandboxFacts(tier=tier), tier, job_user), grants, command)
+        result = run(KernelSandbox(SandboxFacts(tier=tier), tier, job_user), grants, command)
         return result.status, result.reason, result.stdout.head
 
     assert tried("landlock") == (
@@ -190,13 +190,13 @@ def test_who_owns_a_workspace_that_is_to_be_written_to_in_the_weaker_tier(open_p
 def test_a_workspace_of_somebody_else_is_out_of_reach_of_root_without_its_powers(closed, tier):
     os.chown(closed, 54321, 54321)
     grants = ProcessGrants(workspace=closed, access="read-only")
-    result = run(Sandbox(SandboxFacts(tier=tier), tier, ROOT), grants)
+    result = run(KernelSandbox(SandboxFacts(tier=tier), tier, ROOT), grants)
     assert result.status == "invalid"
     assert result.reason == (
         f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
         f'alone; set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
     )
-    assert run(Sandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"
+    assert run(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"
 
 
 @pytest.mark.usefixtures("as_root")
@@ -205,7 +205,7 @@ def test_no_job_finds_the_scratch_of_another_which_has_the_same_user():
     script = 'echo "$TMPDIR"; stat -c "%u %a" "$TMPDIR/../.."'
 
     async def go():
-        async with Sandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+        async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
             return [await sandbox.run(["sh", "-c", script]) for _ in range(2)]
 
     seen = [result.stdout.head.splitlines() for result in asyncio.run(go())]

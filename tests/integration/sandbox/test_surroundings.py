@@ -120,12 +120,12 @@ def test_a_place_that_no_program_may_run_from_is_named(open_path, tier):
     run = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from paddock.sandbox.sandbox import Sandbox\n"
+        "from paddock.sandbox.sandbox import KernelSandbox\n"
         "from paddock.model.outcome import SandboxFacts\n"
         "from paddock.model.process import ProcessGrants\n"
         "async def main(program, tier):\n"
         "    grants = ProcessGrants(workspace=Path(program).parent, access='read-only')\n"
-        "    async with Sandbox(SandboxFacts(tier=tier), tier) as sandbox:\n"
+        "    async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:\n"
         "        print((await sandbox.run([program], grants)).reason)\n"
         "asyncio.run(main(*sys.argv[1:]))\n"
     )

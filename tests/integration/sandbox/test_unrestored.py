@@ -6,14 +6,14 @@ import socket
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import CapturedStream
-from paddock.sandbox.sandbox import Sandbox
+from paddock.sandbox.sandbox import KernelSandbox
 
 from .conftest import ROOT
 
 
 def run(workspace, script):
     async def go():
-        async with Sandbox(SandboxFacts(tier="landlock"), "landlock", ROOT) as sandbox:
+        async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock", ROOT) as sandbox:
             grants = ProcessGrants(workspace=workspace, access="workspace-write")
             return await sandbox.run(["sh", "-c", script], grants, ProcessLimits())
 

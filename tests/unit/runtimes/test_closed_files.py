@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from paddock.model.program import Access, ProgramGrants, ProgramTerms
 from paddock.model.request import RuntimeRun
 from paddock.runtimes.closed_files import find_closed_file
+from paddock.runtimes.recipe import recipes
 from paddock.runtimes.task import ProgramTask
 
 USER = 65531
@@ -34,7 +35,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job(workspace: Path, access: Access = "read-only", cwd: str = ".") -> ProgramTask:
     terms = ProgramTerms(grants=ProgramGrants(access=access))
-    return ProgramTask(RuntimeRun(runtime="python", code="1"), terms, workspace, (workspace / cwd).resolve())
+    return ProgramTask(
+        RuntimeRun(runtime="python", code="1"),
+        terms,
+        workspace,
+        (workspace / cwd).resolve(),
+        recipes()["python"],
+    )
 
 
 def told(name: str, mode: str, what: str, command: str) -> str:

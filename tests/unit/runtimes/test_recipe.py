@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from paddock.model.program import RUNTIMES
-from paddock.runtimes.recipe import HELLO_OUTPUT, Recipe, no_runtime, recipes
+from paddock.runtimes.recipe import HELLO_OUTPUT, no_runtime, recipes
+from paddock.settings.recipes import Recipe
 
 
 def entry(name, **changes):

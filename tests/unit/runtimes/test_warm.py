@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from paddock.model.errors import EngineError
-from paddock.runtimes.recipe import WarmCache, recipes
+from paddock.runtimes.recipe import recipes
 from paddock.runtimes.toolchain import Search, find
 from paddock.runtimes.warm import warm
+from paddock.settings.recipes import WarmCache
 
 SCRIPT = """\
 [ -z "$SECRET" ] && mkdir "$1/folder" && cp "$2" "$1/folder/file" && chmod 700 "$1/folder" && chmod 600 "$1/folder/file"

@@ -132,22 +132,22 @@ def test_whose_workspace_it_is_that_a_job_may_not_write_to(folder):
     workspace, gone = made(folder, "workspace", "gone")
     workspace.chmod(0o755)
     gone.rmdir()
-    assert spec.foreign(writing(workspace), OTHER, "namespaces") == (
+    assert spec.foreign(writing(workspace), OTHER) == (
         f"{workspace} belongs to user 0, and programs run as user {OTHER} here, who may not write to it; "
         f"let user {OTHER} write to it"
     )
-    assert spec.foreign(writing(workspace), None, "namespaces") == ""
+    assert spec.foreign(writing(workspace), None) == ""
     os.chown(workspace, OTHER, OTHER)
-    assert spec.foreign(writing(workspace), None, "namespaces") == (
+    assert spec.foreign(writing(workspace), None) == (
         f"{workspace} belongs to user {OTHER}, and programs run as user 0 here, who may not write to it; "
         f'set job_user = "{OTHER}" under [sandbox]'
     )
-    assert spec.foreign(writing(workspace), OTHER, "namespaces") == ""
-    assert spec.foreign(ProcessGrants(workspace=workspace, access="read-only"), None, "namespaces") == ""
-    assert spec.foreign(writing(gone), None, "namespaces") == ""
+    assert spec.foreign(writing(workspace), OTHER) == ""
+    assert spec.foreign(ProcessGrants(workspace=workspace, access="read-only"), None) == ""
+    assert spec.foreign(writing(gone), None) == ""
     for mode in (0o757, 0o775):
         workspace.chmod(mode)
-        assert spec.foreign(writing(workspace), None, "namespaces") == ""
+        assert spec.foreign(writing(workspace), None) == ""
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock", "unconfined"])

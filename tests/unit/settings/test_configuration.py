@@ -178,7 +178,8 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(set(_VARIABLES.values()) - set(RENAMED_KEYS)) == sorted(
-        set(leaves(Settings())) - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos"}
+        set(leaves(Settings()))
+        - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos", "runtimes.recipes"}
     )
 
 

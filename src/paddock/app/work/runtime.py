@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
-from paddock.model.outcome import Decision, RawResult
+from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
@@ -111,6 +111,17 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "network": work.network,
         }
         return facts | {"file": shorten_name(work.file)} if work.file else facts
+
+    async def refine(
+        self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
+    ) -> ExecutionRequest | RawResult:
+        """Refuse a language that is neither built in nor added by the settings."""
+        why = context.engines.programs.explain_unknown(work.runtime)
+        if not why:
+            return request
+        method = request.caller.method if request.caller else ""
+        name, text = ("TypeError", f"paddock.{method}: {why}") if method else ("Invalid", why)
+        return RawResult(status=Status.INVALID, error=ErrorInfo(name=name, message=text, phase="decide"))
 
     @asynccontextmanager
     async def admit(

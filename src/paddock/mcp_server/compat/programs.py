@@ -18,7 +18,7 @@ from paddock.model.artifact import OutputQuery
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, UnknownArtifact
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, OUTPUT_MODES, RUNTIMES
+from paddock.model.program import CODE_CHARS, MAX_ARGUMENTS, OUTPUT_MODES
 from paddock.rendering import render
 from paddock.rendering.program_response import program_response
 
@@ -110,7 +110,7 @@ def build_compat_program_tools(programs: Programs, repositories: Repositories) -
             input_schema=object_schema(
                 ["repoId", "runtime"],
                 repoId=_REPOSITORY,
-                runtime={"enum": [*RUNTIMES]},
+                runtime={"enum": [*programs.runtimes.languages]},
                 executable={"type": "string", "minLength": 1},
                 args={"type": "array", "items": {"type": "string"}, "maxItems": MAX_ARGUMENTS},
                 code={"type": "string", "maxLength": CODE_CHARS},

@@ -4,6 +4,7 @@ import asyncio
 import json
 from base64 import b64decode
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -30,10 +31,11 @@ from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, RUNTIMES, OutputMode
+from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import program_response, put_back
+from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
@@ -78,7 +80,11 @@ ALIASES = {"runtime": "language"}
 class Programs:
     """The two tools, on one session; results have at most `cap` characters."""
 
-    def __init__(self, session: "Session", workspace: Path, cap: int) -> None:
+    def __init__(
+        self, session: "Session", workspace: Path, cap: int, runtimes: "RuntimeSettings | None" = None
+    ) -> None:
+        """Offer the languages of `runtimes`, or else the built-in ones."""
+        self.runtimes = runtimes or RuntimeSettings()
         self._session = session
         self._workspace = workspace
         self._cap = cap
@@ -184,7 +190,7 @@ def _build_run_program(programs: Programs) -> Tool:
         description=RUN_PROGRAM,
         input_schema=object_schema(
             ["language"],
-            language={"enum": [*RUNTIMES]},
+            language={"enum": [*programs.runtimes.languages]},
             code={"type": "string"},
             args=_TEXTS,
             executable={"type": "string"},
@@ -218,7 +224,7 @@ def _build_run_program(programs: Programs) -> Tool:
                 ),
             },
         },
-        explain=_reject_arguments,
+        explain=partial(_reject_arguments, programs.runtimes),
         aliases=ALIASES,
         output_schema=output_schemas.PROGRAM_SCHEMA,
         annotations={"destructiveHint": True, "openWorldHint": True},
@@ -251,7 +257,9 @@ def _build_query_output(programs: Programs) -> Tool:
     )
 
 
-def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) -> ToolAnswer:
+def _reject_arguments(
+    runtimes: RuntimeSettings, tool: Tool, arguments: Json, problems: tuple[str, ...]
+) -> ToolAnswer:
     """Return the error for arguments that break the schema; models use other names for languages."""
     given = cast("Arguments", arguments if isinstance(arguments, dict) else {})
     language, args = given.get("language"), given.get("args")
@@ -260,11 +268,11 @@ def _reject_arguments(tool: Tool, arguments: Json, problems: tuple[str, ...]) ->
             f"; give a list with one item for each argument: {json.dumps(args.split()[:_MAX_LISTED_ITEMS])}"
         )
         problems = tuple(f"{text}{hint}" if text.startswith("`args` ") else text for text in problems)
-    if isinstance(language, str) and language not in RUNTIMES:
+    if isinstance(language, str) and language not in runtimes.languages:
         from paddock.runtimes.recipe import no_runtime
 
         others = (problem for problem in problems if not problem.startswith("`language` "))
-        problems = (no_runtime(cut_text(language, 200)), *others)
+        problems = (no_runtime(cut_text(language, 200), runtimes.recipes), *others)
     return reject_invalid_arguments(tool, arguments, problems)
 
 

@@ -1,0 +1,108 @@
+"""The seam of sandboxes: what runs confined processes, whoever makes it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from paddock.model.outcome import SandboxFacts
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.sandbox import Tier
+
+if TYPE_CHECKING:
+    from paddock.sandbox.state_paths import StateFile
+
+Sink = Callable[[bytes], None]
+"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Standard input of a process, and the receivers of its output."""
+
+    stdin: bytes = b""
+    """What it reads."""
+    stdout: Sink | None = None
+    """Receives standard output in pieces, and at its end an empty one. Must not block and must not raise."""
+    stderr: Sink | None = None
+    """Receives standard error likewise."""
+    combined: bool = False
+    """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
+
+
+class SandboxSlot(Protocol):
+    """A directory in which one program can start. Its files can be written before the program and read after it."""
+
+    @property
+    def scratch(self) -> Path:
+        """The directory, which the program may write to. It has the same path inside of the sandbox."""
+        ...
+
+    def make_next(self) -> None:
+        """Start to prepare another slot like this one, beside the program. May do nothing."""
+        ...
+
+    def release(self) -> None:
+        """Remove the directory. A program that still runs in it is killed first. A second call does nothing."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Runs programs of this machine, confined: those in languages, script tools, and commands of the SDK.
+
+    A program sees the files of this machine at their own paths, as far as its grants name them, and the system's
+    directories (`/usr`, `/bin`, `/lib`, ...) for reading.
+    """
+
+    @property
+    def facts(self) -> SandboxFacts:
+        """The layers that confine programs, and what they leave open, for people."""
+        ...
+
+    @property
+    def tier(self) -> Tier:
+        """How strongly it confines. Paddock attacks it before its first program, and believes only what held."""
+        ...
+
+    def user(self, grants: ProcessGrants) -> int | None:
+        """Return the number of the user that a program with such grants runs as; None for this process's own."""
+        ...
+
+    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
+        """Return a slot for one program. The caller releases it. Raises EngineError when there is none."""
+        ...
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        grants: ProcessGrants | None = None,
+        limits: ProcessLimits | None = None,
+        streams: Streams | None = None,
+        *,
+        place: Any = None,  # noqa: ANN401 - each sandbox has slots of its own
+        stop: asyncio.Event | None = None,
+    ) -> ProcessResult:
+        """Run a program to its end and return the result, when no process of it is left.
+
+        A program that goes beyond `limits` ends with the status and `limit` that say so. It gets the variables of
+        `grants` alone. In a workspace that it may write to, protected paths such as `.git/hooks` and `.mcp.json` stay
+        as they are, or are put back and reported as `violations`. Setting `stop` ends the program as `cancelled`, and
+        so does cancelling the task. `place` is a slot of this sandbox, or None for one that ends with the program.
+        Raises EngineError when the sandbox itself fails before the program starts.
+        """
+        ...
+
+
+class GuardingSandbox(Sandbox, Protocol):
+    """A sandbox that keeps programs from Paddock's own files."""
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Paddock's own directories."""
+        ...
+
+    @property
+    def files(self) -> "tuple[StateFile, ...]":
+        """Paddock's own files elsewhere."""
+        ...
