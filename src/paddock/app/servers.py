@@ -84,19 +84,24 @@ class Servers:
             servers[self._local.name] = self._local
         return servers
 
-    def take_tools(self) -> None:
-        """Offer the functions that there are by now. Raises ConfigurationError where a server has their name."""
+    def take_tools(self, hide: Callable[[str], str] | None = None) -> None:
+        """Offer the functions that there are by now; `hide` removes secrets from what they raise.
+
+        Raises ConfigurationError where a server has their name.
+        """
         local = self._local
+        if local is not None and hide is not None:
+            local.hide = hide
         if local is None or not local.tools:
             return
-        if "known" in vars(self) and local.name not in self.known:
+        if self.known.get(local.name) is not local:  # they were read before there was any function
             self._check_local_name(local.name)
             self.known[local.name] = local
             if self._hub is not None:
                 self._hub.add_server(local)
             if "catalog" in vars(self):
                 self.catalog.add_server(local.name)
-        elif local.name in self.known and self._hub is not None:
+        elif self._hub is not None:
             self._hub.note_changed_tools(local.name)
 
     def _check_local_name(self, name: str) -> None:

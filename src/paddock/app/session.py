@@ -136,6 +136,11 @@ class Parts(NamedTuple):
     local: "LocalServer | None" = None
     """Functions that programs may call as tools."""
 
+    @property
+    def audit_name(self) -> str:
+        """Name of the audit sink; empty for the ledger."""
+        return "" if self.audit is None else type(self.audit).__name__
+
 
 _OWN_PARTS = Parts()
 
@@ -202,8 +207,8 @@ async def open_session(
         parser = Parser(launcher, parse_cache.ParseCache(parse_cache.find_directory()))
         secrets = KnownSecrets()
         servers = Servers(settings, workspace, secrets.learn, parts.local)
-        own, files = own_directories(settings), partial(own_files, settings)
-        processes = Processes(settings.sandbox, own, files, servers.keep_config, parts.sandbox)
+        own = own_directories(settings), partial(own_files, settings)
+        processes = Processes(settings.sandbox, *own, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
         try:
@@ -221,24 +226,18 @@ async def open_session(
                 lambda: flowing.temporals,
                 partial(_make_commands, settings, processes),
                 outgoing.json,
-                "" if parts.audit is None else type(parts.audit).__name__,
+                parts.audit_name,
             )
             services = Services(settings, secrets, facts)
             engines = Engines(guest, servers, programs, scripts, services, output.results)
             watch = _watch_session(settings, servers, guest, programs, output, metrics=metrics)
             gate = Gate(settings, watch.wrap_sink(ledger) if watch else ledger, engines, outgoing, asker)
             flowing.execute = gate.execute
-            if parts.local is not None:
-                parts.local.hide = outgoing.text
-                servers.take_tools()
+            servers.take_tools(outgoing.text)
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end
-                yield Session(
-                    *(gate, servers, processes, output, scripts),
-                    events=events,
-                    outgoing=outgoing,
-                    flowing=flowing,
-                    metrics=watch.metrics if watch else None,
-                )
+                own_parts = gate, servers, processes, output, scripts
+                told = watch.metrics if watch else None
+                yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
         finally:
             await run_shielded(_close_all(processes, servers, pool, parser, watch))

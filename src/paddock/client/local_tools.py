@@ -50,7 +50,7 @@ def add_function(
     try:
         tool = _make_tool(function, called, description, read_only=read_only, timeout_ms=timeout_ms)
     except (PydanticUserError, NameError) as problem:
-        text = str(problem).partition("\n")[0]
+        text = re.split(r"\. |\n", str(problem))[0]
         raise ValueError(f"{called} cannot be a tool: {text}; annotate it with types that JSON has") from None
     server.tools[called] = tool
 
@@ -67,7 +67,7 @@ def _make_tool(
     hints = get_type_hints(hinted, include_extras=True)
     arguments = _make_model(name, inspect.signature(function), hints)
     returned = hints.get("return", inspect.Parameter.empty)
-    adapter: TypeAdapter[Any] = TypeAdapter(Any if returned is inspect.Parameter.empty else returned)
+    adapter = _make_adapter(Any if returned is inspect.Parameter.empty else returned)
     definition: dict[str, Json] = {
         "name": name,
         "description": (description or inspect.getdoc(function) or "")[:_MAX_DESCRIPTION_CHARS],
@@ -85,6 +85,16 @@ def _make_tool(
         is_async=inspect.iscoroutinefunction(hinted),
         timeout_ms=timeout_ms,
     )
+
+
+def _make_adapter(kind: Any) -> "TypeAdapter[Any]":  # noqa: ANN401 - annotations have no common type
+    try:
+        # JSON has no NaN: as a constant it is refused later, where it would be null otherwise.
+        return TypeAdapter(kind, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError as problem:
+        if problem.code != "type-adapter-config-unused":
+            raise
+        return TypeAdapter(kind)  # a model, with a configuration of its own
 
 
 def _make_model(name: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> type[BaseModel]:

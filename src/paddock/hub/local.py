@@ -45,18 +45,10 @@ class LocalConnection:
         self.listing = asyncio.Lock()
         self._server = server
         self._most_values = most_values
-        self._listed: int | None = None
+        self.listed = False
+        """Whether somebody has heard its tools since they last changed."""
         self._tasks: set[asyncio.Future[Any]] = set()
         """Calls of asynchronous functions, which the event loop knows weakly."""
-
-    @property
-    def listed(self) -> bool:
-        """Whether somebody has heard its tools as they are now."""
-        return self._listed == len(self._server.tools)
-
-    @listed.setter
-    def listed(self, value: bool) -> None:
-        self._listed = len(self._server.tools) if value else None
 
     async def wait_until_lost(self) -> None:
         """Wait until the session ends."""
@@ -164,10 +156,10 @@ class LocalConnection:
         )
         if not why:
             meter = await count_in_slices(data, self._most_values, MAX_DEPTH)
+            if meter.too_deep:
+                raise NoJsonError
             if meter.values > self._most_values:
                 why = f"it has more than {self._most_values} values (servers.answer_values)"
-            elif meter.too_deep:
-                why = f"it is nested more than {MAX_DEPTH} levels deep"
         if why:
             told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
             raise CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)

@@ -200,6 +200,9 @@ class Hub:
     def note_changed_tools(self, server: str) -> None:
         """Take note that a server has other tools than before."""
         self._on_tools_changed(self._records[server])
+        child = self._pool.children.get(server)
+        if child is not None and child.number in self._connections:
+            self._connections[child.number].listed = False
 
     def count_changes(self, server: str) -> int:
         """Return how often a server has reported that its tools changed."""

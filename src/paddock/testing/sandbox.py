@@ -23,13 +23,13 @@ _HOLD = "exec 9>>held; flock 9; echo ready;"
 
 async def check_output_and_exit_code(sandbox: Sandbox) -> None:
     """Check that both streams and the exit code come back, and sinks hear all of it and the end."""
-    heard: tuple[list[bytes], list[bytes]] = ([], [])
-    streams = Streams(stdout=heard[0].append, stderr=heard[1].append)
+    received: tuple[list[bytes], list[bytes]] = ([], [])
+    streams = Streams(stdout=received[0].append, stderr=received[1].append)
     result = await sandbox.run(["/bin/sh", "-c", "printf out; printf err >&2; exit 3"], streams=streams)
     found = (result.status, result.exit_code, result.stdout.head, result.stderr.head)
     require_equal(found, (Status.FAILED, 3, "out", "err"), "a program's exit code and output are its own")
-    require_equal([b"".join(each) for each in heard], [b"out", b"err"], "sinks get all bytes")
-    require_equal([each[-1:] for each in heard], [[b""], [b""]], "sinks get an empty piece at the end")
+    require_equal([b"".join(each) for each in received], [b"out", b"err"], "sinks get all bytes")
+    require_equal([each[-1:] for each in received], [[b""], [b""]], "sinks get an empty piece at the end")
     require_equal(result.sandbox.tier, sandbox.tier, "a result has the tier of its sandbox")
     require_equal((await sandbox.run(["/bin/true"])).status, Status.OK, "exit code 0 is ok")
 
