@@ -175,7 +175,7 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
 
 
 def _describe_non_head(directory: Path) -> str:
-    """Return what is where the head should be, such as "is a pipe and no regular file"."""
+    """Return what is where the head should be, such as "is a pipe, not a regular file"."""
     path = directory / HEAD_FILE_NAME
     try:
         facts = path.lstat()

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from paddock.files import passing_directory
+from paddock.files import make_temporary_directory
 from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -157,7 +157,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     ):
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
-        with passing_directory("paddock-canary-") as folder:
+        with make_temporary_directory("paddock-canary-") as folder:
             attempts = await _attack(folder, Sandbox(facts, tier, job_user))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)

@@ -169,7 +169,7 @@ def test_a_planted_special_file_is_refused(directory: Path, write: Callable[...,
     with pytest.raises(LedgerError) as caught:
         write(1, day=1)
     assert str(caught.value) == (
-        f"The audit ledger {directory} cannot be written: {directory}/2026-03-02.ndjson: it is a pipe and no regular "
+        f"The audit ledger {directory} cannot be written: {directory}/2026-03-02.ndjson: it is a pipe, not a regular "
         f"file. Nothing runs without its record. To go on, move {directory}/2026-03-02.ndjson away."
     )
     assert [record.seq for record in read(directory)] == [1]

@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path):
     file = tmp_path / "file"
     assert (
         str(caught.value)
-        == f"the vault cannot be used: {file}: it is a file and no directory; move {file} away"
+        == f"the vault cannot be used: {file}: it is a file, not a directory; move {file} away"
     )
 
 
