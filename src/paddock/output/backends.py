@@ -1,7 +1,7 @@
-"""Where artifacts are: files in a directory of this machine, or objects in a bucket through `obstore`.
+"""Backends of artifacts: files in a directory of this machine, or objects in a bucket through `obstore`.
 
-An object has a name in a group, which is a directory or the first part of a key. What goes wrong is raised as the file
-system or the client raises it.
+An object has a name in a group, which is a directory or the first part of a key. Errors of the file system or the
+client are raised unchanged.
 """
 
 import contextlib
@@ -25,62 +25,62 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
 
 _RETRY_AFTER = timedelta(seconds=15)
-"""After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
-environment can say less (`AWS_TIMEOUT`)."""
+"""Time after which a request to a bucket is not retried, because a caller waits. One request takes up to 30 s, or less
+with `AWS_TIMEOUT` in the environment."""
 _PIECE_BYTES = 256 * KIB
 _MARKER = ".swept"
 _STAGED_SUFFIX = ".new"
-"""What is to be whole is called so until it is."""
+"""Suffix of a file that is renamed when it is complete."""
 
 
 class ArtifactBackend(Protocol):
-    """A place of objects. Nothing is created, and nothing is imported, before something is stored or read."""
+    """A store of objects. It creates and imports nothing before an object is stored or read."""
 
     @property
     def is_near(self) -> bool:
-        """Whether a small object is written in less time than another thread takes to begin."""
+        """Whether writing a small object takes less time than starting a thread."""
         ...
 
     @property
     def last_sweep(self) -> datetime:
-        """When somebody swept last who shares this place, as far as that is known. Raises OSError."""
+        """Time of the last known sweep by any process that shares this store. Raises OSError."""
         ...
 
     def begin(self, group: str, names: Iterable[str], *, whole: str) -> None:
-        """Make a group of objects that are to be put, as far as they need not be known; `whole` as `put` says."""
+        """Prepare a group for objects to be put, before their content is known; `whole` is the one put as a whole."""
         ...
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
-        """Write an object of a group that was begun; with `whole` nobody ever sees a part of it."""
+        """Write an object of a group that was begun; with `whole`, a reader never sees a part of it."""
         ...
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
-        """Yield an object in pieces, at least one; nothing when there is no such object."""
+        """Yield an object in chunks, at least one; nothing if it does not exist."""
         ...
 
     def delete(self, group: str, names: Iterable[str]) -> None:
-        """Delete objects of a group, in this order, and the group with the last of them."""
+        """Delete objects of a group, in this order, and then the group."""
         ...
 
     def drop(self, group: str) -> None:
-        """Leave nothing of a group that was begun; raise nothing."""
+        """Delete a group that was begun; raise nothing."""
         ...
 
     def groups(self) -> Iterable[str]:
-        """Return the names of all groups, and perhaps some that are none."""
+        """Return the names of all groups, possibly with other names."""
         ...
 
     def size(self) -> int:
-        """Return the bytes of everything stored."""
+        """Return the size of all objects, in bytes."""
         ...
 
     def swept(self, at: datetime) -> None:
-        """Take note of a sweep."""
+        """Record a sweep."""
         ...
 
 
 class LocalBackend:
-    """Objects in a directory, whose groups are directories. No thread is needed for it, and none is waited for."""
+    """Objects in a directory, with a directory for each group. It needs no thread."""
 
     is_near = True
 
@@ -100,7 +100,7 @@ class LocalBackend:
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         path = f"{self._directory}/{group}/{name}"
-        # Three for each program that runs: a file object would ask the kernel four things more.
+        # Called three times for each program: a file object would make four more system calls.
         file = open_own(f"{path}{_STAGED_SUFFIX}" if whole else path, os.O_WRONLY)
         try:
             while piece := data.read(_PIECE_BYTES):
@@ -121,7 +121,7 @@ class LocalBackend:
             if error.errno == ENOTDIR:
                 return
             raise
-        with open(descriptor, "rb", buffering=0) as file:  # a descriptor
+        with open(descriptor, "rb", buffering=0) as file:
             yield file.read(chunk)
             while piece := file.read(chunk):
                 yield piece
@@ -148,13 +148,13 @@ class LocalBackend:
             for name in names:
                 try:
                     total += os.lstat(os.path.join(folder, name)).st_size
-                except FileNotFoundError:  # swept meanwhile
+                except FileNotFoundError:  # swept by another process
                     continue
         return total
 
     @property
     def last_sweep(self) -> datetime:
-        """Return what all know who share the directory."""
+        """Return the time of the last sweep by any process that shares the directory."""
         try:
             return datetime.fromtimestamp((self._directory / _MARKER).stat().st_mtime, UTC)
         except FileNotFoundError:
@@ -167,7 +167,7 @@ class LocalBackend:
 
 
 class ObjectStoreBackend:
-    """Objects behind a URL: S3 and its like, or memory. Each process sweeps it for itself."""
+    """Objects behind a URL: S3 and compatible stores, or memory. Each process sweeps on its own schedule."""
 
     is_near = False
 
@@ -216,7 +216,7 @@ class ObjectStoreBackend:
         import obstore
 
         parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
-        return sum(each["size"] for part in parts for each in part)
+        return sum(entry["size"] for part in parts for entry in part)
 
     def swept(self, at: datetime) -> None:
         self.last_sweep = at

@@ -1,4 +1,4 @@
-"""What the engine of programs is given: the seam between engine and gate."""
+"""The interface between the engine of programs and the gate: a task and the sinks of its output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from paddock.runtimes.toolchain import Toolchain
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
 
 
 class ProgramTask(NamedTuple):
@@ -26,14 +26,14 @@ class ProgramTask(NamedTuple):
 
     @property
     def first_grants(self) -> ProcessGrants:
-        """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
-        from paddock.runtimes.recipe import recipes  # programs of guests come without it
+        """Grants of the first step, which decide its user: a compiler sees only the program."""
+        from paddock.runtimes.recipe import recipes  # JavaScript programs do not need it
 
         compiles = any(way.compile for way in recipes()[self.work.runtime].ways)
         return ProcessGrants() if compiles else self.grants()
 
     def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:
-        """Return what the program may reach, and its toolchain."""
+        """Return the grants of the program, with its toolchain."""
         given = self.terms.grants
         inside = given.access != "none"
         return ProcessGrants(
@@ -47,7 +47,7 @@ class ProgramTask(NamedTuple):
 
 
 class Sinks(NamedTuple):
-    """Who takes the output as it comes: of the program, or of its compiler when that fails."""
+    """The sinks of the output of the program, or of a compiler that fails."""
 
     stdout: Sink
     stderr: Sink

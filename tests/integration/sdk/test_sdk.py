@@ -371,7 +371,7 @@ def test_people_are_told_whole_paths(desk):
         (
             "paddock.vault.list()",
             "vault/secrets.fernet",
-            "the key key is missing; put it back, or delete secrets.fernet to begin anew",
+            "the key key is missing; restore it, or delete secrets.fernet to start afresh",
         ),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
         Ledger(tmp_path / "file" / "ledger")
     assert str(caught.value) == (
         f"The audit ledger {tmp_path}/file/ledger cannot be written: Not a directory. "
-        "Nothing runs without its record. Remove the file in the place of a directory, or choose another state "
+        "Nothing runs without its record. Remove the file that is in the way of a directory, or choose another state "
         "directory: set XDG_STATE_HOME."
     )
 
@@ -187,7 +187,7 @@ def test_a_lock_that_is_never_given_back_is_an_error(
         os.close(holder)
         assert str(caught.value) == (
             f"The audit ledger {directory} is locked: another process has held it for 0 s. "
-            f"Nothing runs without its record. See who holds it with `fuser -v {directory}/head`."
+            f"Nothing runs without its record. Find that process with `fuser -v {directory}/head`."
         )
         ledger.append("decided", "r", {})
     assert verify(directory).records == 1

@@ -206,9 +206,7 @@ def test_what_is_planted_as_the_mark_is_not_followed(
     assert aside.read_text() == "kept"
     assert verify(directory).ok
     told = [record.message for record in caplog.records]
-    assert told == [
-        f"{directory / BROUGHT}: it {why}; it was removed and made anew" for why in REMOVED[plant]
-    ]
+    assert told == [f"{directory / BROUGHT}: it {why}; Paddock replaced it" for why in REMOVED[plant]]
 
 
 def test_a_directory_as_the_mark_lets_no_brought_id_run(directory: Path) -> None:
