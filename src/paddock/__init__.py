@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from paddock.script_tools.prompts.service import PromptReply
     from paddock.settings.schema import Settings
 
-if sys.platform != "linux":  # every module passes this door, so that no other one has to look
+if sys.platform != "linux":  # every import of the package runs this check; no other module needs one
     raise ImportError(
         f"Paddock runs on Linux, and this is {sys.platform}. On Windows, install it in WSL 2. On macOS, and on Windows "
         "without WSL, run it in a container: docs/docker.md."
@@ -231,7 +231,7 @@ _MODULES = {
     "chain_record": "paddock.audit.line_format",
     "prove_sandbox": "paddock.sandbox.checked",
 }
-"""The modules of the public names. Each is imported at its first use, so that `import paddock` costs little."""
+"""The module of each public name. It is imported at the name's first use, which keeps `import paddock` fast."""
 
 
 def __getattr__(name: str) -> object:

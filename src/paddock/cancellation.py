@@ -1,4 +1,4 @@
-"""Ends that must come: what closes processes, and waits for records, is not cut short."""
+"""Cancel work without cutting short what must finish: closing processes and writing records."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Return what `work` returns; a cancellation of whoever waits, or several, goes on when it has ended.
+    """Return what `work` returns. A cancellation of the caller is held back until the work has ended.
 
-    What it raises then is the cause of the cancellation.
+    An exception that the work then raises becomes the cause of the cancellation.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -26,15 +26,15 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_shielded(task: "asyncio.Task[Any]") -> None:
-    """Wait for the end of a task below a cancel scope of anyio, which cancels the waiter again at each await."""
-    import anyio  # loaded with the MCP library, whose scopes these are; other commands do without
+    """Wait until a task has ended, within a cancel scope of anyio, which cancels the waiter again at each await."""
+    import anyio  # the MCP library, whose scopes these are, has loaded it; other commands do not need it
 
     with anyio.CancelScope(shield=True):
         await run_shielded(asyncio.wait({task}))
 
 
 async def cancel_all(tasks: "Iterable[asyncio.Task[Any]]") -> None:
-    """Cancel tasks and wait for their ends."""
+    """Cancel tasks and wait until they have ended."""
     ending = [*tasks]
     for task in ending:
         task.cancel()
@@ -45,10 +45,10 @@ async def cancel_all(tasks: "Iterable[asyncio.Task[Any]]") -> None:
 async def cancel_gracefully(
     work: Callable[[asyncio.Event], Coroutine[Any, Any, T]], stop: asyncio.Event | None = None
 ) -> T:
-    """Return what `work` returns; a cancellation of whoever waits sets its event, and goes on when it has ended.
+    """Return what `work` returns. A cancellation of the caller sets the work's event, and continues when it has ended.
 
-    So what is under way ends in order, and the record says what it did, although nobody hears of it. Whoever gives
-    `stop` may set it themselves: then the work ends early, and what it returns is returned.
+    The work can therefore end in order and record what it did. A caller that passes `stop` may set it: the work then
+    ends early, and its result is returned.
     """
     stop = stop or asyncio.Event()
     running = asyncio.ensure_future(work(stop))
@@ -61,7 +61,7 @@ async def cancel_gracefully(
 
 
 async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | None:
-    """Return what `work` returns; None when `stop` was set before, which cancels the work and waits for its end."""
+    """Return what `work` returns. If `stop` is set first, cancel the work, wait for its end and return None."""
     if stop is None:
         return await work
     running, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
@@ -77,7 +77,7 @@ async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | 
 
 @contextmanager
 def call_when_set(stop: asyncio.Event | None, callback: Callable[[], None]) -> Generator[None]:
-    """Have `callback` called when `stop` is set within the context."""
+    """Call `callback` if `stop` is set within the context."""
     if stop is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Files that several processes keep together: a lock that one holds at a time, content that is replaced in one step."""
+"""Files that several processes share: locks, and content that is replaced atomically."""
 
 import contextlib
 import errno
@@ -20,17 +20,17 @@ from paddock.own_files import NotOursError, check_directory, open_own, read_own,
 
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
-"""Where a machine keeps its programs; the last one is that of NixOS."""
+"""Directories of system programs; the last one is that of NixOS."""
 _NEW_SUFFIX = ".new"
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory for its owner alone unless it is there. Raises OSError.
+    """Make a directory with mode 0700 unless it exists. Raises OSError.
 
-    What is missing above it is made, too, so that nobody else can put another one in its place, whatever the umask.
+    Missing parents are made with mode 0755 at most, whatever the umask: no other user can replace the directory.
     """
-    with contextlib.suppress(FileExistsError):  # also another process's, made meanwhile
+    with contextlib.suppress(FileExistsError):  # another process may make it at the same time
         try:
             directory.mkdir(mode=0o700)
         except FileNotFoundError:
@@ -44,9 +44,9 @@ def make_private(directory: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path, *, wait: bool = True) -> Generator[bool]:
-    """Hold the lock that a file stands for; without `wait` yield False at once when somebody holds it.
+    """Hold the lock of a file and yield True. Without `wait`, yield False at once if another process holds it.
 
-    Makes the file and its directory, for their owner alone. Raises OSError, also for a file that is not this user's.
+    Makes the file and its directory, readable by their owner only. Raises OSError, also for another user's file.
     """
     make_private(path.parent)
     lock = open_own(path, os.O_RDWR | os.O_CREAT)
@@ -66,16 +66,16 @@ def hold_lock(path: Path, *, wait: bool = True) -> Generator[bool]:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a file so that readers see the old or the new one whole, and a crash leaves one of them. Raises OSError.
+    """Replace a file atomically: readers, and a crash, find either the old or the new content. Raises OSError.
 
-    It is on the disk when this returns. What writers that were killed have left beside it is removed.
+    The file is synced to disk when this returns. Also removes temporary files that killed writers left beside it.
     """
     _remove_stale(path.parent, f".{path.name}.", _NEW_SUFFIX)
     handle, made = _make_locked(
         lambda: tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_NEW_SUFFIX)
     )
     try:
-        with open(handle, "wb") as file:  # a descriptor
+        with open(handle, "wb") as file:
             os.fchmod(handle, mode)
             file.write(data)
             file.flush()
@@ -92,9 +92,9 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
-    """Keep what a file holds as FILE.backup beside it, or FILE.backup.2 and so on; return where. Raises OSError.
+    """Write a backup of a file's content beside it as FILE.backup, FILE.backup.2 and so on; return its path.
 
-    No earlier backup is overwritten. One that holds the same already is used again.
+    Never overwrites an earlier backup; returns one that has the same content. Raises OSError.
     """
     for number in count(1):
         backup = file.with_name(f"{file.name}.backup{f'.{number}' if number > 1 else ''}")
@@ -110,10 +110,10 @@ def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
 
 
 @contextmanager
-def passing_directory(prefix: str) -> Generator[Path]:
-    """Give an empty directory among the temporary ones, and remove it; those that the dead have left go, too.
+def make_temporary_directory(prefix: str) -> Generator[Path]:
+    """Yield a new temporary directory and remove it afterwards. Raises OSError.
 
-    Raises OSError.
+    Also removes the directories that killed processes left behind.
     """
     folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
     _remove_stale(folder, prefix, "")
@@ -130,22 +130,22 @@ def _open_directory(directory: str) -> tuple[int, str]:
 
 
 def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:
-    """Return what `make` makes, locked as long as it is open: who holds the lock lives."""
+    """Return the descriptor and path that `make` returns, locked: the lock shows that their process lives."""
     while True:
         handle, made = make()
         fcntl.flock(handle, fcntl.LOCK_EX)
         if Path(made).exists():
             return handle, made
-        os.close(handle)  # between making and locking somebody took it for a dead one's
+        os.close(handle)  # another process found it unlocked, took it for stale and removed it
 
 
 def _remove_stale(directory: Path, prefix: str, suffix: str) -> None:
-    """Remove what carries a name that `tempfile` gives, belongs to us, and is locked by nobody any more."""
+    """Remove our own stale temporary files: named by `tempfile`, owned by this user, no longer locked."""
     name = re.compile(re.escape(prefix) + "[a-z0-9_]{8}" + re.escape(suffix))
     with os.scandir(directory) as entries:
         found = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
     for path in found:
-        with contextlib.suppress(OSError):  # somebody else's, or gone, or its maker lives
+        with contextlib.suppress(OSError):  # another user's, already removed, or locked by its living process
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 facts = os.fstat(handle)
@@ -160,24 +160,24 @@ def _remove_stale(directory: Path, prefix: str, suffix: str) -> None:
 
 
 def system_program(name: str) -> str | None:
-    """Return where a program of the system is that Paddock starts for itself, as the user; None where it is not.
+    """Return the path of a system program that Paddock itself starts as the user; None without one.
 
-    On PATH a directory of a workspace may come first, as that of a virtual environment, where programs may write.
+    PATH is not searched: it may begin with a virtual environment in a workspace, where programs can write.
     """
     return shutil.which(name, path=SYSTEM_PATH)
 
 
 def below(root: Path, path: Path) -> str:
-    """Return the path of a file from a directory, links followed; empty when it is not below it, or no file."""
+    """Return the path of a file relative to a directory, links followed; "" if it is outside or not a file."""
     real, root = path.resolve(), root.resolve()
     return str(real.relative_to(root)) if real.is_file() and real.is_relative_to(root) else ""
 
 
-def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
+def read_bounded(path: Path, max_bytes: int, *, within: Path | None = None) -> bytes:
+    """Return the content of a regular file.
 
-    Raises OSError, also for what is larger or no file: a pipe would never end, and nobody may fill our memory; and for
-    what is not, or not below, the path `within`, which goes through no link.
+    Raises OSError, also for a file larger than `max_bytes`, for a pipe or device, which may never end, and for a file
+    outside `within`, a path without links.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -185,25 +185,25 @@ def read_bounded(path: Path, most: int, *, within: Path | None = None) -> bytes:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        if within is not None and not place_of(handle).is_relative_to(within):
-            raise OSError(errno.EXDEV, "it leads elsewhere", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if within is not None and not real_path_of(handle).is_relative_to(within):
+            raise OSError(errno.EXDEV, "it leads out of its permitted directory", str(path))
         with open(handle, "rb", closefd=False) as file:
-            data = file.read(most + 1)
+            data = file.read(max_bytes + 1)
     finally:
         os.close(handle)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"larger than {most} bytes", str(path))
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", str(path))
     return data
 
 
-def place_of(handle: int) -> Path:
-    """Return where an open file is, which its path need not tell: links on the way may be swapped at any time."""
+def real_path_of(handle: int) -> Path:
+    """Return the real path of an open file. A link on the path that opened it may have been swapped since."""
     return Path(f"/proc/self/fd/{handle}").readlink()
 
 
 def is_ours(directory: Path) -> bool:
-    """Tell whether nobody but this user (and root) can put files into a directory; false for a link to one."""
+    """Return whether only this user (and root) can put files into a directory; false for a link to one."""
     try:
         facts = os.lstat(directory)
     except OSError:
@@ -212,8 +212,8 @@ def is_ours(directory: Path) -> bool:
 
 
 def strange_home(path: Path, problem: OSError) -> str:
-    """Return what to add where `path` cannot be looked at since HOME is somebody else's, as after `sudo -u`, or ""."""
-    home = Path(os.path.expanduser("~"))  # `Path.home` raises where there is no home
+    """Return a hint for an error text if `path` is in a HOME of another user, as after `sudo -u`; else ""."""
+    home = Path(os.path.expanduser("~"))  # `Path.home` raises without a home
     try:
         if problem.errno != errno.EACCES or not path.is_relative_to(home):
             return ""
@@ -228,9 +228,9 @@ def strange_home(path: Path, problem: OSError) -> str:
 
 
 class JsonFile:
-    """A file that holds one JSON object. A missing file is an empty object.
+    """A file that holds one JSON object. A missing file counts as an empty object.
 
-    Only Paddock writes it, and it is read as a file of Paddock's own, unless `read` says another way.
+    Only Paddock writes it. It is read as one of Paddock's own files, unless `read` is given.
     """
 
     def __init__(
@@ -238,10 +238,10 @@ class JsonFile:
         path: Path,
         sound: Callable[[dict[str, Any]], bool] | None = None,
         *,
-        remedy: str = "remove it to start anew",
+        remedy: str = "remove it to start afresh",
         read: Callable[[Path, int], bytes] | None = None,
     ) -> None:
-        """Refuse a file whose object is not `sound`, as one that is no JSON; errors end with the `remedy`."""
+        """Reject a file that is not JSON or whose object is not `sound`; errors end with the `remedy`."""
         self.path = path
         self._bytes = read or _read_beside_others
         self._sound = sound
@@ -249,7 +249,7 @@ class JsonFile:
         self._seen: tuple[tuple[int, ...], dict[str, Any]] | None = None
 
     def look(self) -> dict[str, Any]:
-        """Return what the file holds, to be looked at only; parsed again when the file is another."""
+        """Return the content, which the caller must not change. It is parsed again only if the file changed."""
         try:
             facts = self.path.lstat()
         except OSError:
@@ -260,7 +260,7 @@ class JsonFile:
         return self._seen[1]
 
     def read(self) -> dict[str, Any]:
-        """Return what the file holds. Raises ConfigurationError when it holds something else."""
+        """Return the content. Raises ConfigurationError if it cannot be read or is not a sound JSON object."""
         try:
             value: object = json.loads(self._bytes(self.path, MAX_FILE_BYTES))
         except FileNotFoundError:
@@ -271,14 +271,14 @@ class JsonFile:
             why = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(f"{self.path}: cannot be read: {why}; {self._remedy}") from None
         if not isinstance(value, dict):
-            raise ConfigurationError(f"{self.path}: holds no JSON object; {self._remedy}")
+            raise ConfigurationError(f"{self.path}: is not a JSON object; {self._remedy}")
         held = cast("dict[str, Any]", value)
         if self._sound is not None and not self._sound(held):
             raise ConfigurationError(f"{self.path}: was damaged or changed; {self._remedy}")
         return held
 
     def update(self, change: Callable[[dict[str, Any]], T]) -> T:
-        """Let `change` alter what the file holds, and write it. Raises ConfigurationError; then nothing changed."""
+        """Let `change` alter the content, and write it. On ConfigurationError the file is unchanged."""
         try:
             with hold_lock(self.path.with_suffix(".lock")):
                 held = self.read()
@@ -291,7 +291,7 @@ class JsonFile:
         return result
 
 
-def _read_beside_others(path: Path, most: int) -> bytes:
-    """Return the content of a file of ours, in a directory that others may read. Raises OSError."""
+def _read_beside_others(path: Path, max_bytes: int) -> bytes:
+    """Return the content of one of our files, in a directory that other users may read. Raises OSError."""
     check_directory(path.parent, private=False)
-    return read_own(path, most)
+    return read_own(path, max_bytes)

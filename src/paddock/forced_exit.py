@@ -1,6 +1,6 @@
-"""What is still done when a signal ends this process by force: the record says how requests ended that were under way.
+"""Actions to run when a signal ends this process by force, such as recording how the running requests ended.
 
-A module of its own because every command imports it, and `cancellation` needs asyncio.
+Every command imports this module; it is separate from `cancellation`, which needs asyncio.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ _acts: list[Callable[[], None]] = []
 
 @contextlib.contextmanager
 def do_before(act: Callable[[], None]) -> Generator[None]:
-    """Have `act` called when this process is ended by force.
+    """Call `act` if this process is ended by force within the context.
 
-    It runs in its own thread while the other threads go on. The process ends afterwards.
+    It runs in a thread of its own while the other threads continue. The process ends afterwards.
     """
     _acts.append(act)
     try:
@@ -23,12 +23,12 @@ def do_before(act: Callable[[], None]) -> Generator[None]:
 
 
 def has_acts() -> bool:
-    """Tell whether anything is to be done."""
+    """Return whether an action is registered."""
     return bool(_acts)
 
 
 def do_all() -> None:
-    """Do it. What fails keeps nothing else from being done."""
+    """Run every registered action, also after one of them failed."""
     for act in tuple(_acts):
         with contextlib.suppress(Exception):
             act()

@@ -1,9 +1,9 @@
-"""Large JSON texts are decoded in slices on the event loop, so that others have their turn in between.
+"""Decode large JSON texts in slices, so that the event loop can run other tasks in between.
 
-A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. Here a large array or
-object is walked by hand, and only what is small goes to the decoder in one call. That takes at most three times as long
-as one call, and never holds the loop for more than a millisecond. One text is decoded at a time. Secrets
-are removed from large answers in the same way.
+A thread would not help: the decoders hold the interpreter's lock from the first byte to the last. This module walks a
+large array or object itself and calls the decoder for small values only. That takes at most three times as long as one
+call, and never holds the loop for more than a millisecond. One text is decoded at a time. Secrets are removed from
+large answers in the same way.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from paddock.model.json_meter import JsonMeter
 from paddock.model.nesting import MAX_DEPTH
 
 MIN_SLICED_VALUES = 20_000
-"""Texts with more values are decoded in slices; fewer take about a millisecond at once."""
+"""Texts with at least this many values are decoded in slices; fewer take about a millisecond in one call."""
 _SLICE_S = 0.000_5
 _IDLE_TURN_S = 0.000_08
-"""A turn of the event loop in which nothing else was ready takes less."""
+"""Maximum duration of a turn of the event loop in which no other task was ready, in seconds."""
 _MAX_TURNS = 8
 _COLLECT_INTERVAL = 100
 _BETWEEN_CHARS = 512
@@ -31,7 +31,7 @@ _COUNTED_BYTES = 64 * 1024
 _MIN_SLICE_CHARS, _MAX_SLICE_CHARS = 256, 4096
 _CLOSERS = {"[": "]", "{": "}"}
 _VALUE_ENDS = {"[": "],", "{": "},", '"': '",'}
-"""How a value in an array ends that begins so, where another one follows."""
+"""How a value of an array ends if another one follows, by the character that it begins with."""
 _SKIP_SPACE = re.compile(r"[ \t\r\n]*").match
 
 Container = list[Any] | dict[str, Any]
@@ -45,9 +45,9 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value of a JSON text. Raises ValueError for a text that is none.
+    """Return the value of a JSON text. Raises ValueError for a text that is not JSON.
 
-    The text must not nest deeper than `decode` can, which a `JsonMeter` knows.
+    The caller checks with a `JsonMeter` that the text does not nest deeper than `decode` allows.
     """
     async with _turn_lock():
         with _no_collection():
@@ -55,9 +55,9 @@ async def decode_in_slices(text: str, decode: Decode) -> Any:  # noqa: ANN401 - 
 
 
 async def run_in_slices(slices: Generator[None, None, Value]) -> Value:
-    """Return the value of other work in slices, which yields a few times in a millisecond.
+    """Return the value of a generator that yields a few times in a millisecond.
 
-    What takes no longer than one slice is done at once.
+    Work that takes no longer than one slice does not wait for its turn.
     """
     until = time.perf_counter() + _SLICE_S
     try:
@@ -82,9 +82,9 @@ async def _run_slices(slices: Generator[None, None, Value]) -> Value:
 
 
 async def _let_others_run() -> None:
-    """Wait until the event loop has nothing else to do, for a few of its turns at most.
+    """Wait until the event loop has nothing else to do, for a few turns at most.
 
-    A short request takes a dozen turns. If each of them were followed by a slice, it would take several times as long.
+    A short request takes a dozen turns. If a slice followed each turn, the request would take several times as long.
     """
     for _ in range(_MAX_TURNS):
         left = time.perf_counter()
@@ -99,11 +99,11 @@ def _turn_lock() -> asyncio.Lock:
 
 @contextmanager
 def _no_collection() -> Generator[None]:
-    """Keep the collector of cycles from looking at a growing value, which has none, again and again.
+    """Keep the cyclic garbage collector from traversing a growing value, which has no cycles, again and again.
 
-    For a million empty arrays it takes longer than the decoder, in pauses of up to 50 ms. Therefore the value counts as
-    old at its end: as young, it would be traversed at the next allocation. What others have dropped meanwhile counts as
-    old, too, so it is looked for after every hundredth value.
+    For a million empty arrays the collector takes longer than the decoder, in pauses of up to 50 ms. The
+    finished value is moved to the oldest generation, or the next collection would traverse it. Garbage of other tasks
+    moves there as well; a full collection before every hundredth value finds it.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -113,17 +113,17 @@ def _no_collection() -> Generator[None]:
         yield
     finally:
         if enabled:
-            gc.freeze()  # with `unfreeze`: moves all objects to the oldest generation, and looks at none
+            gc.freeze()  # with `unfreeze`: moves all objects to the oldest generation without traversing them
             gc.unfreeze()
             gc.enable()
 
 
-async def count_in_slices(data: bytes, most_values: int, most_depth: int = MAX_DEPTH) -> JsonMeter:
-    """Return the count of a JSON text, which ends as soon as there are too many values or levels."""
-    meter, until = JsonMeter(most_depth), time.perf_counter() + _SLICE_S
+async def count_in_slices(data: bytes, max_values: int, max_depth: int = MAX_DEPTH) -> JsonMeter:
+    """Return the counts of a JSON text; counting stops as soon as it has too many values or levels."""
+    meter, until = JsonMeter(max_depth), time.perf_counter() + _SLICE_S
     for start in range(0, len(data), _COUNTED_BYTES):
         meter.feed(data[start : start + _COUNTED_BYTES])
-        if meter.values > most_values or meter.too_deep:
+        if meter.values > max_values or meter.too_deep:
             break
         if time.perf_counter() >= until:
             await _let_others_run()
@@ -132,17 +132,17 @@ async def count_in_slices(data: bytes, most_values: int, most_depth: int = MAX_D
 
 
 def is_large(value: object) -> bool:
-    """Return whether a decoded value has so many values that a look at each takes milliseconds."""
+    """Return whether a decoded value has so many values that visiting all of them takes milliseconds."""
     level: list[Any] = [value]
     left = MIN_SLICED_VALUES
     while level and left > 0:
         left -= len(level)
         below: list[Any] = []
-        for each in level:
-            if isinstance(each, list):
-                below += cast("list[Any]", each)
-            elif isinstance(each, dict):
-                below += cast("dict[str, Any]", each).values()
+        for item in level:
+            if isinstance(item, list):
+                below += cast("list[Any]", item)
+            elif isinstance(item, dict):
+                below += cast("dict[str, Any]", item).values()
             if len(below) > left:
                 return True
         level = below
@@ -160,24 +160,24 @@ def decode_sliced(text: str, decode: Decode) -> Generator[None, None, Any]:
 
 
 class _SliceDecoder:
-    """Reads a text from its start to its end, a small value at a time."""
+    """Decodes a text one small value at a time."""
 
     def __init__(self, text: str, decode: Decode) -> None:
         self.at = _after_space(text, 0)
         self.value: Any = None
-        """The whole value, once `step` has returned true."""
+        """The whole value, after `step` has returned true."""
         self._text = text
         self._decode = decode
         self._into: Container | None = None
         self._name = ""
-        """Of the member that is read next, where `_into` is an object."""
+        """Name of the next member, if `_into` is an object."""
         self._around: list[tuple[Container, str]] = []
         self._reach = _MIN_SLICE_CHARS
         self._alone_until = 0
-        """Up to where the values of an array are read one by one."""
+        """Index up to which the values of an array are read one by one."""
 
     def step(self) -> bool:
-        """Read a small value, or the start of a large one; return whether the text is at its end."""
+        """Read a small value, or the start of a large one; return whether the whole text has been read."""
         opener = self._text[self.at : self.at + 1]
         if (
             isinstance(self._into, list)
@@ -191,7 +191,10 @@ class _SliceDecoder:
         return self._put_value(value)
 
     def _read_some(self, into: list[Any], opener: str) -> bool:
-        """Read the next values of an array in one call, as far as they end where one like the first would."""
+        """Read the next values of an array in one decoder call; return False if that failed.
+
+        The call gets the text up to the last place where a value of the first one's type may end.
+        """
         some = self._text[self.at : self.at + _MAX_SLICE_CHARS]
         end = _VALUE_ENDS.get(opener, ",")
         size = some.rfind(end) + len(end) - 1
@@ -200,7 +203,7 @@ class _SliceDecoder:
         if size >= len(end):
             with suppress(ValueError):
                 values, read = self._decode(some, 0)
-                # The end may have been that of something within, or part of a string.
+                # That place may have been within a nested value or a string.
                 values = values if read == len(some) else []
         if not values:
             self._alone_until = self.at + _MAX_SLICE_CHARS
@@ -210,7 +213,7 @@ class _SliceDecoder:
         return True
 
     def _read_container(self, opener: str) -> bool:
-        # A try that fails costs no more than what was decoded since the last one that failed.
+        # A failed attempt costs no more than what was decoded since the last failed attempt.
         try:
             value, size = self._decode(self._text[self.at : self.at + self._reach], 0)
         except ValueError:

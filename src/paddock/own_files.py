@@ -1,12 +1,12 @@
-"""Paddock's own files and directories, checked each time they are used.
+"""Paddock's own files and directories, checked at each use.
 
-A file that Paddock reads back and believes may have been replaced: by a pipe on which a reader waits for ever, by a
-link to a device without an end, by a file of another user. Each is opened here, without waiting and without following
-a link, and is read only if it is a regular file of this user and no larger than expected.
+A file that Paddock reads back and trusts may have been replaced by a pipe that blocks its reader, a link to an endless
+device, or another user's file. This module opens each file without blocking and without following a link. It reads the
+file only if it is a regular file of this user and no larger than expected.
 
-    repaired   a file or directory of this user that others may read, or that is closed to this user: its mode is set,
-               a warning is logged, and the ledger gets a record (`take_repairs`)
-    refused    another owner, a directory that others may write to, a link, what is no regular file, a file too large
+    repaired   a file or directory of this user that other users may read, or that this user may not: Paddock sets its
+               mode, logs a warning and writes a record to the ledger (`take_repairs`)
+    rejected   another owner, a directory that other users may write to, a link, not a regular file, too large
 """
 
 import errno
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 class NotOursError(OSError):
-    """A file or directory is not what Paddock made; the text says why and what to do."""
+    """A file or directory is not as Paddock made it; the text says why and what to do."""
 
     def __init__(self, number: int, path: StrPath, why: str, remedy: str) -> None:
         super().__init__(number, f"it {why}; {remedy}", os.fspath(path))
@@ -43,7 +43,7 @@ class NotOursError(OSError):
 
 
 class ModeRepair(NamedTuple):
-    """A mode that was set."""
+    """A file mode that Paddock set."""
 
     path: str
     was: int
@@ -54,7 +54,7 @@ _repairs: deque[ModeRepair] = deque(maxlen=_MAX_REPAIRS)
 
 
 def take_repairs() -> list[ModeRepair]:
-    """Return the repairs of this process that no record tells of yet, at most the last 100; the next call has none."""
+    """Return and forget the repairs of this process that are not yet recorded, at most the last 100."""
     taken: list[ModeRepair] = []
     while _repairs:
         taken.append(_repairs.popleft())
@@ -62,12 +62,12 @@ def take_repairs() -> list[ModeRepair]:
 
 
 def has_repairs() -> bool:
-    """Tell whether there are repairs that no record tells of yet."""
+    """Return whether there are repairs that are not yet recorded."""
     return bool(_repairs)
 
 
 class FileFinding(NamedTuple):
-    """What is wrong with a file or directory; `mode` is the one to set where setting it is all that is needed."""
+    """What is wrong with a file or directory; `mode` is the mode to set if that is the whole repair."""
 
     number: int
     why: str
@@ -76,9 +76,9 @@ class FileFinding(NamedTuple):
 
 
 def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) -> FileFinding | None:
-    """Return what is wrong with a file of ours of these facts, None when nothing is.
+    """Return what is wrong with one of our files, by its `stat` result; None if nothing is.
 
-    With `strict` it is wrong for good when others may write to it: what it says may be theirs.
+    With `strict`, a file that other users may write to cannot be repaired: its content may be theirs.
     """
     if not stat.S_ISREG(facts.st_mode):
         return _wrong_kind(facts, path, "regular file")
@@ -91,9 +91,9 @@ def judge_file(facts: os.stat_result, path: StrPath, *, strict: bool = False) ->
 
 
 def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = True) -> FileFinding | None:
-    """Return what is wrong with a directory of ours of these facts, None when nothing is.
+    """Return what is wrong with one of our directories, by its `stat` result; None if nothing is.
 
-    One that is not `private` may be read by others.
+    Other users may read a directory that is not `private`.
     """
     if not stat.S_ISDIR(facts.st_mode):
         return _wrong_kind(facts, path, "directory")
@@ -104,7 +104,7 @@ def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = Tru
         return FileFinding(
             errno.EPERM,
             f"can be written to by others (mode {mode:04o}), who may have put files there",
-            f"look at what it holds, then run: chmod 700 {os.fspath(path)}",
+            f"check what it contains, then run: chmod 700 {os.fspath(path)}",
         )
     if private or mode & _DIRECTORY_MODE != _DIRECTORY_MODE:
         return _wrong_mode(facts, path, _DIRECTORY_MODE, _DIRECTORY_MODE)
@@ -112,17 +112,17 @@ def judge_directory(facts: os.stat_result, path: StrPath, *, private: bool = Tru
 
 
 def check_directory(path: StrPath, *, private: bool = True) -> None:
-    """Raise NotOursError unless a directory is this user's and safe; repair its mode. Raises OSError without one."""
-    # For each program that runs: a good one costs one system call.
+    """Repair a directory's mode; raise NotOursError if it is unsafe or another user's. Raises OSError without one."""
+    # Runs before each program: a correct directory costs one system call.
     finding = judge_directory(os.lstat(path), path, private=private)
     if finding is not None:
         _repair_or_raise(finding, path)
 
 
 def check_file(path: StrPath) -> None:
-    """Raise NotOursError unless a file is this user's and regular; repair its mode. Raises OSError without one.
+    """Repair a file's mode; raise NotOursError unless it is this user's and regular. Raises OSError without one.
 
-    It is for files that something else opens, such as databases: those of ours are read by `read_own`.
+    For files that a library opens, such as databases. Paddock reads its other files with `read_own`.
     """
     finding = judge_file(os.lstat(path), path)
     if finding is not None:
@@ -132,10 +132,10 @@ def check_file(path: StrPath) -> None:
 def open_own(
     path: StrPath, flags: int = os.O_RDONLY, *, within: int | None = None, strict: bool = False
 ) -> int:
-    """Return a descriptor of a regular file of this user, below the open directory `within` when that is given.
+    """Return a descriptor of a regular file of this user, below the open directory `within` if that is given.
 
-    A file that `flags` make is for its owner alone. Raises NotOursError for anything else, with `strict` also for what
-    others may write to, and OSError.
+    A file that `flags` create has mode 0600. Raises OSError; NotOursError for any other kind of file, and with `strict`
+    also for a file that other users may write to.
     """
     try:
         file = os.open(path, flags | _OPEN_FLAGS, _FILE_MODE, dir_fd=within)
@@ -160,25 +160,25 @@ def open_own(
     return file
 
 
-def read_own(path: StrPath, most: int, *, within: int | None = None) -> bytes:
-    """Return the content of a regular file of this user, of at most `most` bytes. Raises what `open_own` raises."""
+def read_own(path: StrPath, max_bytes: int, *, within: int | None = None) -> bytes:
+    """Return the content of a regular file of this user. Raises what `open_own` raises, also above `max_bytes`."""
     file = open_own(path, within=within)
     try:
         data = b""
-        while len(data) <= most and (piece := os.read(file, most + 1 - len(data))):
+        while len(data) <= max_bytes and (piece := os.read(file, max_bytes + 1 - len(data))):
             data += piece
     finally:
         os.close(file)
-    if len(data) > most:
-        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move_remedy(path))
+    if len(data) > max_bytes:
+        raise NotOursError(errno.EFBIG, path, f"is larger than {max_bytes} bytes", _move_remedy(path))
     return data
 
 
-def read_trusted(path: StrPath, most: int) -> bytes:
-    """Return the content of a file that a person wrote and Paddock obeys; a link to one is followed.
+def read_trusted(path: StrPath, max_bytes: int) -> bytes:
+    """Return the content of a file that a person wrote and Paddock obeys; follows a link.
 
-    Raises NotOursError unless it is a regular file of this user or of root, of at most `most` bytes, that not everybody
-    may write to; and OSError.
+    Raises OSError; NotOursError unless it is a regular file of this user or of root, of at most `max_bytes`, that is
+    not world-writable.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -188,18 +188,18 @@ def read_trusted(path: StrPath, most: int) -> bytes:
             finding = _wrong_owner(facts, path)
         if finding is None and facts.st_mode & stat.S_IWOTH:
             why, remedy = (
-                "can be written to by everybody",
-                f"look at what it says, then run: chmod o-w {path}",
+                "can be written to by every user",
+                f"check what it contains, then run: chmod o-w {path}",
             )
             finding = FileFinding(errno.EPERM, why, remedy)
         if finding is not None:
             raise NotOursError(finding.number, path, finding.why, finding.remedy)
         with open(file, "rb", closefd=False) as stream:
-            data = stream.read(most + 1)
+            data = stream.read(max_bytes + 1)
     finally:
         os.close(file)
-    if len(data) > most:
-        raise NotOursError(errno.EFBIG, path, f"is larger than {most} bytes", _move_remedy(path))
+    if len(data) > max_bytes:
+        raise NotOursError(errno.EFBIG, path, f"is larger than {max_bytes} bytes", _move_remedy(path))
     return data
 
 
@@ -208,7 +208,7 @@ def _wrong_kind(facts: os.stat_result, path: StrPath, wanted: str) -> FileFindin
     number = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(kind, errno.EINVAL)
     if wanted == "directory" and kind != stat.S_IFLNK:
         number = errno.ENOTDIR
-    return FileFinding(number, f"is {_KINDS.get(kind, 'something else')} and no {wanted}", _move_remedy(path))
+    return FileFinding(number, f"is {_KINDS.get(kind, 'something else')}, not a {wanted}", _move_remedy(path))
 
 
 def _wrong_owner(facts: os.stat_result, path: StrPath) -> FileFinding | None:
@@ -235,7 +235,7 @@ def _wrong_mode(facts: os.stat_result, path: StrPath, needed: int, usual: int) -
 
 
 def _full_path(path: StrPath, within: int | None) -> str:
-    """Return the path of what may be named below an open directory."""
+    """Return a path; for one relative to an open directory, the path from the root."""
     return (
         os.fspath(path)
         if within is None
@@ -250,7 +250,7 @@ def _move_remedy(path: StrPath) -> str:
 def _repair_or_raise(
     finding: FileFinding, path: StrPath, within: int | None = None, *, file: int | None = None
 ) -> None:
-    """Repair what can be, raise NotOursError for the rest."""
+    """Set the mode if that is the whole repair; else raise NotOursError."""
     name = _full_path(path, within)
     if finding.mode is None:
         raise NotOursError(finding.number, name, finding.why, finding.remedy)
@@ -264,7 +264,7 @@ def _repair_or_raise(
 
 
 def _set_mode(path: StrPath, mode: int, within: int | None) -> int:
-    """Set the mode of this user's file or directory at a path that is no link; return what it was. Raises OSError."""
+    """Set the mode of this user's file or directory, which must not be a link; return the old mode. Raises OSError."""
     found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
     try:
         return _set_mode_of(found, mode)
@@ -275,6 +275,6 @@ def _set_mode(path: StrPath, mode: int, within: int | None) -> int:
 def _set_mode_of(file: int, mode: int) -> int:
     facts = os.fstat(file)
     if facts.st_uid != os.geteuid() or stat.S_ISLNK(facts.st_mode):
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))  # it was swapped meanwhile
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))  # another process swapped it since
     os.chmod(f"/proc/self/fd/{file}", mode)  # the file of the descriptor (proc(5))
     return stat.S_IMODE(facts.st_mode)

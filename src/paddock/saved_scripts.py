@@ -1,4 +1,4 @@
-"""The scripts that people call by name, and where they are looked for."""
+"""Saved scripts, which are called by name, and the folders that hold them."""
 
 import errno
 import os
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 LANGUAGES: "dict[str, Language]" = {".ts": "typescript", ".js": "javascript", ".mjs": "javascript"}
 SUFFIXES = tuple(LANGUAGES)
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
-"""Bytes of a script that are read, before any limit of a profile is known: more would fill memory."""
+"""Maximum size of a script that is read, in bytes. The limits of a profile are not known at that time."""
 SEED_FOLDER = ".mentu"
-"""Scripts below such a folder were written for another runner: their tool calls give raw results."""
+"""Scripts in this folder were written for another runner: their tool calls return raw results."""
 
 
 class Script(NamedTuple):
-    """A program, ready to be sent."""
+    """A program to run."""
 
     name: str
-    """File name, for error texts; never a path."""
+    """File name for error texts; never a path."""
     source: str
     language: "Language" = "auto"
     raw_results: bool = False
 
 
 def folders(workspace: Path) -> list[Path]:
-    """Return the folders a name is looked for in, first match wins."""
+    """Return the folders that are searched for a name; the first match wins."""
     return list(dict.fromkeys((*_list_folders(workspace), *_list_folders(Path.home()))))
 
 
@@ -40,7 +40,7 @@ def _list_folders(home: Path) -> list[Path]:
 
 
 def list_scripts(workspace: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every script by name and file, in search order: of two with one name, the first runs."""
+    """Yield the name and file of every script in search order; of two with the same name, the first runs."""
     for folder in folders(workspace):
         files = [path for path in _list_files(folder) if path.suffix in SUFFIXES]
         for path in sorted(files, key=lambda path: (path.stem, SUFFIXES.index(path.suffix))):
@@ -48,9 +48,9 @@ def list_scripts(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 
 def find(argument: str, workspace: Path) -> Path:
-    """Return the file of a script's name or path. Raises ScriptNotFound, which tells where was searched."""
+    """Return the file of a script by its name or path. Raises ScriptNotFound, which lists what was searched."""
     if _is_path(argument):
-        path = Path(os.path.expanduser(argument))  # `Path.expanduser` raises for an unknown user
+        path = Path(os.path.expanduser(argument))  # for an unknown user, `Path.expanduser` raises
         if not _is_there(path, Path.exists):
             raise ScriptNotFound(f"Script not found: {argument}\n  searched:\n    {path.absolute()}")
         return path
@@ -65,18 +65,18 @@ def find(argument: str, workspace: Path) -> Path:
     if nearest := find_nearest(argument.removesuffix(Path(argument).suffix), known, most=3):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
     elif not known:
-        lines.append("  there are none yet: `paddock script new` makes one")
+        lines.append("  there are no scripts yet; run `paddock script new` to make one")
     raise ScriptNotFound("\n".join(lines))
 
 
 def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
-    """Return the program of a name or a path, or of a name alone with `named`. Raises ScriptNotFound."""
+    """Return the program of a name or a path; with `named`, of a name only. Raises ScriptNotFound."""
     if named and _is_path(argument):
-        raise ScriptNotFound(f"{argument}: a script is named here, without a folder")
+        raise ScriptNotFound(f"{argument}: is a path; give the name of a saved script, without a folder")
     path = find(argument, workspace)
     if _is_path(argument):
         try:
-            with path.open("rb") as file:  # it may be a pipe, for instance of `<(...)`
+            with path.open("rb") as file:  # it may be a pipe, as in `<(...)`
                 raw = whole(argument, file)
         except OSError as problem:
             raise ScriptNotFound(f"{argument}: cannot read this script: {problem.strerror}") from None
@@ -87,12 +87,12 @@ def read(argument: str, workspace: Path, *, named: bool = False) -> Script:
 
 
 def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:
-    """Return what the file of a script holds that is called by name, or any file. Raises ScriptNotFound.
+    """Return the content of a script's file. Raises ScriptNotFound.
 
-    One in the workspace is read from the workspace: whoever may write there, or made it, chooses where links lead, and
-    a program that runs scripts by name would read any file. The user's own may be anywhere.
+    A script of the workspace must not lead out of it: its author chooses where links lead, and a program that runs
+    scripts by name could read any file. The user's own scripts may be anywhere.
     """
-    from paddock.files import read_bounded  # a program by its path starts without
+    from paddock.files import read_bounded  # not needed to run a program by its path
 
     within = None if workspace is None or path.parent in _list_folders(Path.home()) else workspace.resolve()
     try:
@@ -100,12 +100,12 @@ def read_saved(name: str, path: Path, workspace: Path | None) -> bytes:
     except OSError as problem:
         why = problem.strerror
         if problem.errno == errno.EXDEV:
-            why = "it leads out of the workspace; run it by its path, or keep it in the home directory"
+            why = "it leads out of the workspace; run it by its path, or save it in the home directory"
         raise ScriptNotFound(f"{name}: cannot read this script: {why}") from None
 
 
 def whole(what: str, file: BinaryIO) -> bytes:
-    """Return a program that comes out of a pipe or a file, to its end. Raises ScriptNotFound when it has none."""
+    """Return the whole program from a pipe or a file. Raises ScriptNotFound above `MAX_SCRIPT_BYTES`."""
     raw = file.read(MAX_SCRIPT_BYTES + 1)
     if len(raw) > MAX_SCRIPT_BYTES:
         raise ScriptNotFound(f"{what}: cannot read this script: larger than {MAX_SCRIPT_BYTES} bytes")
@@ -118,7 +118,7 @@ def _is_path(argument: str) -> bool:
 
 
 def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
-    """Tell what a look at a path says. Raises ScriptNotFound when it cannot be looked at."""
+    """Return what `look` returns for a path. Raises ScriptNotFound if the path cannot be read."""
     try:
         return look(path)
     except OSError as problem:
@@ -142,7 +142,7 @@ def _other_suffixes(names: list[str]) -> str:
 
 
 def text(what: str, raw: bytes) -> str:
-    """Return a program as text. Raises ScriptNotFound when it is not UTF-8."""
+    """Return a program as text. Raises ScriptNotFound if it is not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as problem:

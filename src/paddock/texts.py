@@ -1,4 +1,4 @@
-"""Phrases that every room writes the same way."""
+"""Phrases of messages, worded the same way throughout."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _NAME_CHARS = 200
-"""How much of a name is compared: the time grows with its length, and it may come from anywhere."""
+"""Characters of a name that are compared: the time grows with the length, which an attacker may choose."""
 _UNCHANGED: Mapping[str, str] = {}
 
 
@@ -23,9 +23,9 @@ class Fault(NamedTuple):
 def list_faults(
     problem: "ValidationError", *, messages: Mapping[str, str] = _UNCHANGED, most: int | None = 1
 ) -> list[Fault]:
-    """Return the first `most` faults of a value, or all; never the value itself, which may hold a secret.
+    """Return the first `most` faults of a value, or all. They never contain the value, which may be a secret.
 
-    `messages` holds templates by kind of error, filled from pydantic's context; other kinds keep pydantic's message.
+    `messages` has a template for some kinds of error, filled from pydantic's context. Others keep pydantic's message.
     """
     faults: list[Fault] = []
     for error in problem.errors(include_url=False, include_input=False)[:most]:
@@ -44,9 +44,9 @@ def explain(
     names: Mapping[str, str] = _UNCHANGED,
     most: int | None = 1,
 ) -> list[str]:
-    """Return the faults that `list_faults` finds as lines: `path: what is wrong`, without a path for the whole value.
+    """Return the faults that `list_faults` finds as lines: `path: what is wrong`, or no path for the whole value.
 
-    `names` says how the reader spells a part of a path; a part whose spelling is empty is left out.
+    `names` maps parts of a path to the reader's spelling; a part with an empty spelling is left out.
     """
     lines: list[str] = []
     for fault in list_faults(problem, messages=messages, most=most):
@@ -56,18 +56,18 @@ def explain(
 
 
 def find_nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` known names like `name`, the nearest first; `cutoff` is the least similarity, 0 to 1."""
-    from difflib import get_close_matches  # only mistakes pay for it
+    """Return up to `most` known names like `name`, nearest first; `cutoff` is the minimum similarity, 0 to 1."""
+    from difflib import get_close_matches  # imported only after a mistake
 
     return get_close_matches(name[:_NAME_CHARS], list(known), n=most, cutoff=cutoff)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message that names the known name most like a name, or "" where none is near."""
+    """Return the end of a message that suggests the known name nearest to a name, or "" if none is near."""
     nearest = find_nearest(name, known)
     return f"; did you mean `{nearest[0]}`?" if nearest else ""
 
 
-def ellipsis(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; `...` stands for the end of a longer one."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def ellipsis(text: str, max_chars: int) -> str:
+    """Return a text cut to `max_chars` characters; a cut text ends with `...`."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."

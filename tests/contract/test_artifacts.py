@@ -239,7 +239,7 @@ def test_s49_what_is_not_there_is_not_found(artifacts: Artifacts) -> None:
     with pytest.raises(UnknownArtifact) as caught:
         artifacts.find(handle, HOME)
     assert str(caught.value) == (
-        f"Artifact not found: {handle}; it never was, or has expired (artifacts.ttl_hours)"
+        f"Artifact not found: {handle}; it does not exist or has expired (artifacts.ttl_hours)"
     )
     assert not artifacts.settings.directory.exists()
 
@@ -266,8 +266,8 @@ def test_artifacts_of_other_workspaces_are_refused(artifacts: Artifacts) -> None
     with pytest.raises(UnknownArtifact) as caught:
         artifacts.find(handle, Path("/elsewhere/my repo"))
     assert str(caught.value) == (
-        f"Artifact not found in this workspace: {handle}; ask from its own workspace, "
-        "or set artifacts.cross_workspace = true"
+        f"Artifact not found in this workspace: {handle}; read it from its own workspace, or set "
+        "artifacts.cross_workspace = true"
     )
     assert artifacts.find(handle, None).handle == Handle.parse(handle)
     open_to_all = artifacts.settings.model_copy(update={"cross_workspace": True})

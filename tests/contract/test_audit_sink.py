@@ -128,7 +128,7 @@ def test_query_filters_limits_and_orders(sink: AuditSink, clock: Clock) -> None:
     assert seqs(since=NOON + timedelta(milliseconds=1)) == [6, 5, 4]
     assert seqs(since=NOON + timedelta(days=1), newest_first=False, limit=1) == [4]
     assert failure(lambda: sink.query(since=datetime(2026, 3, 1))) == (  # noqa: DTZ001
-        "`since` has no time zone, so it names no moment. Pass an aware datetime."
+        "`since` has no time zone, so that its time is not known. Pass an aware datetime."
     )
 
 
@@ -214,12 +214,12 @@ def test_claims_need_a_fresh_id(sink: AuditSink, age: timedelta, *, taken: bool)
         ({"a": {"secret": 1}}, "`a` is not a scalar or a list of short strings; log facts about it"),
         ({"a": b"secret"}, "`a` is not a scalar or a list of short strings; log facts about it"),
         ({"a": ["x"] * 65}, "`a` has over 64 items; log their number"),
-        ({"a": ["x" * 129]}, "`a` has an item that is no Unicode text of 128 characters at most; log names"),
-        ({"a": [["x"]]}, "`a` has an item that is no Unicode text of 128 characters at most; log names"),
+        ({"a": ["x" * 129]}, "`a` has an item that is not Unicode text of at most 128 characters; log names"),
+        ({"a": [["x"]]}, "`a` has an item that is not Unicode text of at most 128 characters; log names"),
     ],
 )
 def test_payloads_are_refused(sink: AuditSink, fields: dict[str, object], text: str) -> None:
-    expected = f"The audit field {text}. The ledger keeps facts, never payloads."
+    expected = f"The audit field {text}. The ledger stores facts, never payloads."
     assert failure(lambda: sink.append("finished", "r", fields)) == expected
     assert failure(lambda: sink.claim(minted(), fields)) == expected
     assert failure(lambda: sink.append_soon("finished", "r", fields)) == expected
@@ -249,10 +249,10 @@ def test_too_many_or_too_long_fields_are_refused(sink: AuditSink) -> None:
         "An audit record has 49 fields, over the limit of 48. Log fewer facts."
     )
     assert failure(lambda: sink.append("finished", "r", {f"f{n}": "\x01" * 512 for n in range(48)})) == (
-        "An audit record is over 65536 bytes. The ledger keeps facts: log fewer of them."
+        "An audit record is over 65536 bytes. The ledger stores facts: log fewer of them."
     )
     assert failure(lambda: sink.append_soon("finished", "r", {f"f{n}": "\x01" * 512 for n in range(48)})) == (
-        "An audit record is over 65536 bytes. The ledger keeps facts: log fewer of them."
+        "An audit record is over 65536 bytes. The ledger stores facts: log fewer of them."
     )
     assert failure(lambda: sink.append("finished", "r" * 513, {})) == (
         "An audit record's request or parent id is over 512 characters; log its hash or length. Use a ULID."

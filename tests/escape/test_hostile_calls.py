@@ -66,7 +66,8 @@ def test_an_answer_larger_than_a_message_is_refused_and_the_worker_gets_an_error
     assert (result.status, [call.status for call in result.calls]) == ("ok", ["output_limit"])
     error = {
         "name": "ToolError",
-        "message": "Server s: the answer of t takes 70023 bytes, and at most 65536 reach a program. Ask for less at once, "
+        "message": "Server s: the answer of t takes 70023 bytes, and a program can receive at most 65536. Ask for "
+        "less at once, "
         "or raise `limits.execute.frame_bytes`.",
         "server": "s",
         "tool": "t",

@@ -56,7 +56,7 @@ def test_a_file_runs_beside_what_it_imports(place):
     found = paddock(place, "python", "-", stdin=b"import helper")
     assert found[0] == 1
     assert found[2].startswith('Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n')
-    assert "  hint: it was run from a copy, with nothing beside it; " in found[2]
+    assert "  hint: inline code cannot import files beside it; " in found[2]
 
 
 def test_s18_arguments_alone(place):
@@ -72,7 +72,7 @@ def test_s18_arguments_alone(place):
         (("bash", "-c", "1"), 127, "there is no runtime bash; did you mean shell?\n"),
         (("js", "-c", "1"), 127, "there is no runtime js; did you mean node?\n"),
         (("JavaScript", "-c", "1"), 127, "there is no runtime JavaScript; did you mean node?\n"),
-        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; runtimes.timeout_ms is the most that it may ask for\n"),
+        (("shell", "-c", "sleep 3600", "--timeout-ms", "200"), 124, "The program ran out of time\n  hint: it had 200 ms; runtimes.timeout_ms is the maximum\n"),
         (("shell", "-c", "1", "--timeout-ms", "30001"), 126, "Requested timeout (30001ms) exceeds maximum (30000ms)\n  hint: runtimes.timeout_ms in the settings decides this; "),
         (("shell", "-c", "1", "--cwd", "../x"), 126, 'Relative CWD "../x" contains path traversal or absolute path components\n'),
         (("shell", "-c", "1", "--cwd", "missing"), 126, "Working directory does not exist: missing\n"),

@@ -50,7 +50,7 @@ def test_values_of_a_result_have_a_limit_for_each_profile(tmp_path: Path, profil
     assert outcome.error is not None
     assert (outcome.status.value, outcome.error.message, outcome.error.hint) == (
         "failed",
-        "The program handed over more than 30000 values at once",
+        "The program returned or passed more than 30000 values at once",
         f"return or print less at once, or raise `limits.{profile}.frame_values`",
     )
     assert ran(tmp_path, source, profile, {"frame_values": 30_010}).ok

@@ -31,20 +31,20 @@ LOST = {
     "new (class { #x = 1; get x() { return this.#x } })()": (
         "an object without data of its own, in JSON {}: send a plain object"
     ),
-    "{[Symbol('a')]: 1}": "an object of which JSON writes no member, in JSON {}: name its data by texts",
+    "{[Symbol('a')]: 1}": "an object of which JSON writes no member, in JSON {}: use strings as keys",
     "Object.defineProperty(Object.create(null), 'x', {value: 1})": (
-        "an object of which JSON writes no member, in JSON {}: name its data by texts"
+        "an object of which JSON writes no member, in JSON {}: use strings as keys"
     ),
-    "Math": "an object of which JSON writes no member (Math), in JSON {}: name its data by texts",
-    "Reflect": "an object of which JSON writes no member (Reflect), in JSON {}: name its data by texts",
+    "Math": "an object of which JSON writes no member (Math), in JSON {}: use strings as keys",
+    "Reflect": "an object of which JSON writes no member (Reflect), in JSON {}: use strings as keys",
     "() => 1": "a function, which JSON leaves out: call it",
     "class { static x = 1 }": "a function, which JSON leaves out: call it",
     "Symbol('s')": "a symbol, which JSON leaves out: use its description",
     "NaN": "NaN, in JSON null: check the calculation, or leave it out",
     "-Infinity": "-Infinity, in JSON null: check the calculation, or leave it out",
-    "new Date('never')": "a Date without a time, in JSON null: check what it was made of",
-    "`re: ${Promise.resolve(1)}`": "a text that holds [object Promise]: put `await` before what became text",
-    "10n ** 4000n": "a BigInt of more than 4000 digits, which no reader takes: use String(n)",
+    "new Date('never')": "a Date without a time, in JSON null: check the value that it was made from",
+    "`re: ${Promise.resolve(1)}`": "a string that contains [object Promise]: put `await` before the promise",
+    "10n ** 4000n": "a BigInt of more than 4000 digits, which JSON readers reject: use String(n)",
 }
 
 
@@ -90,7 +90,7 @@ def test_what_json_makes_null_in_an_array_is_refused(guest: Any, lost: str, plac
 def test_a_whole_that_json_writes_as_nothing_is_refused(guest: Any) -> None:
     told = "servers.odd: the arguments of echo have no JSON form"
     assert guest.failure("return await servers.odd.echo({toJSON() {}})") == ("failed", "TypeError", told)
-    told = f"{REFUSED}arguments is an object of which JSON writes no member (Math), in JSON {{}}: name its data by texts"
+    told = f"{REFUSED}arguments is an object of which JSON writes no member (Math), in JSON {{}}: use strings as keys"
     assert guest.failure("return await servers.odd.echo(Math)") == ("failed", "TypeError", told)
     told = "paddock.tool was not called: arguments[1] is an object whose toJSON returns undefined, in JSON null: "
     outcome = guest.failure("return await paddock.tool('t', {toJSON() {}})")
@@ -119,7 +119,7 @@ def test_every_way_of_calling_refuses(guest: Any) -> None:
 
 def test_a_circle_names_where_it_closes(guest: Any) -> None:
     source = "const a = {x: [{}]}; a.x[0].up = a; return await servers.odd.echo({a})"
-    told = "arguments.a.x[0].up is an object that holds it: JSON has no circles, send its id instead"
+    told = "arguments.a.x[0].up is an object that contains it: JSON has no cycles, send its id instead"
     assert guest.failure(source) == ("failed", "TypeError", REFUSED + told)
 
 
@@ -202,13 +202,13 @@ def warnings(outcome: Any) -> list[str]:
 def test_a_number_that_cannot_be_exact_is_named(guest: Any) -> None:
     outcome = guest.run(SAVE % "[Number('1234567890123456789'), 2 ** 52, 1e30]")
     assert warnings(outcome) == [
-        "arguments.text[0] goes out as 1234567890123456800 and may lack digits: a number holds whole ones up to "
-        "2**53; use a BigInt, or a text"
+        "arguments.text[0] is sent as 1234567890123456800 and may lack digits: a number holds integers up to 2**53; "
+        "use a BigInt or a string"
     ]
-    near = "there is a longer number with the same double; pass on the object that it came in, a BigInt, or a text"
+    near = "a longer number has the same double; pass on the object that it came in, a BigInt or a string"
     outcome = guest.run("return {a: 1234567890123456789, b: 1234567890123456790}")
     assert (warnings(outcome)[1:], outcome.value) == (
-        [f"result.{name} goes out as 1234567890123456800 and may lack digits: {near}" for name in "ab"],
+        [f"result.{name} is sent as 1234567890123456800 and may lack digits: {near}" for name in "ab"],
         {"a": 1234567890123456800, "b": 1234567890123456800},
     )
 
@@ -260,8 +260,8 @@ def test_bytes_are_base64_where_the_schema_says_so(uploads: Callable[[str], Outc
     )
     assert outcome.error is not None
     assert outcome.error.message == (
-        "servers.g.upload was not called: arguments.x[100] is one more of bytes than the 100 that a call takes: "
-        "use bytes.toBase64()"
+        "servers.g.upload was not called: arguments.x[100] is beyond the 100 byte arrays that a call takes: use "
+        "bytes.toBase64()"
     )
     outcome = uploads("return await paddock.tool('x', {a: new Uint8Array(1)})")
     assert outcome.error is not None
@@ -340,7 +340,10 @@ def test_json_parse_is_that_of_javascript_in_all_else(guest: Any) -> None:
 
 
 def test_a_second_object_is_not_lost(guest):
-    message = "servers.odd.echo was not called: it takes one object, and a second one would be lost: put all of it into one"
+    message = (
+        "servers.odd.echo was not called: it takes one object, and a second one would be lost: put everything into one "
+        "object"
+    )
     assert guest.failure("return await servers.odd.echo({text: 'x'}, {limit: 1})") == (
         "failed",
         "TypeError",

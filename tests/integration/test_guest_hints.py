@@ -26,16 +26,16 @@ def told(outcome):
         ("return Buffer.from('a').toString('base64')", BYTES),
         ("setImmediate(() => 0)", "use queueMicrotask(f), or setTimeout(f, 0)"),
         ("const a = 1, b = 2; return a &lt; b", "the text is escaped for HTML; send it as it is"),
-        ("return 10n ** 4000n", "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"),
+        ("return 10n ** 4000n", "JSON cannot carry a BigInt of more than 4,000 digits: use String(n)"),
         ("await mcp.callTool('odd', 'echo', {})", "tools are in `servers`: await servers.<name>.<tool>(...)"),
         ("return global.Map", "the global object is `globalThis`"),
         ("class A { x = 1; read() { return this.x } } const { read } = new A(); return read()", NO_THIS),
         ("function keep(n) { this.kept = n } keep(1)", NO_THIS),
         ("const that = undefined; that.kept = 1", ""),
         ("this.kept.n = 1", ""),
-        ("return vars.NAME", "what a program is given is in `input` and `paddock.vars`"),
-        ("return eval('1 + 1')", "a text does not become code: write the code itself; JSON.parse(text) reads data"),
-        ("return await servers.odd.then({})", 'JavaScript itself asks for `then`; call the tool as servers.odd.call("then", args)'),
+        ("return vars.NAME", "a program's inputs are in `input` and `paddock.vars`"),
+        ("return eval('1 + 1')", "a program cannot run a string as code: write the code itself; JSON.parse(text) reads data"),
+        ("return await servers.odd.then({})", 'JavaScript itself uses `then`; call the tool as servers.odd.call("then", args)'),
         ("return await servers.odd.toString({})", 'JavaScript itself asks for `toString`; call the tool as servers.odd.call("toString", args)'),
         ("return None", "this is JavaScript: true, false, null"),
         ("console.profile()", LOGS),
@@ -92,7 +92,7 @@ PATTERN = "The result holds a regular expression, in JSON {}: use String(pattern
 BUFFER = "The result holds an ArrayBuffer, in JSON {}: use [...new Uint8Array(buffer)], or new Uint8Array(buffer).toBase64()"
 INFINITE = "The result holds Infinity, in JSON null: check the calculation"
 NO_NUMBER = "The result holds NaN, in JSON null: check the calculation"
-NO_TIME = "The result holds a Date without a time, in JSON null: check what it was made of"
+NO_TIME = "The result holds a Date without a time, in JSON null: check the value that it was made from"
 SYMBOL = "The result is a symbol, which JSON cannot write: use its description"
 
 

@@ -33,7 +33,7 @@ NATURAL = {
     ),
     "await of a member": (
         f"return (await {CALL}.items).length",
-        "the call gives a promise, of which `await` must come first: `(await servers.odd.echo(...)).items`",
+        "the call returns a promise; await it first: `(await servers.odd.echo(...)).items`",
     ),
     "several at once": (f"const all = Promise.all([{CALL}])\nreturn all[0].text", is_promise("all", "Promise.all")),
     "a function of the program's own": (
@@ -42,7 +42,7 @@ NATURAL = {
     ),
     "a list of promises": (
         "const rs = [1, 2].map(async (n) => ({ n: [n] }))\nreturn rs[0].n.length",
-        "`rs` holds promises: `await Promise.all(rs)` gives their values",
+        "`rs` holds promises: `await Promise.all(rs)` returns their values",
     ),
     "a list of calls, in a callback": (
         f"const rs = [1, 2].map((n) => {CALL})\nreturn rs.map((r) => r.items.length)",
@@ -61,7 +61,7 @@ NATURAL = {
         "const r = paddock.exec('python', 'print(1)'); return r.stdout.trim()",
         is_promise("r", "paddock.exec"),
     ),
-    "a promise as JSON": (f"const r = {CALL}; return JSON.parse(r)", "a call gives a promise: put `await` before it"),
+    "a promise as JSON": (f"const r = {CALL}; return JSON.parse(r)", "a call returns a promise: put `await` before it"),
     # No promise, although its name is also that of one.
     "awaited later": (f"let r = {CALL}; r = await r; return r.items.length", NONE),
     "a list that is awaited": (
@@ -102,13 +102,13 @@ NATURAL = {
     "foreach": ("[1].foreach(console.log)", "did you mean `forEach`?"),
     "print": ("print('x')", LOG),
     "path of Node": ("return path.join('a', 'b')", FILES),
-    "os of Node": ("return os.platform()", "there is no Node.js; what a program is given is in `input` and `paddock.vars`"),
+    "os of Node": ("return os.platform()", "there is no Node.js; a program's inputs are in `input` and `paddock.vars`"),
     # Names that the program has forgotten to declare.
     "path": ("return path.length", NONE),
     "print without a call": ("return [1].map(print)", NONE),
     "window": ("const sums = []; sums.push(window); return sums", NONE),
     "lt": ("return 1 < lt", NONE),
-    "args": ("return args.name", "what a program is given is in `input` and `paddock.vars`"),
+    "args": ("return args.name", "a program's inputs are in `input` and `paddock.vars`"),
     "a method of its own": ("const store = { load() {} }; return store.fetchAll()", NONE),
     # Tools under names of other worlds.
     "a bare server": (f"return await {CALL.removeprefix('servers.')}", ECHO),

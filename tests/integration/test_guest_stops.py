@@ -256,7 +256,7 @@ def test_a_result_nested_too_deeply(guest, depth):
     assert (outcome.status, outcome.error.name, outcome.error.message) == (
         "failed",
         "RangeError",
-        "The program handed over a value nested more than 200 levels deep",
+        "The program returned or passed a value nested more than 200 levels deep",
     )
     assert [line.text for line in outcome.console] == ["before"]
 
@@ -273,7 +273,7 @@ def test_arguments_nested_too_deeply(guest):
     assert guest.failure(source) == (
         "failed",
         "RangeError",
-        "The program handed over a value nested more than 200 levels deep",
+        "The program returned or passed a value nested more than 200 levels deep",
     )
 
 
@@ -299,7 +299,7 @@ def test_a_call_that_nobody_waited_for(guest):
     assert (outcome.status, outcome.error.name, outcome.error.message, outcome.error.hint) == (
         "failed",
         "UnawaitedCall",
-        "the program ended while it had not waited for odd.echo",
+        "the program ended without waiting for odd.echo",
         "put `await` before the call, or collect the calls in `await Promise.all([...])`; "
         "`forEach` waits for none, `for (... of ...)` does",
     )
@@ -333,7 +333,7 @@ def test_a_call_that_lost_a_race_is_no_forgotten_one(guest, source, value):
     outcome = guest.run(source)
     assert (outcome.status, outcome.error, outcome.value, outcome.in_flight) == ("ok", None, value, 1)
     assert [(line.level, line.text) for line in outcome.console] == [
-        ("warn", "Cancelled, since the program ended while it was under way: odd.hang")
+        ("warn", "Cancelled, because the program ended without waiting for them: odd.hang")
     ]
 
 
@@ -346,7 +346,7 @@ def test_a_call_after_a_race_and_a_race_that_nobody_waited_for_are_forgotten(gue
         assert guest.failure(source) == (
             "failed",
             "UnawaitedCall",
-            "the program ended while it had not waited for odd.hang",
+            "the program ended without waiting for odd.hang",
         )
 
 
@@ -355,7 +355,7 @@ def test_who_goes_on_after_a_failed_all_leaves_the_other_calls_behind(guest):
     outcome = guest.run(f"try {{ await {calls} }} catch (error) {{ return error.message }}")
     assert (outcome.status, outcome.value) == ("ok", "Unknown server: nope; known: odd, even.")
     assert [(line.level, line.text) for line in outcome.console] == [
-        ("warn", "Cancelled, since the program ended while it was under way: odd.hang")
+        ("warn", "Cancelled, because the program ended without waiting for them: odd.hang")
     ]
     assert guest.failure("servers.odd.call('hang'); return await Promise.all([1])")[1] == "UnawaitedCall"
     assert guest.failure("Promise.all([servers.odd.call('hang')]); return 1")[1] == "UnawaitedCall"

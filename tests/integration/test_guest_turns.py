@@ -163,7 +163,7 @@ def test_a_turn_that_throws_breaks_the_program_and_says_what_was_thrown():
 
 def test_a_turn_that_does_not_return_breaks_the_program_and_hurts_no_later_one():
     said = driven(TWICE + """serve(guest(text), [b'["wake"]', b'["wake"]', run("return 1")])""")
-    broken = ["broken", "the glue failed"]
+    broken = ["broken", "the bootstrap script failed"]
     assert said == [["ready"], broken, broken, ["done", {"open": [], "value": 1}]]
 
 
@@ -191,7 +191,7 @@ serve(made, messages())
         ("await servers.a.b({}); say()", [["stuck", {}]]),
         (
             "setTimeout(say, 0); return await servers.a.b({})",
-            [["broken", "the glue failed"], ["done", {"open": [], "value": 1}]],
+            [["broken", "the bootstrap script failed"], ["done", {"open": [], "value": 1}]],
         ),
     ],
     ids=["in a promise", "in a timer"],
@@ -218,7 +218,7 @@ try:
 finally:
     print(ours.recv(4096).decode())
 """
-REINSTALL = "reinstall Paddock with the version of mini-racer that it names"
+REINSTALL = "reinstall Paddock with the version of mini-racer that it requires"
 
 
 def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():

@@ -135,8 +135,8 @@ ARGUMENTS = {
         "servers.odd.echo was not called: arguments.a is NaN, in JSON null: check the calculation"
     ),
     "{ a: 10n ** 4000n }": (
-        "servers.odd.echo was not called: arguments.a is a BigInt of more than 4000 digits, which no reader takes: "
-        "use String(n)"
+        "servers.odd.echo was not called: arguments.a is a BigInt of more than 4000 digits, which JSON readers "
+        "reject: use String(n)"
     ),
 }
 
@@ -484,7 +484,7 @@ def test_a_result_that_swells_fails_the_program(guest):
     assert (outcome.status.value, outcome.error.name, outcome.error.message, outcome.error.hint) == (
         "failed",
         "RangeError",
-        "The program handed over more than 1250000 values at once",
+        "The program returned or passed more than 1250000 values at once",
         "return or print less at once, or raise `limits.execute.frame_values`",
     )
 

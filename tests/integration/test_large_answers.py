@@ -32,7 +32,8 @@ TEXT_SWELLS = "ask for less at once, raise `servers.answer_values`, or read the 
         ),
         (
             "deep({ levels: 10, beside: 100000 })",
-            "Server flood: the answer of deep takes 100054 bytes, and at most 100000 reach a program. Ask for less at "
+            "Server flood: the answer of deep takes 100054 bytes, and a program can receive at most 100000. Ask for "
+            "less at "
             "once, or raise `limits.execute.frame_bytes`.",
         ),
     ],

@@ -122,8 +122,8 @@ def test_the_list_is_of_one_workspace(run: Run, artifacts: Artifacts, tmp_path: 
     code, out, _ = run("list", "--all", "--json")
     assert [each["artifactHandle"] for each in json.loads(out)] == [own, other]
     refused = (
-        f"Artifact not found in this workspace: {other}; ask from its own workspace, "
-        "or set artifacts.cross_workspace = true\n"
+        f"Artifact not found in this workspace: {other}; read it from its own workspace, or set "
+        "artifacts.cross_workspace = true\n"
     )
     assert run("show", other) == (1, "", refused)
     assert run("show", other, "--set", "artifacts.cross_workspace=true") == (0, "22", "")
@@ -158,7 +158,7 @@ def test_questions_that_make_no_sense(run: Run, arguments: tuple[str, ...], why:
 def test_s48_s49_handles_that_lead_nowhere(run: Run) -> None:
     assert run("show", "../../etc") == (1, "", "Invalid artifact handle: path traversal detected\n")
     handle = "runtime-ws-1-0123456789abcdef"
-    missing = f"Artifact not found: {handle}; it never was, or has expired (artifacts.ttl_hours)\n"
+    missing = f"Artifact not found: {handle}; it does not exist or has expired (artifacts.ttl_hours)\n"
     assert run("query", handle, "-t", "x") == (1, "", missing)
 
 

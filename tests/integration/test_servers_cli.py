@@ -142,7 +142,7 @@ def test_pins_that_cannot_be_read_let_no_call_leave(paddock: Any, tmp_path: Path
     [pins] = tmp_path.glob("home/.local/state/paddock/servers/*/pins.json")
     pins.unlink()
     os.mkfifo(pins)
-    why = f"{pins}: cannot be read: it is a pipe and no regular file; move {pins} away"
+    why = f"{pins}: cannot be read: it is a pipe, not a regular file; move {pins} away"
     source = "return await servers.all.echo({message: 'x'})"
     code, output, _ = paddock("run", "-", "--json", stdin=source)
     outcome = json.loads(output)

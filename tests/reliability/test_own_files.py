@@ -173,11 +173,11 @@ def linked(file: Path) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pipe": (os.mkfifo, "is a pipe and no regular file"),
-    "socket": (bound, "is a socket and no regular file"),
-    "directory": (Path.mkdir, "is a directory and no regular file"),
-    "link to a device": (lambda file: file.symlink_to("/dev/zero"), "is a link and no regular file"),
-    "link to a file": (linked, "is a link and no regular file"),
+    "pipe": (os.mkfifo, "is a pipe, not a regular file"),
+    "socket": (bound, "is a socket, not a regular file"),
+    "directory": (Path.mkdir, "is a directory, not a regular file"),
+    "link to a device": (lambda file: file.symlink_to("/dev/zero"), "is a link, not a regular file"),
+    "link to a file": (linked, "is a link, not a regular file"),
 }
 """How to make each hostile thing, and what is said of it."""
 
@@ -302,7 +302,7 @@ def test_what_a_person_writes_is_a_regular_file(name: str, kind: str, tmp_path: 
     own, (make, why) = OBEYED[name], KINDS[kind]
     file = set_up(own, tmp_path)
     make(file)
-    why = "is a device and no regular file" if kind == "link to a device" else why
+    why = "is a device, not a regular file" if kind == "link to a device" else why
     assert refusal(own, tmp_path) == expected(own, tmp_path, file, why, f"move {file} away")
 
 
@@ -395,7 +395,7 @@ def test_a_directory_that_is_not_ours_alone_is_refused(name: str, kind: str, tmp
         case "link":
             directory.rename(tmp_path / "elsewhere")
             directory.symlink_to("elsewhere")
-            why = "is a link and no directory"
+            why = "is a link, not a directory"
         case "another user's" if os.geteuid() == 0:
             os.chown(directory, OTHER, OTHER)
             why = f"belongs to user {OTHER}, and Paddock runs as user 0"
@@ -403,7 +403,7 @@ def test_a_directory_that_is_not_ours_alone_is_refused(name: str, kind: str, tmp
         case _:
             directory.chmod(0o770)
             why = "can be written to by others (mode 0770), who may have put files there"
-            remedy = f"look at what it holds, then run: chmod 700 {directory}"
+            remedy = f"check what it contains, then run: chmod 700 {directory}"
     assert refusal(own, tmp_path) == expected(own, tmp_path, directory, why, remedy)
 
 

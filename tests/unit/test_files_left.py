@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.files import passing_directory, read_bounded, replace_file
+from paddock.files import make_temporary_directory, read_bounded, replace_file
 
 
 def test_what_a_dead_writer_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_passing_directories_of_the_dead_go(tmp_path: Path, monkeypatch: pytest.
     (dead / "within").mkdir(parents=True)
     kept.mkdir()
     link.symlink_to(kept)
-    with passing_directory("bait-") as first, passing_directory("bait-") as second:
+    with make_temporary_directory("bait-") as first, make_temporary_directory("bait-") as second:
         (second / "file").touch()
         assert sorted(tmp_path.iterdir()) == sorted([first, second, link, kept])
     assert sorted(tmp_path.iterdir()) == sorted([link, kept])
@@ -41,7 +41,7 @@ def test_only_a_regular_file_of_bounded_size_is_read(tmp_path: Path) -> None:
     assert read_bounded(tmp_path / "file", 5) == b"12345"
     for name, most, why in (
         ("file", 4, "larger than 4 bytes"),
-        ("pipe", 4, "it is no regular file"),
+        ("pipe", 4, "it is not a regular file"),
         (".", 4, "Is a directory"),
         ("missing", 4, "No such file or directory"),
     ):

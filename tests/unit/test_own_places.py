@@ -73,7 +73,7 @@ def test_a_directory_in_the_place_of_a_file_is_told(places: Settings, tmp_path: 
         file.mkdir()
         assert told(places, name) == (
             "refused",
-            f"{file}: it is a directory and no regular file",
+            f"{file}: it is a directory, not a regular file",
             f"move {file} away",
         )
 
@@ -100,7 +100,7 @@ def test_what_is_refused_is_told_before_what_can_be_repaired(places: Settings, t
         os.mkfifo(pipe)
         assert told(places, name) == (
             "refused",
-            f"{pipe}: it is a pipe and no regular file",
+            f"{pipe}: it is a pipe, not a regular file",
             f"move {pipe} away",
         )
 
@@ -112,7 +112,7 @@ def test_a_directory_that_others_may_write_to_is_refused(places: Settings) -> No
     assert told(places, "vault") == (
         "refused",
         f"{directory}: it can be written to by others (mode 0777), who may have put files there",
-        f"look at what it holds, then run: chmod 700 {directory}",
+        f"check what it contains, then run: chmod 700 {directory}",
     )
 
 
@@ -125,6 +125,6 @@ def test_what_everybody_may_write_to_is_not_obeyed(places: Settings, tmp_path: P
     trust = places.servers.trust
     assert told(places, "trusted servers") == (
         "refused",
-        f"{trust}: it can be written to by everybody",
-        f"look at what it says, then run: chmod o-w {trust}",
+        f"{trust}: it can be written to by every user",
+        f"check what it contains, then run: chmod o-w {trust}",
     )

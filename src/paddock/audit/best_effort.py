@@ -1,4 +1,4 @@
-"""What stands in for a ledger that cannot be written, where the settings let computations run without it."""
+"""Sinks to use if the ledger cannot be written and the settings allow computations without it."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ _log = logging.getLogger("paddock.audit")
 
 
 class UnavailableSink:
-    """An `AuditSink` whose ledger could not be opened: every call raises why."""
+    """An `AuditSink` whose ledger could not be opened: every call raises that error."""
 
     def __init__(self, why: LedgerUnusable) -> None:
         self._why = why
@@ -53,9 +53,9 @@ class UnavailableSink:
 
 
 class BestEffortSink:
-    """Writes to a sink, and goes on without a record when its ledger cannot be written: then the id is empty.
+    """Writes to a sink. If its ledger cannot be written, continues without a record and returns an empty id.
 
-    A claim that was made before is no such case: what runs at most once still does.
+    A second claim of the same request still raises LedgerError, so that a request runs at most once.
     """
 
     def __init__(self, sink: AuditSink) -> None:

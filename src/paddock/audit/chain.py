@@ -1,22 +1,19 @@
-"""The writing end of the chain: the lock, the true end, rotation by date, and repair after a crash.
+"""Write to the chain: the lock, finding the end, rotation by date, and repair after a crash.
 
-Theory of operation. All writers of a directory hold an exclusive flock on `head` while they write. A record
-is one write() to the newest dated file, then the head is overwritten in place. So a writer that dies leaves
-one of these:
+Theory of operation. All writers of a directory hold an exclusive flock on `head` while they write. A record is one
+write() to the newest dated file; then the head is overwritten in place. A writer that dies leaves one of these:
 
-* a whole record behind the end that the head names, perhaps without its newline: the next writer takes it
-  into the chain and goes on after it;
-* a piece of a record without its newline (killed, or the disk was full): the next writer ends the line and
-  accounts for the piece with a `recovered` record: its length and SHA-256, so the piece cannot be changed
-  unseen either.
+* A complete record after the end that the head names, possibly without its newline. The next writer adopts it and
+  continues after it.
+* A part of a record without its newline (the writer was killed, or the disk was full). The next writer ends the line
+  and writes a `recovered` record with the length and SHA-256 of the part, so that it cannot be changed unnoticed.
 
-After a power failure the file may also end before the head says. The head then shows whether the missing
-records had been synced; the next writer notes it and continues from the *head*, so that the gap stays in the
-chain forever. The same happens when somebody cut, emptied or deleted files: a writer never refuses work
-because of old damage and never hides it; `verify` tells the kinds apart.
+After a power failure the file may also end before the position that the head names. The head then shows whether the
+missing records had been synced. The next writer records this and continues from the *head*, so that the gap stays in
+the chain forever. The same happens if a person cut, emptied or deleted files. A writer never refuses work because of
+old damage and never hides it; `verify` distinguishes the causes.
 
-A head that agrees with the one this process wrote last, and a file that has kept its size, need no second
-look.
+If the head is the one that this process wrote last, and the file has kept its size, nothing else is checked.
 """
 
 import errno
@@ -55,11 +52,11 @@ class Chain:
         self._directory = directory
         self._clock = clock
         self.head = Head()
-        """The last record, as this process knows it; true from `lock` to `unlock`."""
+        """The last record; up to date between `lock` and `unlock`."""
         self.now = 0.0
         """When the lock was taken, in seconds since the epoch."""
         self.loads = 0
-        """How often the end of the chain was another one than this process had left; true from `lock` to `unlock`."""
+        """How often other processes had moved the end of the chain; up to date between `lock` and `unlock`."""
         self._raw: bytes | None = None
         self._head_fd = -1
         self._data_fd = -1
@@ -67,23 +64,23 @@ class Chain:
         self._unsynced: list[int] = []
 
     def lock(self) -> None:
-        """Take the lock of all writers, with `head` brought up to date and earlier damage accounted for."""
+        """Take the lock of all writers, update `head`, and record earlier damage."""
         self._acquire_lock()
         known = self.head
         try:
             self._catch_up()
         except BaseException:
-            # Half of a repair is no knowledge: look again next time.
+            # A failed repair may be incomplete: check again at the next lock.
             self.head, self._raw = known, None
             self.unlock()
             raise
 
     def unlock(self) -> None:
-        """Let other writers go on."""
+        """Release the lock."""
         fcntl.flock(self._head_fd, fcntl.LOCK_UN)
 
     def put(self, entries: Iterable[Entry], *, lead: bytes = b"") -> None:
-        """Write records to the end of the chain, after the bytes `lead`: all of them or none. Needs the lock."""
+        """Append records to the chain, after the bytes `lead`: all of them or none. Needs the lock."""
         head, data = self.head, lead
         seq, digest = head.seq, head.hash
         for entry in entries:
@@ -98,14 +95,14 @@ class Chain:
         self._move_head(Head(seq, digest, head.file, head.size + written, head.synced, this_boot()))
 
     def to_sync(self) -> tuple[int, list[int]]:
-        """Return up to which record the returned descriptors cover; the caller syncs and closes them."""
+        """Return the number of the last record and the descriptors that the caller must sync and close."""
         fds, self._unsynced = self._unsynced, []
         if self._data_fd >= 0 and (fds or self.head.synced < self.head.seq):
             fds.append(os.dup(self._data_fd))
         return self.head.seq, fds
 
     def mark_synced(self, seq: int) -> None:
-        """Note in the head that everything up to record `seq` is on the disk. Needs the lock."""
+        """Record in the head that every record up to `seq` is on the disk. Needs the lock."""
         if self.head.synced < seq <= self.head.seq:
             self._move_head(self.head._replace(synced=seq, boot=this_boot()))
 
@@ -127,7 +124,7 @@ class Chain:
             hold(self._head_fd, fcntl.LOCK_EX, self._directory)
             if os.fstat(self._head_fd).st_nlink:
                 return
-            # Deleted or replaced since it was opened: other writers lock another file of this name.
+            # The file was deleted or replaced since it was opened: other writers lock the new one.
             os.close(self._head_fd)
             self._head_fd = -1
 
@@ -170,7 +167,7 @@ class Chain:
             self._find_true_end(reason)
 
     def _rebuild_head(self) -> Head:
-        """Return the end of the chain as the files alone show it."""
+        """Return the end of the chain according to the dated files."""
         for name in reversed(list_dated_files(self._directory)):
             fd = self._open_file(name)
             try:
@@ -196,7 +193,7 @@ class Chain:
             self._unsynced.append(os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC))
 
     def _find_true_end(self, reason: str) -> None:
-        """Find the end of the chain in the current file, and account for whatever does not belong there."""
+        """Find the end of the chain in the current file, and record everything that does not belong there."""
         size = os.fstat(self._data_fd).st_size
         mark = f'{self.head.hash}"}}\n'.encode()
         before = max(0, self.head.size - len(mark))
@@ -217,7 +214,7 @@ class Chain:
             self.put([new_entry(RECOVERED, "", None, fields)], lead=b"\n" if torn else b"")
 
     def _adopt_records(self, size: int) -> str:
-        """Continue the chain over whole records behind the head; return `foreign` if others stand there."""
+        """Move the head over complete records after it; return `foreign` if other lines follow."""
         for line in lines(self._data_fd, self.head.size, size):
             try:
                 record = parse_record(line.data)

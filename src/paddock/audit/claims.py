@@ -1,17 +1,17 @@
-"""Which requests are claimed: those that a `started` record of the ledger names. Memory is constant.
+"""Find out whether a request is claimed, that is, named by a `started` record of the ledger. Memory is constant.
 
-There is no list of claims that could disagree with the ledger after a crash. Two kinds of ids are told apart:
+There is no list of claims that could disagree with the ledger after a crash. There are two kinds of ids:
 
-* An id that this process minted after it opened the ledger, and has not spent, cannot be claimed: nobody else can make
-  the same one. Nothing is read for it. Almost all requests are such.
-* Any other id was brought by a caller, and may have been claimed by whatever process. The ledger is searched for its
-  claim, from the day on which it was minted. Most of that happens before the lock is taken, the rest under it.
+* An id that this process minted after it opened the ledger, and has not used, cannot be claimed, because no other
+  process can make the same one. Nothing is read for it. Almost all requests have such an id.
+* Every other id was brought by a caller and may have been claimed by any process. The ledger is searched for its claim,
+  from the day on which it was minted. Most of the search happens before the lock is taken, the rest under it.
 
-A process may hand an id that it minted to another one, which claims it first: as brought. The file `brought` tells the
-first process. Whoever claims a brought id adds a byte to it under the lock, before the record is written. A process
-that finds records of others in the chain and this file changed distrusts every id that it has minted so far, and
-searches for those. A byte without its record, after a crash, costs such a search and nothing else, and so does a file
-that somebody removed or changed.
+A process may pass an id that it minted to another process, which claims it first as a brought id. The file `brought`
+informs the first process: a process that claims a brought id adds a byte to the file under the lock, before it writes
+the record. A process that finds other processes' records in the chain, and this file changed, no longer trusts the ids
+that it has minted so far, and searches for them. A byte without a record, after a crash, costs only such a search, and
+so does a file that was removed or changed.
 """
 
 import errno
@@ -30,11 +30,11 @@ BROUGHT = "brought"
 
 _CHUNK_BYTES = 1024 * 1024
 _NEEDLE = f'"event":"{STARTED}","request":"%s"'
-"""What a claim holds. Quotes inside of strings are escaped in JSON, so no field's value can look like this."""
+"""Text in the record of a claim. JSON escapes quotes in strings, so that no field's value can contain it."""
 
 
 class Claims:
-    """Tells whether a request of one ledger is claimed. Every method needs the lock of the chain."""
+    """Knows which ids of one ledger cannot be claimed. Every method needs the lock of the chain."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,7 +56,7 @@ class Claims:
         return ids.is_unspent(request, self._trusted_since)
 
     def mark_brought(self) -> None:
-        """Note that an id is claimed that a caller brought; other processes learn of it. Raises OSError."""
+        """Record for other processes that an id that a caller brought is claimed. Raises OSError."""
         try:
             _append_byte(self._mark)
         except OSError:
@@ -64,7 +64,7 @@ class Claims:
         self._facts = self._brought_state()
 
     def _make_anew(self) -> None:
-        """Put a file of ours in the place of a link or a pipe, say. Raises NotOursError for a directory."""
+        """Replace a link, a pipe or another user's file by our own file. Raises NotOursError for a directory."""
         finding = judge_file(self._mark.lstat(), self._mark)
         if finding is not None and finding.number == errno.EISDIR:
             raise NotOursError(finding.number, self._mark, finding.why, finding.remedy)
@@ -72,10 +72,10 @@ class Claims:
         _append_byte(self._mark)
         wrong = finding if finding is not None and finding.mode is None else None
         why = wrong.why if wrong is not None else "has another name beside it, or cannot grow"
-        logging.getLogger("paddock.files").warning("%s: it %s; it was removed and made anew", self._mark, why)
+        logging.getLogger("paddock.files").warning("%s: it %s; Paddock replaced it", self._mark, why)
 
     def _brought_state(self) -> tuple[int, int, int]:
-        """Return what tells the file from how it was before; one that was removed is made anew, and is another one."""
+        """Return facts that change with the file. A removed file is made again and has other facts."""
         try:
             facts = self._mark.lstat()
         except FileNotFoundError:
@@ -85,26 +85,26 @@ class Claims:
 
 
 def _append_byte(path: Path) -> None:
-    """Add a byte to a file, which takes no space on the disk. Raises OSError."""
+    """Add a byte to a file, which is sparse and takes no disk space. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            raise OSError(errno.EINVAL, "it is no regular file of one name")
+            raise OSError(errno.EINVAL, "it is not a regular file with a single name")
         os.ftruncate(fd, facts.st_size + 1)
     finally:
         os.close(fd)
 
 
 class ClaimSearch:
-    """Looks for the claim of one request, in the files in which it could stand."""
+    """Searches for the claim of one request in the files that may contain it."""
 
     def __init__(self, directory: Path, request: str, minted: float) -> None:
-        """Take a request, and when it was minted in seconds since the epoch.
+        """Search for a request that was minted at a time in seconds since the epoch.
 
-        A claim is written no earlier than its id was minted, give or take the skew that `minted_at` allows, and never
-        into a file older than its date.
+        A claim is written after its id was minted, except for the clock skew that `find_mint_time` allows, and never
+        into a file with an earlier date.
         """
         self.found = False
         self._directory = directory
@@ -113,9 +113,9 @@ class ClaimSearch:
         self._read: dict[str, int] = {}
 
     def go_on(self, end: Head) -> None:
-        """Read what was not read before, up to an end of the chain. Raises OSError.
+        """Continue the search up to an end of the chain. Raises OSError.
 
-        What stands behind it may be half a record, which its writer removes again.
+        Data after that end may be a partial record, which its writer removes again.
         """
         for name in list_dated_files(self._directory):
             if self._oldest <= name <= end.file and not self.found:

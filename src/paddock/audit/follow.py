@@ -1,4 +1,4 @@
-"""Following the ledger: records as they are written, over the change of the day."""
+"""Follow the ledger: yield records as they are written, also across midnight."""
 
 import os
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from paddock.audit.sink import AuditRecord
 
 
 class Follower:
-    """Gives the records that are written from now on, each once."""
+    """Yields the records that are written from now on, each once."""
 
     def __init__(self, directory: Path) -> None:
-        """Begin at the present end of the ledger, which need not be there yet. Raises LedgerError."""
+        """Begin at the present end of the ledger, which need not exist yet. Raises LedgerError."""
         self._directory = directory
         self._file, self._offset = "", 0
         for name in self._list_files():
@@ -28,10 +28,10 @@ class Follower:
     def new_records(self) -> Iterator[AuditRecord]:
         """Yield the intact records that were written since the last call. Raises LedgerError.
 
-        A line that is not finished yet is read again by the next call.
+        The next call reads an incomplete line again.
         """
         later = [name for name in self._list_files() if name > self._file]
-        # Nothing is written to a file any more once there is a later one.
+        # A file is complete as soon as there is a later one.
         yield from self._read_remainder()
         for name in later:
             self._file, self._offset = name, 0
@@ -39,7 +39,7 @@ class Follower:
 
     def _read_remainder(self) -> Iterator[AuditRecord]:
         size = self._size_of(self._file) if self._file else 0
-        self._offset = min(self._offset, size)  # a write that did not fit was taken back
+        self._offset = min(self._offset, size)  # a writer removed a partial write
         if size == self._offset or (fd := open_regular(self._directory, self._file)) is None:
             return
         try:

@@ -1,21 +1,20 @@
-"""An index beside the ledger, with which a few records among millions are found at once. It is never the truth.
+"""An index beside the ledger that quickly finds a few records among millions. It is not trusted.
 
-    ledger    YYYY-MM-DD.ndjson ----.      what is shown is read there, at the place that the index names, and is shown
-                   |                |      only if it is an intact record that was asked for
+    ledger    YYYY-MM-DD.ndjson ----.      records are read here, at the positions that the index returns, and are shown
+                   |                |      only if they are intact and match the query
                    v                |
-    index     index.sqlite: place -> facts that can be asked for, id -> places
+    index     index.sqlite: position -> facts to search for, id -> positions
 
-Writers know nothing of it: whoever asks brings it up to date first, which takes a fraction of a second for what a busy
-day adds in an hour. A place is the day of a file and an offset in it, so places sort as the chain runs.
+Writers do not use the index. A reader first brings it up to date, which takes a fraction of a second for the records of
+a busy hour. A position is the day of a file and an offset in it, so that positions sort in the order of the chain.
 
-The index is made anew when it is missing, damaged, of another schema, or disagrees with the files: one of them is gone,
-shorter or another one, was changed without growing, or no longer holds the last line that was read of it. Nothing in
-the directory but plain files of this user is opened; what else has one of the index's names is removed. In a directory
-that others may write, or that cannot be written, there is no index. One process at a time uses it: the lock is the
-directory, and it is held for as long as a question takes.
+The index is made again if it is missing, damaged, has another schema, or disagrees with the files: a file is missing,
+shorter or another one, was changed without growing, or lacks the last line that was read from it. Only regular files of
+this user are opened; anything else with a name of the index is removed. A directory that other users may write to, or
+that cannot be written to, has no index. One process at a time uses it, and locks the directory during a query.
 
-Whoever can write the directory can make the index hide records, as they could remove them from the ledger. `verify`
-reads the ledger alone.
+A user who can write to the directory can make the index hide records, but could also remove them from the ledger.
+`verify` reads only the ledger.
 """
 
 import fcntl
@@ -40,14 +39,14 @@ INDEX_FILE_NAME = "index.sqlite"
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
-"""Hears how many bytes of the ledger have been read into the index, of how many that must be."""
+"""Called with the number of bytes of the ledger that have been read into the index, and the total."""
 
 SCHEMA_VERSION = 1
-"""Of what the tables mean; another one is made anew."""
+"""Version of the meaning of the tables; an index with another one is made again."""
 _PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF")
-"""One process at a time: no file is shared. After a power failure the index is an older one."""
+"""One process at a time uses the files. After a power failure the index may be out of date."""
 _SCHEMA = (
-    # `last` is the end of the last line that was read, up to `_HASH_TAIL_BYTES` bytes of it; `read` is where it ends.
+    # `last` has up to `_HASH_TAIL_BYTES` bytes of the last line that was read; `read` is where that line ends.
     "CREATE TABLE file (day INTEGER PRIMARY KEY, inode INT, size INT, changed INT, read INT, last BLOB) STRICT",
     """CREATE TABLE facts (
         id INTEGER PRIMARY KEY, event TEXT, actor TEXT, status TEXT, server TEXT, tool TEXT,
@@ -73,29 +72,29 @@ _AMONG_NEXT = f"""
         SELECT * FROM record NOT INDEXED WHERE place > :above AND place < :below ORDER BY place DESC LIMIT 50000
     ) WHERE {_MATCHING}
 """  # noqa: S608
-"""Among the next records; what is frequent is found there, and would be much to sort out of all."""
+"""Only among the next records: frequent values are found there without sorting all of them."""
 _ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"  # noqa: S608
 _FILES = (INDEX_FILE_NAME, f"{INDEX_FILE_NAME}-wal", f"{INDEX_FILE_NAME}-shm", f"{INDEX_FILE_NAME}-journal")
 _HASH_TAIL_BYTES = 80
-"""Bytes that tell a line from others: its hash."""
+"""Number of bytes at the end of a line that identify it by its hash."""
 _OFFSET_BITS = 40
 _BATCH_BYTES = 16 * 1024 * 1024
-"""Bytes of the ledger that are read within one transaction."""
+"""Size of the part of the ledger that is read in one transaction, in bytes."""
 _CACHED_FACTS = 10_000
 _LOCK_WAIT_S = 5.0
 _MAX_TIME_MS = 2**53
-"""Milliseconds of a record whose time cannot be read: it is later than whatever is asked for."""
+"""Time of a record whose time cannot be read, in milliseconds: later than any time in a query."""
 
 FACTS = ("event", "actor", "status", "server", "tool")
 Facts = tuple[str, str, str, str, str]
 
 
 class NoIndexError(Exception):
-    """There is no index here; the ledger answers without it."""
+    """There is no index; the ledger itself must be searched."""
 
 
 class RecordPosition(NamedTuple):
-    """Where the line of a record begins."""
+    """The position at which the line of a record begins."""
 
     file: str
     offset: int
@@ -112,7 +111,7 @@ class _IndexedExtent(NamedTuple):
 
 
 def facts_of(members: dict[str, object]) -> Facts:
-    """Return what can be asked for of a record, out of its event and fields; empty where there is none."""
+    """Return the facts of a record that can be searched for, by its event and fields; "" for a missing one."""
     name = _short_text(members.get("name"))
     kind = members.get("kind")
     server, _, tool = name.partition("/") if kind == "server" else ("", "", name if kind == "tool" else "")
@@ -125,10 +124,10 @@ def _short_text(value: object) -> str:
 
 
 def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgress | None = None) -> T:
-    """Return the answer of a ledger's index, which is brought up to date before; nobody else uses it meanwhile.
+    """Bring a ledger's index up to date, and return the answer to a question, under the lock.
 
-    `on_progress` hears how far that is, between batches. Raises NoIndexError where there can be none, OSError for a
-    ledger that cannot be read.
+    Calls `on_progress` between batches. Raises NoIndexError if there can be no index; OSError for a ledger that cannot
+    be read.
     """
     directory = Path(os.path.realpath(directory))
     if not is_ours(directory):
@@ -145,7 +144,7 @@ def ask(directory: Path, question: "Callable[[Index], T]", on_progress: OnProgre
 
 
 class Index:
-    """The index of one ledger, while it is opened."""
+    """The open index of one ledger."""
 
     def __init__(self, directory: Path, database: sqlite3.Connection) -> None:
         self._directory = directory
@@ -162,10 +161,10 @@ class Index:
         after: int | None,
         newest_first: bool,
     ) -> list[int]:
-        """Return up to `count` places of records behind the place `after`, in order; see `place_of`.
+        """Return up to `count` positions of records after the position `after`, in order; see `place_of`.
 
-        `wanted` are values by the name of a fact, `since` is a record's `ts`, `name` is an id of the record, of its
-        request or of its parent.
+        `wanted` has values by the name of a fact, `since` is a record's `ts`, and `name` an id of the record, its
+        request or its parent.
         """
         values = {
             **dict.fromkeys(FACTS),
@@ -185,7 +184,7 @@ class Index:
         return found
 
     def catch_up(self, on_progress: OnProgress | None) -> None:
-        """Read what the ledger has more than the index. Raises _OutdatedError where the index disagrees with it."""
+        """Read the new part of the ledger into the index. Raises _OutdatedError if the index disagrees with it."""
         known = {
             day: _IndexedExtent(*rest)
             for day, *rest in self._database.execute("SELECT * FROM file ORDER BY day")
@@ -216,7 +215,7 @@ class Index:
                 os.close(fd)
 
     def _read_file(self, day: int, fd: int, known: _IndexedExtent | None) -> Iterator[int]:
-        """Read the rest of a file into the index, and yield how many bytes each batch has taken."""
+        """Read the rest of a file into the index, and yield the size of each batch in bytes."""
         facts = os.fstat(fd)
         read = known.read if known else 0
         if known and (
@@ -237,13 +236,13 @@ class Index:
                 row = (day, facts.st_ino, *seen, reached, last)
                 self._database.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", row)
             yield reached - read
-            batch = _BATCH_BYTES if reached > read else 2 * batch  # one line may be longer
+            batch = _BATCH_BYTES if reached > read else 2 * batch  # a line may be longer than a batch
             read = reached
             if whole:
                 return
 
     def _read_lines(self, day: int, fd: int, start: int, end: int) -> int:
-        """Read the lines between two offsets into the index, and return where the last whole one ends."""
+        """Read the lines between two offsets into the index, and return the end of the last complete one."""
         records: list[tuple[int, int, int]] = []
         names: set[tuple[int, int]] = set()
         base = day << _OFFSET_BITS
@@ -260,11 +259,11 @@ class Index:
                 )
                 facts = facts_of(members)
             except (ValueError, TypeError, KeyError, AttributeError):
-                start = line.end  # it is no record
+                start = line.end  # not a record
                 continue
             place, start = base + start, line.end
             records.append((place, self._facts_id(facts), _parse_milliseconds(ts)))
-            names.update((_hash_name(each), place) for each in (id_, request, parent) if each)
+            names.update((_hash_name(name), place) for name in (id_, request, parent) if name)
         self._database.executemany("INSERT INTO record VALUES (?, ?, ?)", records)
         self._database.executemany("INSERT INTO name VALUES (?, ?)", sorted(names))
         return start
@@ -284,7 +283,7 @@ class Index:
 
 
 def place_of(number: int) -> RecordPosition | None:
-    """Return the place that a number of the index stands for, None for one that stands for none."""
+    """Return the position that a number of the index encodes; None for an invalid number."""
     try:
         day = date.fromordinal(number >> _OFFSET_BITS)
     except (ValueError, OverflowError):
@@ -293,11 +292,11 @@ def place_of(number: int) -> RecordPosition | None:
 
 
 class _OutdatedError(Exception):
-    """The index is not one of this ledger."""
+    """The index does not belong to this ledger."""
 
 
 _DATABASE_ERRORS = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
-"""What a damaged database raises: a text may be none, a number a text."""
+"""Errors of a damaged database, in which a value may have another type."""
 _UNREAD = _IndexedExtent(0, -1, 0, 0, b"")
 
 
@@ -309,7 +308,7 @@ def _ask_locked(directory: Path, question: Callable[[Index], T], on_progress: On
 
 
 def _open_database(directory: Path) -> sqlite3.Connection:
-    """Open the database, with the tables in it. Raises _OutdatedError for another one, NoIndexError."""
+    """Open the database and make its tables. Raises NoIndexError; _OutdatedError for another database."""
     for name in _FILES:
         try:
             facts = (directory / name).lstat()
@@ -335,7 +334,7 @@ def _open_database(directory: Path) -> sqlite3.Connection:
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
-    """Make the tables of an empty database. Raises _OutdatedError when there are others."""
+    """Make the tables of an empty database. Raises _OutdatedError if it has other tables."""
     if not database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         with database:
             for statement in _SCHEMA:
@@ -349,7 +348,7 @@ def _make_tables(database: sqlite3.Connection) -> None:
 
 @contextmanager
 def _hold_lock(directory: Path) -> Generator[None]:
-    """Hold the lock of the index. Raises NoIndexError when another process holds it for too long."""
+    """Hold the lock of the index. Raises NoIndexError if another process holds it for too long."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _LOCK_WAIT_S
@@ -367,7 +366,7 @@ def _hold_lock(directory: Path) -> Generator[None]:
 
 
 def _remove_files(directory: Path) -> None:
-    """Remove whatever has the index's names. Raises NoIndexError."""
+    """Remove everything with a name of the index. Raises NoIndexError."""
     for name in _FILES:
         try:
             (directory / name).unlink(missing_ok=True)
@@ -376,7 +375,7 @@ def _remove_files(directory: Path) -> None:
 
 
 def _hash_name(name: str) -> int:
-    """Return the number for which a name is looked up; several may share it."""
+    """Return the number by which a name is searched; several names may share it."""
     key = sort_key(name)
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) if key is None else key
 

@@ -1,25 +1,25 @@
-"""The audit ledger: hash-chained NDJSON, one dated file per UTC day, nothing runs without its record in it.
+"""The audit ledger: hash-chained NDJSON, one dated file per UTC day. Nothing runs without its record in the ledger.
 
-What a writer promises:
+Guarantees of a writer:
 
-* `claim` and `append` return after the whole record is in the file, as one line by one write. The death of
-  this process, by whatever signal, loses no record whose call has returned.
-* What `append_soon` takes is written in the same write as the next record and before it, or by the thread below, at
-  most `SYNC_INTERVAL_S` later. The death of this process loses it, as the same death a moment earlier would have: its
-  request is then one that was under way. It stays first in line when it cannot be written, so whoever waits for another
-  record hears of that.
-* `abandon` records the end of every request under way, for a process that a signal ends at once.
-* With `sync="batch"` (the default) a thread of its own syncs the file at most `SYNC_INTERVAL_S` after a
-  record, so a call takes microseconds and may be made on an event loop; a power failure loses at most what
-  was written since. With `sync="always"` a call returns after an fsync, in milliseconds: call it from a
-  thread. So it does where no thread can be started. `close` syncs.
-* When another process writes at that moment, a call waits for it, for 5 s at most.
-* A request is claimed at most once, by any process on the same directory; after a power failure with
+* `claim` and `append` return after the whole record is in the file, as one line by one write. If this process dies, by
+  any signal, no record whose call has returned is lost.
+* A record of `append_soon` is written together with the next record and before it, or by the thread below, at most
+  `SYNC_INTERVAL_S` later. If this process dies first, the record is lost, as if the process had died a moment earlier
+  while its request was running. If it cannot be written, it stays first in the queue, and calls for other records raise
+  the error.
+* `abandon` records the end of every running request, for a process that a signal ends at once.
+* With `sync="batch"` (the default) a separate thread syncs the file at most `SYNC_INTERVAL_S` after a record, so that a
+  call takes microseconds and may be made on an event loop. A power failure loses only what was written since. With
+  `sync="always"`, and if no thread can be started, a call returns after an fsync, which takes milliseconds: call it
+  from a thread. `close` syncs.
+* If another process writes at the same time, a call waits for it, for up to 5 s.
+* A request is claimed at most once, by any process that uses the same directory. After a power failure with
   `sync="batch"`, a claim that was lost with its record may be made again.
-* When the disk is full, the directory not writable or a sync has failed, every call raises LedgerError.
+* If the disk is full, the directory is not writable or a sync has failed, every call raises LedgerError.
 
-The directory is 0700 and its files 0600, on a local file system. How the chain survives crashes stands in
-`ledger_chain`; what a verifier can and cannot find, in `ledger_verify`.
+The directory has mode 0700 and its files 0600, on a local file system. `audit.chain` documents how the chain survives
+crashes, and `audit.verify` what a verifier can and cannot find.
 """
 
 import os
@@ -54,14 +54,14 @@ from paddock.own_files import ModeRepair, has_repairs, take_repairs
 
 SYNC_INTERVAL_S = 0.2
 _QUIET_INTERVALS = 10
-"""After so many intervals without a record the thread that syncs sleeps. To wake it costs the next record as much as
-writing itself."""
+"""Number of intervals without a record after which the syncing thread sleeps. Waking it takes the
+next record as long as writing."""
 
 _T = TypeVar("_T")
 
 
 class Ledger:
-    """Keep the audit records of a directory; an `AuditSink` for any number of threads and processes."""
+    """Writes and reads the audit records of a directory; an `AuditSink` for any number of threads and processes."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Ledger:
         sync: Literal["batch", "always"] = "batch",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Open the ledger in `directory`, creating both; `clock` gives seconds since the epoch."""
+        """Open the ledger in `directory`, and make both if necessary; `clock` returns seconds since the epoch."""
         self._directory = directory
         self._always = sync == "always"
         self._clock = clock
@@ -80,7 +80,7 @@ class Ledger:
         self._claims = Claims(directory)
         self._pending: list[Entry] = []
         self._under_way: dict[str, tuple[Mapping[str, Field], str | None]] = {}
-        """Fields and parent of the claims that have no `finished` record yet."""
+        """Fields and parent of each claim without a `finished` record."""
         self._closed = False
         self._failure: OSError | None = None
         self._unsynced = False
@@ -107,7 +107,7 @@ class Ledger:
         """Write the `started` record of a request, at most once; see `AuditSink.claim`."""
         entry = _check_entry(STARTED, request, parent, fields)
         search: ClaimSearch | None = None
-        if not ids.is_unspent(request, 0):  # as it seems without the lock; then others need not wait for it
+        if not ids.is_unspent(request, 0):  # a guess without the lock, so that other writers need not wait
             search = ClaimSearch(self._directory, request, find_mint_time(request, self._clock()))
             self._search_ahead(search)
 
@@ -136,7 +136,7 @@ class Ledger:
     def append_soon(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
-        """Take one record to write with the next one; see `AuditSink.append_soon`. With `sync="always"`, write it."""
+        """Queue one record, which is written with the next one (`AuditSink.append_soon`). `sync="always"` writes it."""
         if self._always:
             return self.append(event, request, fields, parent=parent)
         check_event(event)
@@ -166,7 +166,7 @@ class Ledger:
         )
 
     def flush(self) -> None:
-        """Return when every record taken so far is on the disk."""
+        """Write and sync every record so far."""
         try:
             if self._pending:
                 self._run_alone(self._put_pending)
@@ -184,8 +184,7 @@ class Ledger:
                     os.close(fd)
             self._run_alone(lambda: self._chain.mark_synced(seq))
         except OSError as error:
-            # The kernel reports a failed sync once; the pages may be gone, so nothing later may pretend
-            # success.
+            # The kernel reports a failed sync only once and may drop the pages, so that no later sync proves anything.
             self._failure = error
             raise explain_failed_call(error, self._directory, "synced") from error
 
@@ -206,9 +205,9 @@ class Ledger:
                 self._chain.close()
 
     def abandon(self) -> None:
-        """Write that every request under way ended as cancelled, for a process that ends at once. Raises LedgerError.
+        """Record that every running request was cancelled, for a process that ends at once. Raises LedgerError.
 
-        Nothing is written after it: who comes later waits for the end of the process, and cannot contradict it.
+        The mutex is never released: later callers wait until the process ends, and cannot contradict these records.
         """
         self._mutex.acquire()
         ended = {"status": Status.CANCELLED.value}
@@ -241,7 +240,7 @@ class Ledger:
         self._pending.clear()
 
     def _list_due(self) -> list[Entry]:
-        """Return what is to be written before the next record, repairs of this process included."""
+        """Return the records to write before the next one, including file repairs of this process."""
         if has_repairs():
             self._pending += map(_repair_entry, take_repairs())
         return self._pending
@@ -251,7 +250,7 @@ class Ledger:
             self._put_entries([])
 
     def _run_alone(self, work: Callable[[], _T]) -> _T:
-        """Return what `work` does while no other thread and no other process writes."""
+        """Run `work` while no other thread and no other process writes, and return its result."""
         with self._mutex:
             return self._run_locked(work)
 
@@ -287,7 +286,7 @@ class Ledger:
         self._unsynced = True
         if self._syncer is None:
             with self._mutex:
-                if self._closed:  # which has synced
+                if self._closed:  # `close` has synced
                     return
                 if self._syncer is None:
                     self._syncer = self._begin_syncer()
@@ -297,7 +296,7 @@ class Ledger:
             self._awake.set()
 
     def _begin_syncer(self) -> threading.Thread | None:
-        """Return the thread that syncs; None where the user or the group of processes may have no more threads."""
+        """Start and return the syncing thread; None if the user or the cgroup may have no more threads."""
         syncer = threading.Thread(target=self._sync_in_batches, name="paddock-ledger", daemon=True)
         try:
             syncer.start()
@@ -313,8 +312,7 @@ class Ledger:
                 try:
                     self.flush()
                 except LedgerError:
-                    # There is nobody here to tell. A failed sync is raised by every later call; anything else
-                    # is retried.
+                    # This thread has no caller. Every later call raises a failed sync; other errors are retried.
                     self._unsynced = True
             elif (quiet := quiet + 1) >= _QUIET_INTERVALS:
                 quiet = 0
@@ -322,7 +320,7 @@ class Ledger:
 
     def _sleep_until_woken(self) -> None:
         self._awake.clear()
-        # Who writes, or closes, says so before he looks whether this thread is awake.
+        # Writers, and `close`, set their flag before they check whether this thread is awake.
         if not self._unsynced and not self._closing.is_set():
             self._awake.wait()
         self._awake.set()

@@ -1,16 +1,16 @@
-r"""The ledger on disk: what a line, the head file and the directory look like.
+r"""The format of the ledger on disk: lines, the head file and the directory.
 
 A record is one line of ASCII JSON, its members in this order, without spaces:
 
     {"v":1,"seq":7,"id":...,"ts":...,"event":...,"request":...,"parent":...,<fields>,"prev":...,"hash":...}
 
-`hash` is the SHA-256 of the line without its `hash` member and newline, so a shell can check one:
+`hash` is the SHA-256 of the line without its `hash` member and newline, so that a shell can check a line:
 
     sed 's/,"hash":"[0-9a-f]*"}$/}/' | tr -d '\n' | sha256sum
 
-Files are named by UTC date, and their names sort as the chain runs. The file `head` is the lock of all
-writers and the anchor: which record is the last, where it ends, and up to which record everything is known to
-be on the disk.
+Files are named by UTC date, so that their names sort in the order of the chain. The file `head` is the lock of all
+writers and the anchor of the chain: it has the last record, where that ends, and the last record that is known to be on
+the disk.
 """
 
 import errno
@@ -41,7 +41,7 @@ HEAD_FILE_NAME = "head"
 HEAD_BYTES = 256
 """Fixed size of the head file: one write within one disk sector replaces all of it."""
 MAX_LINE_BYTES = 64 * 1024
-"""Longest line, its newline not counted; longer ones are never written and never held in memory."""
+"""Maximum length of a line without its newline; longer ones are never written, and never kept in memory."""
 
 _CHUNK_BYTES = 256 * 1024
 DAY_S = 86_400
@@ -52,12 +52,12 @@ _HASH = b',"hash":"'
 _HASH_BYTES = len(_HASH) + 64 + len(b'"}')
 _BODY = f'{{"v":{FORMAT_VERSION},"seq":%d,"id":"%b","ts":"%b",%b,"prev":"%b"}}'.encode()
 _PLACE_BYTES = 300
-"""More than a line has besides the facts of its record."""
+"""Maximum length of a line besides the facts of its record."""
 _to_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class DamagedError(ValueError):
-    """A line is no intact record; the text says how, `seq` which record it seems to have been."""
+    """A line is not an intact record; the text has the reason, `seq` the number that the record seems to have."""
 
     def __init__(self, message: str, seq: int | None = None) -> None:
         super().__init__(message)
@@ -65,13 +65,13 @@ class DamagedError(ValueError):
 
 
 class Entry(NamedTuple):
-    """A record that has no place in the chain yet."""
+    """A record that has not yet been written to the chain."""
 
     id: str
     facts: bytes
-    """Its members `event`, `request`, `parent` and the fields, as they stand in the line."""
+    """Its members `event`, `request`, `parent` and the fields, as they are written in the line."""
     at: float | None
-    """The moment it tells of, in seconds since the epoch; None when that is the moment in which it is written."""
+    """Time of the event, in seconds since the epoch; None means the time of writing."""
 
 
 def new_entry(
@@ -81,13 +81,13 @@ def new_entry(
     facts = _to_json({"event": event, "request": request, "parent": parent, **fields})[1:-1]
     if len(facts) > MAX_LINE_BYTES - _PLACE_BYTES:
         raise LedgerError(
-            f"An audit record is over {MAX_LINE_BYTES} bytes. The ledger keeps facts: log fewer of them."
+            f"An audit record is over {MAX_LINE_BYTES} bytes. The ledger stores facts: log fewer of them."
         )
     return Entry(new_id(), facts, at)
 
 
 def encode_record(entry: Entry, *, seq: int, ts: str, prev: str) -> tuple[bytes, str]:
-    """Return the line of a record at its place in the chain, with its newline, and its hash."""
+    """Return the line of a record at its position in the chain, with its newline, and its hash."""
     body = _BODY % (seq, entry.id.encode(), ts.encode(), entry.facts, prev.encode())
     digest = hashlib.sha256(body).hexdigest()
     return body[:-1] + _HASH + digest.encode() + b'"}\n', digest
@@ -121,7 +121,7 @@ def _to_json(members: Mapping[str, object]) -> bytes:
 
 
 def parse_record(line: bytes, *, whole: bool = True) -> AuditRecord:
-    """Return the intact record of a line without its newline, or raise DamagedError; `whole`: it had one."""
+    """Return the intact record of a line without its newline; `whole` means that it had one. Raises DamagedError."""
     guess = int(found[1]) if (found := _SEQ_PATTERN.match(line)) else None
     if len(line) > MAX_LINE_BYTES:
         raise DamagedError(f"is longer than {MAX_LINE_BYTES} bytes, so it is not a ledger record", guess)
@@ -149,17 +149,17 @@ class Head(NamedTuple):
     seq: int = 0
     hash: str = GENESIS_HASH
     file: str = ""
-    """Name of the file the record stands in."""
+    """Name of the file with the record."""
     size: int = 0
     """Where the record ends in that file, in bytes."""
     synced: int = 0
-    """Every record up to this one is on the disk; later ones may be lost when the power fails."""
+    """Every record up to this one is on the disk; a power failure may lose later ones."""
     boot: str = ""
-    """Which boot of the machine wrote this: only a later one explains that unsynced records are gone."""
+    """The boot of the machine that wrote this: only a later boot explains that unsynced records are missing."""
 
     @property
     def excuse(self) -> int | None:
-        """The record behind which a power failure may have lost others; None when there was none since."""
+        """The record after which a power failure may have lost others; None if the machine has not rebooted since."""
         return self.synced if self.boot != this_boot() else None
 
     def encode(self) -> bytes:
@@ -173,7 +173,7 @@ class Head(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes) -> "Head | None":
-        """Return the head that `raw` encodes, or None when a single byte of it is wrong."""
+        """Return the head that `raw` encodes, or None if any byte of it is wrong."""
         try:
             members = cast("dict[str, Any]", json.loads(raw))
             head = cls(*(members[name] for name in cls._fields))
@@ -188,7 +188,7 @@ class Head(NamedTuple):
 
 @cache
 def this_boot() -> str:
-    """Return what tells this boot of the machine from others; empty if the kernel does not say (proc(5))."""
+    """Return an id of this boot of the machine; "" if the kernel has none (proc(5))."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     except OSError:
@@ -196,7 +196,7 @@ def this_boot() -> str:
 
 
 def file_name(seconds: float) -> str:
-    """Return the name of the file for a moment: its UTC date."""
+    """Return the name of the file for a time, by its UTC date."""
     return _day_name(int(seconds // DAY_S))
 
 
@@ -222,7 +222,7 @@ def list_irregular_files(directory: Path) -> list[str]:
 
 
 def open_regular(directory: Path, name: str) -> int | None:
-    """Return a descriptor for reading a file of the ledger, or None when it is not a regular file."""
+    """Return a descriptor for reading a file of the ledger, or None if it is not a regular file."""
     path = directory / name
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -235,7 +235,7 @@ def open_regular(directory: Path, name: str) -> int | None:
 def read_published_head(directory: Path) -> Head:
     """Return the end of the chain as the last writer left it, without the lock. Raises OSError.
 
-    The chain never becomes shorter than that. Without a sound head file it is the beginning of the chain.
+    The chain never becomes shorter than that. Without a valid head file, this is the beginning of the chain.
     """
     try:
         fd = open_regular(directory, HEAD_FILE_NAME)
@@ -250,7 +250,7 @@ def read_published_head(directory: Path) -> Head:
 
 
 def hold(fd: int, how: int, directory: Path) -> None:
-    """Take the lock on the head file, `LOCK_EX` or `LOCK_SH`; raise LedgerError after 5 s of waiting."""
+    """Take the lock on the head file, `LOCK_EX` or `LOCK_SH`. Raises LedgerError after a wait of 5 s."""
     deadline = 0.0
     while True:
         try:
@@ -262,13 +262,13 @@ def hold(fd: int, how: int, directory: Path) -> None:
                 raise LedgerError(
                     f"The audit ledger {directory} is locked: another process has held it for "
                     f"{_LOCK_WAIT_S:.0f} s. Nothing runs without its record. "
-                    f"See who holds it with `fuser -v {directory / HEAD_FILE_NAME}`."
+                    f"Find that process with `fuser -v {directory / HEAD_FILE_NAME}`."
                 ) from None
             time.sleep(0.0001)
 
 
 def explain_failed_call(error: OSError, directory: Path, what: str) -> LedgerUnusable:
-    """Return the error for a system call on the ledger that failed: what, why and what to do."""
+    """Return the error for a failed system call on the ledger: what happened, why, and what to do."""
     why = error.strerror or str(error)
     if isinstance(error, NotOursError):
         why, cure = f"{error.filename}: it {error.why}", f"To go on, {error.remedy}."
@@ -281,7 +281,10 @@ def explain_failed_call(error: OSError, directory: Path, what: str) -> LedgerUnu
         case errno.EFBIG:
             cure = "Raise the limit on the size of files (ulimit -f)."
         case errno.ENOTDIR:
-            cure = "Remove the file in the place of a directory, or choose another state directory: set XDG_STATE_HOME."
+            cure = (
+                "Remove the file that is in the way of a directory, or choose another state directory: set "
+                "XDG_STATE_HOME."
+            )
         case errno.EROFS:
             cure = "Mount its file system writable, or choose another state directory: set XDG_STATE_HOME."
         case errno.EACCES | errno.EPERM:
@@ -309,7 +312,7 @@ class Line(NamedTuple):
 
 
 def lines(fd: int, start: int, end: int) -> Iterator[Line]:
-    """Yield the lines between two offsets, in order, holding no more than `MAX_LINE_BYTES` + 1 bytes of each."""
+    """Yield the lines between two offsets, in order; keep no more than `MAX_LINE_BYTES` + 1 bytes of each."""
     with open(fd, "rb", closefd=False) as file:
         file.seek(start)
         while start < end:
@@ -325,7 +328,7 @@ def lines(fd: int, start: int, end: int) -> Iterator[Line]:
 
 
 def lines_backwards(fd: int, end: int) -> Iterator[Line]:
-    """Yield the whole lines before an offset, last first, cut like those of `lines`."""
+    """Yield the complete lines before an offset, the last one first, cut like those of `lines`."""
     line_end, tail = 0, None
     while end > 0:
         start = max(0, end - _CHUNK_BYTES)

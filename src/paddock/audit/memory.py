@@ -1,4 +1,4 @@
-"""An audit sink that keeps its records in a list: for tests, and where nothing shall be kept."""
+"""An audit sink that keeps its records in a list, for tests and for use without a ledger."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from paddock.model.errors import LedgerError
 
 
 class MemoryAudit:
-    """Keep audit records in `records`, in order; an `AuditSink` of one process."""
+    """Keeps audit records in `records`, in order; an `AuditSink` of one process."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.records: list[AuditRecord] = []
@@ -32,14 +32,14 @@ class MemoryAudit:
         self._closed = False
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
-        """Keep the `started` record of a request, at most once; see `AuditSink.claim`."""
+        """Add the `started` record of a request, at most once; see `AuditSink.claim`."""
         find_mint_time(request, self._clock())
         return self._keep_record(STARTED, request, parent, fields)
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
-        """Keep one record; see `AuditSink.append`."""
+        """Add one record; see `AuditSink.append`."""
         check_event(event)
         return self._keep_record(event, request, parent, fields)
 
@@ -55,16 +55,16 @@ class MemoryAudit:
         newest_first: bool = True,
     ) -> Iterator[AuditRecord]:
         """Yield matching records; see `AuditSink.query`."""
-        least = since_timestamp(since)
+        earliest = since_timestamp(since)
         found = (
             record
             for record in (reversed(self.records) if newest_first else iter(self.records))
-            if record.ts >= least and event in (None, record.event) and request in (None, record.request)
+            if record.ts >= earliest and event in (None, record.event) and request in (None, record.request)
         )
         return islice(found, limit)
 
     def close(self) -> None:
-        """Take no more records; those kept stay readable."""
+        """Accept no more records; existing ones stay readable."""
         self._closed = True
 
     def _keep_record(self, event: str, request: str, parent: str | None, fields: Mapping[str, Field]) -> str:

@@ -1,4 +1,4 @@
-"""Moments as people and programs write them: an age, or a date."""
+"""Parse times as people and programs write them: an age, or a date."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def parse_moment(text: str) -> datetime:
-    """Return the moment that an age such as `24h` or `7d`, or a date in ISO 8601, names; it is UTC without an offset.
+    """Return the time of an age such as `24h` or `7d`, or of a date in ISO 8601, which is UTC without an offset.
 
     Raises ValueError.
     """

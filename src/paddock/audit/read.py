@@ -1,4 +1,4 @@
-"""Reading the ledger: records by filter, either way round, without the writers' lock, line by line."""
+"""Read the ledger: records by filter, in either order, line by line, without the writers' lock."""
 
 import json
 import os
@@ -31,26 +31,26 @@ def read(
 ) -> Iterator[AuditRecord]:
     """Yield the intact records that match every filter, lazily, at most `limit`.
 
-    Without a ledger there are none. A line that is no intact record is left out: nobody should take it for
-    what happened, and `verify` names it. The links between records are not checked here. `since` is inclusive
-    and skips files by their date; a `recovered` record stands in the file it repairs and may be younger than
-    that file's date, so `since` can miss it.
+    Without a ledger there are none. Lines that are not intact records are skipped, because they prove nothing; `verify`
+    reports them. The links between records are not checked. `since` is inclusive and skips files by their date. A
+    `recovered` record is in the file that it repairs and may be later than that file's date, so that `since` can miss
+    it.
 
-    Raises LedgerError when the ledger cannot be read or `since` has no time zone.
+    Raises LedgerError if the ledger cannot be read or `since` has no time zone.
     """
-    least = since_timestamp(since)
+    earliest = since_timestamp(since)
     found = (
         record
         for record in _read_records(
-            directory, least[:10], _list_needles(event, request), newest_first=newest_first
+            directory, earliest[:10], _list_needles(event, request), newest_first=newest_first
         )
-        if record.ts >= least and event in (None, record.event) and request in (None, record.request)
+        if record.ts >= earliest and event in (None, record.event) and request in (None, record.request)
     )
     return islice(found, None if limit is None else min(limit, sys.maxsize))
 
 
 def _read_records(
-    directory: Path, least_day: str, needles: list[bytes], *, newest_first: bool
+    directory: Path, first_day: str, needles: list[bytes], *, newest_first: bool
 ) -> Iterator[AuditRecord]:
     try:
         names = list_dated_files(directory)
@@ -59,7 +59,7 @@ def _read_records(
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
     for name in reversed(names) if newest_first else names:
-        if name[:10] < least_day or (fd := open_regular(directory, name)) is None:
+        if name[:10] < first_day or (fd := open_regular(directory, name)) is None:
             continue
         try:
             size = os.fstat(fd).st_size
@@ -75,6 +75,6 @@ def _read_records(
 
 
 def _list_needles(event: str | None, request: str | None) -> list[bytes]:
-    """Return bytes that every wanted line holds, so that the others need not be parsed."""
+    """Return bytes that every wanted line contains, so that other lines need not be parsed."""
     wanted = {"event": event, "request": request}
     return [f'"{name}":{json.dumps(value)}'.encode() for name, value in wanted.items() if value is not None]

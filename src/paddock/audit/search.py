@@ -1,4 +1,4 @@
-"""Finding records by what they say: through the index beside the ledger, or through all of it where there is none."""
+"""Search records by their content: with the index beside the ledger, or in the whole ledger without an index."""
 
 import os
 import sys
@@ -22,22 +22,22 @@ from paddock.model.errors import LedgerUnusable
 from paddock.model.outcome import Status
 
 STATUSES = (*(status.value for status in Status), "planned")
-"""Every status that a record has: how a request ended, or that it was a rehearsal."""
+"""Every status of a record: how a request ended, or that it was a rehearsal."""
 _USUAL_LINE_BYTES = 4096
-"""Bytes that most lines have fewer of."""
+"""A length that most lines do not exceed, in bytes."""
 _MIN_OFFSETS, _MAX_OFFSETS = 20, 50_000
-"""Places that the index is asked for at once."""
+"""Minimum and maximum number of positions in one query of the index."""
 
 
 class RecordFilter(Value):
-    """Which records are wanted: those that match everything that is given."""
+    """A filter for records, which must match every given value."""
 
     name: str | None = None
     """Id of the record, of its request, or of its parent."""
     event: str | None = None
     request: str | None = None
     actor: str | None = None
-    """Who asked: a user, the name of a client, a schedule."""
+    """The caller: a user, the name of a client, a schedule."""
     status: str | None = None
     """How a request ended, or was decided: one of `STATUSES`."""
     server: str | None = None
@@ -45,10 +45,10 @@ class RecordFilter(Value):
     tool: str | None = None
     """Name of the server's tool, or of a script tool; also with its server, as `SERVER/TOOL` or `SERVER.TOOL`."""
     since: datetime | None = None
-    """Earliest moment, with a time zone."""
+    """Earliest time, with a time zone."""
 
     def admits(self, record: AuditRecord) -> bool:
-        """Return whether a record is wanted."""
+        """Return whether a record matches."""
         known: dict[str, str] = dict(
             zip(FACTS, facts_of({**record.fields, "event": record.event}), strict=True)
         )
@@ -65,7 +65,7 @@ class RecordFilter(Value):
         )
 
     def facts(self) -> dict[str, str]:
-        """Return the values that are given of what the index knows by name."""
+        """Return the given values of facts in the index, by name."""
         given = {fact: getattr(self, fact) for fact in FACTS}
         return {fact: value for fact, value in given.items() if value is not None}
 
@@ -78,10 +78,10 @@ def find(
     newest_first: bool = True,
     on_progress: OnProgress | None = None,
 ) -> Iterator[AuditRecord]:
-    """Yield the intact records that are wanted, lazily, at most `limit`.
+    """Yield the intact records that match, lazily, at most `limit`.
 
-    Without a ledger there are none. `on_progress` hears how far the index is when it must be brought up to date. Raises
-    LedgerError when the ledger cannot be read or `since` has no time zone.
+    Without a ledger there are none. Calls `on_progress` while the index is brought up to date. Raises LedgerError if
+    the ledger cannot be read or `since` has no time zone.
     """
     since_timestamp(wanted.since)
     if not directory.is_dir() or wanted == RecordFilter():
@@ -111,7 +111,7 @@ class _IndexSearch:
         self._after: int | None = None
 
     def records(self) -> Iterator[AuditRecord]:
-        """Yield what is wanted."""
+        """Yield the matching records."""
         last: AuditRecord | None = None
         try:
             while places := ask(self._directory, self._find_places, self._on_progress):
@@ -137,7 +137,7 @@ class _IndexSearch:
         )
 
     def _without_index(self, last: AuditRecord | None) -> Iterator[AuditRecord]:
-        """Read the whole ledger for what is wanted, behind the record `last`."""
+        """Yield the matching records of the whole ledger, after the record `last`."""
         wanted = self._wanted
         all_of_it = read(
             self._directory,
@@ -152,11 +152,11 @@ class _IndexSearch:
 
 
 def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
-    """Yield the intact records that begin at places of the index; what is there may be anything."""
+    """Yield the intact records that begin at positions of the index, which may be wrong."""
     for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
         try:
             fd = open_regular(directory, name)
-        except LedgerUnusable:  # it is gone
+        except LedgerUnusable:  # the file does not exist
             continue
         if fd is None:
             continue
@@ -173,7 +173,7 @@ def _record_at(fd: int, offset: int) -> AuditRecord | None:
     for size in (_USUAL_LINE_BYTES, MAX_LINE_BYTES + 2):
         data = os.pread(fd, size, start)
         if offset and data[:1] != b"\n":
-            return None  # no line begins there
+            return None  # not the start of a line
         line, newline, _ = data[offset - start :].partition(b"\n")
         if newline:
             try:

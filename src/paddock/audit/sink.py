@@ -1,6 +1,6 @@
-"""The audit seam: what every audit sink takes, promises and gives back, whatever it writes to.
+"""The interface of every audit sink: what it accepts, guarantees and returns.
 
-A sink keeps facts about a request, never its payloads: fields are scalars and short lists of short strings.
+A sink stores facts about a request, never its payloads: fields are scalars and short lists of short strings.
 """
 
 import math
@@ -17,29 +17,29 @@ from paddock.model.base import Value
 from paddock.model.errors import LedgerError
 
 Field = str | int | float | bool | None | list[str] | tuple[str, ...]
-"""What a record keeps about a request: a scalar or a short list of short strings."""
+"""A fact of a record: a scalar or a short list of short strings."""
 
 STARTED = "started"
 """Event of a claim; only `claim` writes it."""
 FINISHED = "finished"
-"""Event that tells what became of a claimed request."""
+"""Event for the end of a claimed request."""
 RECOVERED = "recovered"
-"""Event with which a sink accounts for damage it found; only the sink itself writes it."""
+"""Event for damage that a sink found; only the sink itself writes it."""
 
 REPAIRED = "repaired"
-"""Event with which a sink tells that the mode of a file of Paddock's own was set; only the sink itself writes it."""
+"""Event for a repaired mode of one of Paddock's own files; only the sink itself writes it."""
 
 EVENTS = ("asked", "answered", "decided", STARTED, "looked", FINISHED, RECOVERED, REPAIRED)
-"""Every event that Paddock writes, in the order in which they come."""
+"""Every event that Paddock writes, in the order in which they occur."""
 
 MAX_FIELDS = 48
 MAX_FIELD_CHARS = 512
 MAX_LIST_ITEMS = 64
 MAX_ITEM_CHARS = 128
 CLAIM_AGE_S = 24 * 3600
-"""A request is claimed within this many seconds after its id was minted, or not at all."""
+"""Maximum age of an id that can be claimed, in seconds."""
 CLAIM_SKEW_S = 60
-"""How many seconds the clock that minted an id may be ahead of the sink's."""
+"""Maximum time by which the clock that minted an id may be ahead of the sink's, in seconds."""
 
 _FIELD_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _RESERVED_FIELD_NAMES = frozenset({"v", "seq", "id", "ts", "event", "request", "parent", "prev", "hash"})
@@ -59,9 +59,9 @@ class AuditRecord(Value):
     request: str
     """Id of the request; empty for the sink's own events."""
     parent: str | None
-    """Id of the request that asked for this one."""
+    """Id of the request that caused this one."""
     fields: dict[str, str | int | float | bool | tuple[str, ...] | None]
-    """What the record keeps about the request, by name."""
+    """Facts about the request, by name."""
     prev: str
     """`hash` of the record before this one; 64 zeros for the first."""
     hash: str
@@ -69,34 +69,34 @@ class AuditRecord(Value):
 
 
 class AuditSink(Protocol):
-    """Where the gate writes what it is about to do and what became of it.
+    """Records what the gate is about to do, and the result.
 
-    Every method may be called from any thread. A record is written when the call returns (but see `append_soon`);
-    LedgerError means that it is not, and that whatever it was to announce must not happen.
+    Every method may be called from any thread. A record is written when the call returns (except by `append_soon`).
+    LedgerError means that it is not written, and that the recorded action must not happen.
     """
 
     def claim(self, request: str, fields: Mapping[str, Field], *, parent: str | None = None) -> str:
         """Write the `started` record of `request` and return the record's id; at most once for each request.
 
-        `request` is a ULID minted at most `CLAIM_AGE_S` ago. Raises LedgerError when the request was claimed
-        before, by this process or another one on the same sink.
+        `request` is a ULID minted at most `CLAIM_AGE_S` ago. Raises LedgerError if this or another process has already
+        claimed the request on the same sink.
         """
         ...
 
     def append(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
-        """Write one record of any event but `started` and the sink's own, and return the record's id."""
+        """Write one record of any event except `started` and the sink's own, and return the record's id."""
         ...
 
     def append_soon(
         self, event: str, request: str, fields: Mapping[str, Field], *, parent: str | None = None
     ) -> str:
-        """Take one record of what has happened and announces nothing, and return its id; it may be written later.
+        """Queue one record of an event that has already happened, and return its id.
 
-        It is checked as by `append`, tells the time of this call, and is written before anything else that this sink
-        writes, before `query` reads and before `close` returns, and within a second in any case. As long as it cannot
-        be written, all of these raise LedgerError.
+        It is checked as by `append` and has the time of this call. The sink writes it within a second, before any other
+        record, before `query` reads and before `close` returns. As long as it cannot be written, all of these raise
+        LedgerError.
         """
         ...
 
@@ -113,7 +113,7 @@ class AuditSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Make everything durable and let go; a second call does nothing."""
+        """Sync everything and close; a second call does nothing."""
         ...
 
 
@@ -129,11 +129,11 @@ def _format_second(second: int) -> str:
 
 
 def since_timestamp(since: datetime | None) -> str:
-    """Return the least `ts` that `since` lets through; raise LedgerError when it has no time zone."""
+    """Return the earliest `ts` that `since` permits. Raises LedgerError if it has no time zone."""
     if since is None:
         return ""
     if since.tzinfo is None:
-        raise LedgerError("`since` has no time zone, so it names no moment. Pass an aware datetime.")
+        raise LedgerError("`since` has no time zone, so that its time is not known. Pass an aware datetime.")
     return timestamp(since.timestamp())
 
 
@@ -156,13 +156,13 @@ def check_ids(request: str, parent: str | None) -> None:
 
 
 def check_fields(fields: Mapping[str, Field]) -> None:
-    """Raise LedgerError unless every field may be kept. The text repeats no value: it may be a secret."""
+    """Raise LedgerError unless every field may be stored. The error never contains a value, which may be a secret."""
     if len(fields) > MAX_FIELDS:
         raise LedgerError(
             f"An audit record has {len(fields)} fields, over the limit of {MAX_FIELDS}. Log fewer facts."
         )
     if _may_name_all(tuple(fields)) and _are_plain(fields.values()):
-        return  # most records, and the ledger is on the way of every call
+        return  # the fast path for most records, because every call writes one
     for name, value in fields.items():
         if not _may_name(name):
             raise LedgerError(
@@ -170,7 +170,7 @@ def check_fields(fields: Mapping[str, Field]) -> None:
                 f"a-z, 0-9 and _, and none of {', '.join(sorted(_RESERVED_FIELD_NAMES))}."
             )
         if fault := _explain_fault(value):
-            raise LedgerError(f"The audit field `{name}` {fault}. The ledger keeps facts, never payloads.")
+            raise LedgerError(f"The audit field `{name}` {fault}. The ledger stores facts, never payloads.")
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +186,7 @@ _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 
 
 def _are_plain(values: Iterable[Field]) -> bool:
-    """Return whether all values may be kept, as a glance shows; it is sure of nothing unusual."""
+    """Return whether all values may be stored, by a fast check. False for unusual values means only a closer check."""
     for value in values:
         if type(value) is str:  # `isinstance` takes twice as long
             if len(value) > MAX_FIELD_CHARS or not value.isascii():
@@ -211,7 +211,7 @@ def _are_short(items: Sequence[str]) -> bool:
 
 
 def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
-    """Return what is wrong with a value and what to do, or nothing."""
+    """Return what is wrong with a value and what to do, or ""."""
     match value:
         case None | bool():
             return ""
@@ -231,21 +231,21 @@ def _explain_fault(value: object) -> str:  # noqa: PLR0911 (a table)
                 isinstance(item, str) and len(item) <= MAX_ITEM_CHARS and _is_text(item) for item in items
             ):
                 return ""
-            return f"has an item that is no Unicode text of {MAX_ITEM_CHARS} characters at most; log names"
+            return f"has an item that is not Unicode text of at most {MAX_ITEM_CHARS} characters; log names"
         case _:
             return "is not a scalar or a list of short strings; log facts about it"
 
 
 def _is_text(value: str) -> bool:
-    """Return whether `value` has no lone surrogates, which file names can bring and JSON readers refuse."""
+    """Return whether `value` has no lone surrogates, which file names may have and JSON readers reject."""
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def find_mint_time(request: str, now: float) -> float:
-    """Return when a request that is to be claimed was minted, in seconds since the epoch.
+    """Return when the id of a request to be claimed was minted, in seconds since the epoch.
 
-    Raises LedgerError when the id is no ULID, or was minted too long before `now` or after it: only a bounded
-    past is searched for an earlier claim, so an id from outside of it could slip through twice.
+    Raises LedgerError if the id is not a ULID, or was minted too long before `now` or after it. Only a bounded period
+    is searched for an earlier claim, so that an id from outside of it could be claimed twice.
     """
     minted = ids.find_mint_time(request)
     if minted is None:

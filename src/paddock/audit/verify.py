@@ -1,23 +1,23 @@
-"""Checking the ledger: every line, every link, and the end against the head.
+"""Verify the ledger: every line, every link, and the end against the head.
 
-What is found, without anything from outside of the directory: a changed byte in any line or in the head; a
-line deleted, inserted, copied or moved; records cut from the end; a file deleted, emptied or renamed, the
-first and the newest included; a deleted head. A change that was made before later records were written is
-found after them too. A file that was renamed is found by the dates of its records: none is later than its name, except
-for `recovered`, and one at least is of that day. Others may be earlier, because a clock can be set back.
+What is found with the directory alone: a changed byte in any line or in the head; a line that was deleted, inserted,
+copied or moved; records cut from the end; a file that was deleted, emptied or renamed, including the first and the
+newest; a deleted head. A change is found also after later records have been written. A renamed file is found by the
+dates of its records: none may be later than its name, except `recovered`, and at least one must be of that day. Others
+may be earlier, because a clock can be set back.
 
-What is *not* found: nothing here is secret, so somebody who may write the directory and knows the format can
-compute the chain anew from any point and write a head that fits it; or delete everything; or put back an
-older copy of the whole directory while no ledger is open. Whoever must trust the ledger against such people
-keeps `last_seq` and `last_hash` of a report somewhere they cannot reach, and later compares: the record of
-that number must still have that hash. Two kinds of damage are no problem but a note, since they happen
-honestly and cannot be told from malice: the torn line of a writer that died (whatever its bytes say, they
-were never a record), and, when the machine has started anew since, the loss of records that had not been
-synced, the last fraction of a second before it stopped. Records behind the head are a note, too: their writer
-died before it could move the head; the next writer takes them in.
+What is *not* found: the chain contains no secret. A person who may write to the directory and knows the format can
+compute the chain again from any point and write a matching head, delete everything, or restore an older copy of the
+whole directory while no ledger is open. To detect that, keep `last_seq` and `last_hash` of a report where such a person
+cannot write, and compare later: the record of that number must still have that hash.
 
-Reading stops at the end that the files had at the start, so writers may go on. Memory is bounded whatever the
-files hold: one line of at most `MAX_LINE_BYTES`, and `MAX_FINDINGS` findings.
+Three kinds of damage are notes, not problems, because they also happen without an attack and look the same. The first
+is the torn line of a writer that died, which was never a record. The second is the loss of unsynced records, those of
+the last fraction of a second, if the machine has rebooted since. The third is records after the head: their writer died
+before it moved the head, and the next writer adopts them.
+
+Reading stops at the end that the files had at the start, so that writers can continue. Memory is bounded for any
+content: one line of at most `MAX_LINE_BYTES`, and `MAX_FINDINGS` findings.
 """
 
 import fcntl
@@ -52,72 +52,72 @@ from paddock.model.errors import LedgerError
 from paddock.own_files import judge_file
 
 CLOCK_S: Final = 60
-"""How far a record's date may be from the day of its file, in seconds: it may tell of the moment before midnight."""
+"""Maximum distance of a record's time from the day of its file, in seconds: it may be from just before midnight."""
 MAX_FINDINGS: Final = 1000
-"""Most problems, and most notes, that a report lists; the last one says when there are more."""
+"""Maximum problems, and maximum notes, in a report; the last one says if there are more."""
 
 
 class Finding(Value):
-    """One thing that is wrong, or was."""
+    """One problem or note."""
 
     file: str
     """Name of the file within the ledger's directory."""
     line: int | None = None
-    """1-based; None when it is about the whole file."""
+    """1-based; None if it concerns the whole file."""
     seq: int | None = None
-    """Number of the record concerned, or of the first missing one; None when it cannot be told."""
+    """Number of the record concerned, or of the first missing one; None if it is not known."""
     message: str
-    """What is wrong, to be read after the place."""
+    """What is wrong, worded to follow file, line and record."""
 
 
 class Report(Value):
-    """What `verify` found."""
+    """The result of `verify`."""
 
     files: int
-    """Dated files read."""
+    """Number of dated files."""
     records: int
-    """Intact records, wherever they stand."""
+    """Number of intact records at any position."""
     last_seq: int
-    """Number of the last record of the chain; 0 when there is none."""
+    """Number of the last record of the chain; 0 without records."""
     last_hash: str
-    """Its hash: kept elsewhere, the anchor against a forged chain."""
+    """Hash of that record. Stored elsewhere, it reveals a forged chain."""
     problems: tuple[Finding, ...]
-    """Signs that somebody changed the ledger, or that its disk lost what it had promised to keep."""
+    """Signs that a person changed the ledger, or that its disk lost synced data."""
     notes: tuple[Finding, ...]
-    """Damage that a dying writer or a power failure leaves; see the module."""
+    """Damage by a writer that died or by a power failure; see the module."""
 
     @computed_field
     @property
     def ok(self) -> bool:
-        """Whether there is no problem."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 @dataclass(frozen=True)
 class _DamagedLine:
-    """A line that is no record, until the line after it has had its say."""
+    """A line that is not a record; the next line may account for it."""
 
     finding: Finding
     line: Line
 
 
 class _DateCheck:
-    """Compares the dates of a file's records with its name, give or take `CLOCK_S`."""
+    """Compares the times of a file's records with its name, with a tolerance of `CLOCK_S`."""
 
     def __init__(self, name: str) -> None:
         self.records = 0
-        """Records other than `recovered`, which stand in the file that they repair."""
+        """Number of records, without `recovered`, which are in the file that they repair."""
         self.has_own = False
         self._after = False
         try:
             day = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
-        except ValueError:  # 2026-02-30: no writer gives such a name, and no record is of that day
+        except ValueError:  # 2026-02-30, a name that no writer makes; no record is of that day
             day = -2.0 * CLOCK_S
         self._first = timestamp(max(0.0, day - CLOCK_S))
         self._end = timestamp(max(0.0, day + DAY_S + CLOCK_S))
 
     def is_first_after(self, record: AuditRecord) -> bool:
-        """Take a record; return whether it is the first that is later than the day of the file."""
+        """Check a record; return whether it is the first that is later than the day of the file."""
         if record.event == RECOVERED:
             return False
         self.records += 1
@@ -131,8 +131,7 @@ class _DateCheck:
 def verify(directory: Path) -> Report:
     """Check the ledger in `directory` and report everything that is wrong with it.
 
-    Raises LedgerError when there is no such directory or it cannot be read; whatever its files hold is a
-    finding.
+    Raises LedgerError if the directory does not exist or cannot be read. Wrong content of its files is a finding.
     """
     try:
         raw, sizes = _take_snapshot(directory)
@@ -160,7 +159,7 @@ def verify(directory: Path) -> Report:
 
 
 def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
-    """Return the head's bytes, None when it is no file, and the files' sizes at one moment between writes."""
+    """Return the head's bytes (None if it is not a file) and the files' sizes, at one moment between writes."""
     if not directory.is_dir():
         raise LedgerError(
             f"There is no audit ledger at {directory}: no such directory. Check the state directory (XDG_STATE_HOME)."
@@ -175,7 +174,7 @@ def _take_snapshot(directory: Path) -> tuple[bytes | None, dict[str, int]]:
 
 
 def _describe_non_head(directory: Path) -> str:
-    """Return what is where the head should be, such as "is a pipe and no regular file"."""
+    """Return what is wrong with the head file, such as "is a pipe, not a regular file"."""
     path = directory / HEAD_FILE_NAME
     try:
         facts = path.lstat()
@@ -190,7 +189,7 @@ def _file_sizes(directory: Path) -> dict[str, int]:
 
 
 class _ChainPass:
-    """One pass over the chain: what it found, and the last record that is sure."""
+    """One pass over the chain: its findings, and the last certain record."""
 
     def __init__(self, raw: bytes | None, newest: str, *, instead: str) -> None:
         self.seq = 0
@@ -267,7 +266,7 @@ class _ChainPass:
             )
 
     def _report_pending(self) -> None:
-        """Report the pending bad line: nothing accounted for it."""
+        """Report the pending bad line, for which no record accounted."""
         if self._bad is not None:
             _add_finding(self.problems, self._bad.finding)
             self._bad_lines += 1
@@ -298,7 +297,7 @@ class _ChainPass:
         self.seq, self.hash, self._bad_lines = record.seq, record.hash, 0
 
     def _check_repair(self, name: str, number: int, record: AuditRecord) -> None:
-        """Weigh what a writer says it found."""
+        """Check what a `recovered` record says about earlier lines."""
         if "torn_bytes" in record.fields:
             torn = b"" if self._bad is None else self._bad.line.data
             claimed = (record.fields["torn_bytes"], record.fields.get("torn_sha256"))
@@ -325,11 +324,11 @@ class _ChainPass:
                 pass
 
     def _is_excused(self, synced: object) -> bool:
-        """Return whether a power failure explains that records behind the last one here are missing."""
+        """Return whether a power failure explains that records after the last one here are missing."""
         return isinstance(synced, int) and self.seq >= synced
 
     def _report_gap(self, name: str, line: int | None, last: int, where: str, *, synced: object) -> None:
-        """Report that the records up to `last` are missing, unless bad lines stand for them."""
+        """Report that the records up to `last` are missing, unless the reported bad lines explain it."""
         first = self.seq + 1
         if self._is_excused(synced):
             self.note(

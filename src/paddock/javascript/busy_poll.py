@@ -1,9 +1,8 @@
-"""Waiting awake for a program that is about to say something.
+"""Busy-poll for the next message of a program that makes host calls in quick succession.
 
-A processor with nothing to do sleeps, and where it is a virtual one, to sleep and to be woken again costs more than the
-call of an in-process function: two such turns were half the time of a host call. So after an answer to a program that
-calls on quickly, the event loop asks the kernel again and again instead of sleeping, for a moment. It serves everything
-else meanwhile, as always.
+An idle processor sleeps. On a virtual machine, sleeping and waking up takes longer than a call of an in-process
+function: two such cycles were half the time of a host call. Therefore, after a reply to a program that calls quickly,
+the event loop polls the kernel for a moment instead of sleeping. It continues to serve everything else.
 """
 
 import asyncio
@@ -12,23 +11,23 @@ from collections.abc import Callable
 from time import perf_counter
 
 SOON_S = 0.001
-"""Seconds: what is not said so soon after an answer is not waited for awake, neither then nor after the next one."""
+"""Maximum busy-poll time, in seconds. After a miss, the next reply is not followed by busy-polling."""
 
 
 class BusyPoll:
-    """Keeps the event loop of an engine awake for its only program, where that has a processor of its own."""
+    """Keeps the event loop of an engine awake for its only program, if that program has a processor of its own."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self.programs = 0
-        """How many programs run. Of several, each would take from the others what it waits with."""
+        """Number of running programs. With several, polling would take processor time from the other programs."""
         self._clock = clock
         self._able = len(os.sched_getaffinity(0)) > 1
         self._until = 0.0
         self.awake = False
-        """Whether the loop is kept awake now."""
+        """Whether the loop is polling now."""
 
     def begin(self) -> None:
-        """Wait awake from now on, for `SOON_S` at most."""
+        """Busy-poll from now on, for `SOON_S` at most."""
         if not self._able or self.programs != 1:
             return
         self._until = self._clock() + SOON_S
@@ -37,11 +36,11 @@ class BusyPoll:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def end(self) -> None:
-        """Wait no more: it has come."""
+        """Stop polling, because a message has arrived."""
         self._until = 0.0
 
     def _go_on(self) -> None:
         self.awake = self._clock() < self._until
         if self.awake:
-            # What is ready to be called lets the loop look for events without waiting for them.
+            # With a callback ready, the loop checks for events without waiting for them.
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -1,7 +1,7 @@
-"""The time of one run, which stands still while a person is asked something.
+"""The clock of one run, which is paused while Paddock asks a person.
 
-It stands still for all programs of the run together, and their workers with it: a stopped process computes nothing, so
-no program can use the wait for an answer to get more time than it was given.
+The pause covers all programs of the run and stops their workers. A stopped process computes nothing, so that no program
+gains time while the person answers.
 """
 
 import asyncio
@@ -12,23 +12,23 @@ from typing import Protocol
 
 
 class Pausable(Protocol):
-    """What computes, and can be held."""
+    """A computation that can be paused."""
 
     def stop(self) -> None:
-        """Hold it; harmless when it is gone."""
+        """Pause it. Does nothing after it has ended."""
         ...
 
     async def ready(self) -> None:
-        """Wait until it may go on: what it gave up when it was held is there again."""
+        """Wait until it may continue, with the resources that it gave up for the pause."""
         ...
 
     def go_on(self) -> None:
-        """Let it go on; harmless when it is gone, or was not held."""
+        """Continue it. Does nothing after it has ended, or if it was not paused."""
         ...
 
 
 class _Limit:
-    """One limit of a clock, entered once. No generator: each program, and each call of one, waits for this."""
+    """One limit of a clock, entered once. Not a generator, because every program and every call pays for it."""
 
     __slots__ = ("_clock", "_timeout", "_worker")
 
@@ -60,24 +60,24 @@ class Clock:
         self._holds = 0
 
     def limit(self, seconds: float, worker: Pausable | None = None) -> "_Limit":
-        """Return what raises TimeoutError after `seconds` of this clock. `worker` stands still with it."""
+        """Return a context that raises TimeoutError after `seconds` of this clock, and pauses `worker` with it."""
         return _Limit(self, seconds, worker)
 
     def begin(self, limit: asyncio.Timeout, worker: Pausable | None) -> None:
-        """Know a limit that has begun."""
+        """Add a limit that has begun."""
         self._limits[limit] = worker
         if self._holds:
             self._stop(limit)
 
     def end(self, limit: asyncio.Timeout) -> None:
-        """Forget a limit that ends."""
+        """Remove a limit that ends."""
         worker = self._limits.pop(limit)
         if self._left.pop(limit, None) is not None and worker is not None:
             worker.go_on()
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """Stand still."""
+        """Pause the clock within the context."""
         self._holds += 1
         if self._holds == 1:
             for limit in self._limits:
@@ -91,7 +91,7 @@ class Clock:
                     self._go_on(limit)
 
     async def ready(self) -> None:
-        """Wait, while the clock still stands, until all that it holds may go on."""
+        """Wait, while the clock is still paused, until every paused worker may continue."""
         for worker in [self._limits[limit] for limit in self._left]:
             if worker is not None:
                 await worker.ready()

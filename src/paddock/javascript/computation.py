@@ -1,7 +1,8 @@
-"""Pure computations: a program that is given one text, emits another, and can ask the host for nothing.
+"""Pure computations: a program that gets one string, emits another, and cannot call the host.
 
-The program goes to V8 as it is: no parser of ours reads it, nothing is wrapped around it. Whatever its worker says
-besides what it emits and how it ends breaks the protocol, so not even a breached worker has a way to a server.
+The program goes to V8 unchanged: our parser does not read it, and nothing is wrapped around it. A worker may send only
+output and the end of the program. Any other message breaks the protocol, so that even a breached worker cannot reach a
+server.
 """
 
 import asyncio
@@ -19,35 +20,35 @@ from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
-"""A line of its own, so that it makes no text a program that is none."""
+"""On a line of its own, so that it cannot turn an invalid text into a program."""
 
 _SEED_AND_INSTANT = struct.Struct("<4IQ")
-"""What a hash fixes: the start of `Math.random`, and the instant."""
+"""What a hash determines: the seed of `Math.random`, and the present time."""
 _FIRST_INSTANT_MS = 946_684_800_000
 _INSTANT_RANGE_MS = 1 << 40
-"""The instant is one of these milliseconds after the year 2000 began; they end in 2034."""
+"""Range of the present time, in milliseconds after the start of the year 2000; it ends in 2034."""
 
 _THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*?)\n[^\n]*\n( *)\^+\n", re.DOTALL)
-"""What V8 says: place, what was thrown, the line of the source, a caret below it. The stack follows.
+"""V8's report: position, thrown value, the line of the source, a caret below it. The stack follows.
 
-The place has the name that the program gives itself, or `<anonymous>` for a text that V8 has not read to its end."""
+The position begins with the name that the program gives itself, or `<anonymous>` if V8 failed to read its end."""
 _CUT_THROWN_PATTERN = re.compile(r"[^\n]{0,99}?:(\d{1,7}): (.*)()")
-"""The same, cut off in a long line."""
+"""The same report, cut off within a long line."""
 _ERROR_NAME_PATTERN = re.compile(r"([A-Za-z_$][\w$]{0,60}Error|Error)(?:: |$)")
 
 _MAX_WARNINGS = 8
-"""Maximum number of warnings; glue/numbers.js has the same number."""
+"""Maximum number of warnings; bootstrap/numbers.js has the same number."""
 _WARNING_CHARS = 1000
 
 _NEVER_SETTLED = ErrorInfo(
     name="Error",
     message="the program evaluates to a promise that nothing can settle any more",
-    hint="a computation has no timers and nothing to wait for: what comes after such an `await` never runs",
+    hint="a computation has no timers and nothing to wait for: code after such an `await` never runs",
 )
 
 
 class Computation(WorkerListener):
-    """One computation's conversation with the host."""
+    """The host's side of one computation."""
 
     def __init__(self, worker: Worker, job: GuestJob) -> None:
         self._worker = worker
@@ -63,7 +64,7 @@ class Computation(WorkerListener):
         self._end: End = None
 
     async def run(self) -> None:
-        """Send the program and wait until it has ended or the worker has gone."""
+        """Send the program and wait until it or the worker has ended."""
         limits, work = self._job.limits, self._job.work
         *seed, instant = derive_seeds(work.source, _text(work.input)) if work.deterministic else _draw_seeds()
         settings = {
@@ -83,7 +84,7 @@ class Computation(WorkerListener):
             await self._ended
 
     def on_message(self, message: frames.Message) -> None:
-        """Act on a message; what comes after the end counts for nothing."""
+        """Handle a message. Messages after the end are ignored."""
         if self._ended.done():
             return
         match message:
@@ -101,50 +102,52 @@ class Computation(WorkerListener):
             case frames.ConsoleCut():
                 pass
             case _:
-                self._refuse("what no computation says")
+                self._refuse("a message that no computation may send")
 
     def on_protocol_error(self, error: frames.FrameError) -> None:
-        """End the conversation with a worker that broke the rules."""
+        """End the computation, because its worker broke the protocol."""
         self._finish(error)
 
     def on_disconnect(self) -> None:
-        """End the conversation with a worker that died."""
+        """End the computation, because its worker died."""
         self._finish(None)
 
     async def stop_calls(self) -> None:
         """Do nothing: a computation makes no calls."""
 
     def time_is_up(self) -> None:
-        """Record that the wall limit had passed."""
+        """Record that the wall limit has passed."""
         limit = self._job.limits.timeout_ms
         error = ErrorInfo(name="Timeout", message=f"execution exceeded {limit} ms")
         self._end = self._end or HostEnd(Status.TIMEOUT, error)
 
     def stop(self) -> None:
-        """End the program, which nobody wants to go on."""
+        """End the program, because its caller cancelled it."""
         self._finish(STOPPED)
 
     @property
     def has_end(self) -> bool:
-        """Whether the conversation itself tells how the program ended: by a message, by the clock, or stopped."""
+        """Whether the end is known without the worker's exit status: by a message, a timeout or a cancellation."""
         return self._end is not None
 
     @property
     def has_word(self) -> bool:
-        """Whether the program itself said how it ended, and now waits."""
-        said = frames.Done | frames.Overflow | frames.EngineFailure | frames.Failed | frames.UnsettledPromise
-        return isinstance(self._end, said)
+        """Whether the program itself reported its end, so that its worker is idle."""
+        reports = (
+            frames.Done | frames.Overflow | frames.EngineFailure | frames.Failed | frames.UnsettledPromise
+        )
+        return isinstance(self._end, reports)
 
     def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return the facts of the computation; what was emitted before an error is told if it was asked for."""
+        """Return the facts of the computation, with the output before an error if the request asked for it."""
         status, error = self._map_outcome()
         if cost is None:
             cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
-        told = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
+        has_value = status in (Status.OK, Status.OUTPUT_LIMIT) or self._job.work.partial
         return RawResult(
             status=status,
-            value="".join(self._emitted) if told else None,
-            has_value=told,
+            value="".join(self._emitted) if has_value else None,
+            has_value=has_value,
             console=tuple(self._warnings),
             error=error,
             usage=Usage(
@@ -163,9 +166,7 @@ class Computation(WorkerListener):
             self._refuse("half of a character")
             return
         if self._bytes + size > self._job.limits.output_bytes:
-            self._refuse(
-                "more output than allowed"
-            )  # the glue keeps this limit itself; a breached one does not
+            self._refuse("more output than allowed")  # the bootstrap keeps this limit unless it is breached
             return
         self._bytes += size
         self._emitted.append(text)
@@ -187,23 +188,23 @@ class Computation(WorkerListener):
         return OutcomeMapping(self._job, self._program, self._worker).on(self._end)
 
     def _read_error(self, text: str) -> ErrorInfo:
-        """Read V8's message about a program. Whoever forges one deceives himself."""
+        """Read V8's report about a program. A program that forges one affects only its own result."""
         head = _THROWN_PATTERN.match(text) or _CUT_THROWN_PATTERN.match(text)
         if head is None:
             return ErrorInfo(name="Error", message="the engine cannot run the program")
-        told = head[2]
-        named = _ERROR_NAME_PATTERN.match(told)
-        name, message = (named[1], told[named.end() :]) if named else ("Thrown", told)
+        thrown = head[2]
+        named = _ERROR_NAME_PATTERN.match(thrown)
+        name, message = (named[1], thrown[named.end() :]) if named else ("Thrown", thrown)
         place = POSITION_PATTERN.search(text, head.end())
         line, column = (int(place[1]), int(place[2])) if place else (int(head[1]), len(head[3]) + 1)
         from paddock.javascript.hints import advice_for_computations
 
-        error = self._program.error(name, message, "" if named else told, line, column)
+        error = self._program.error(name, message, "" if named else thrown, line, column)
         return error.model_copy(update={"hint": advice_for_computations(error, self._program.source)})
 
 
 def derive_seeds(source: str, given: str) -> tuple[int, int, int, int, int]:
-    """Return what program and input fix by their SHA-256: four words for `Math.random`, and the instant in ms."""
+    """Return four seed words for `Math.random` and the present time in ms, from a SHA-256 of program and input."""
     digest = hashlib.sha256()
     for text in (source, given):
         data = text.encode("utf-8", "surrogatepass")

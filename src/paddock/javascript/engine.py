@@ -3,8 +3,8 @@
     source -> parser (parse, strip types, wrap) -> worker (run, host calls) -> RawResult
     a pure computation's source -> worker (run) -> RawResult
 
-The parent owns the clock and the budgets. Whatever the worker does, the result is there when the wall limit has passed:
-the worker is killed, and what it had said up to then is kept.
+The parent owns the clock and the budgets. Whatever the worker does, the result is available when the wall limit has
+passed: the parent kills the worker and keeps what it had received.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ _LONE_SURROGATE = ErrorInfo(
     message="Half of a character (a lone surrogate); write it as an escape like \\ud83d",
     phase="parse",
 )
-"""What parse.js says of other programs, to V8 in UTF-8, which has no form for it."""
+"""As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
 
 
 class _Places(asyncio.Semaphore):
-    """Places for programs, and how many wait for one."""
+    """Slots for running programs; counts how many programs wait for one."""
 
     waiting = 0
 
@@ -55,7 +55,7 @@ class _Places(asyncio.Semaphore):
 
 
 class _Placed:
-    """A worker that has a place, and gives it up while it is held: a program that waits for a person keeps none out."""
+    """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
 
     def __init__(self, places: _Places, worker: Worker) -> None:
         self._places = places
@@ -75,7 +75,7 @@ class _Placed:
         self._worker.go_on()
 
     def leave(self) -> None:
-        """Give the place up, if it has one."""
+        """Give up the slot, if it has one."""
         if self._has_place:
             self._has_place = False
             self._places.release()
@@ -84,30 +84,30 @@ class _Placed:
 class GuestEngine:
     """Runs programs in the workers of a pool."""
 
-    def __init__(self, pool: Pool, parser: Parser, most: int) -> None:
-        """Run at most `most` programs at a time; further ones wait their turn, first come first served.
+    def __init__(self, pool: Pool, parser: Parser, max_programs: int) -> None:
+        """Run at most `max_programs` at a time; further ones wait in order of arrival.
 
-        Programs that others wait for have places of their own, `most` for each depth: whoever holds a place waits
-        only for those who compete for others.
+        Each depth of nested programs has its own `max_programs` slots. A program that holds a slot therefore never
+        waits for one that needs a slot of the same depth.
         """
         self._pool = pool
         self._parser = parser
         self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
-        self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(most))
+        self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(max_programs))
 
     @property
     def waiting(self) -> int:
-        """How many programs wait for a place."""
+        """Number of programs that wait for a slot."""
         return sum(places.waiting for places in list(self._places.values()))
 
     @property
     def workers(self) -> int:
-        """How many workers live, spares included."""
+        """Number of living workers, including spares."""
         return self._pool.workers
 
     def expect(self, *, jit: bool) -> None:
-        """Have a worker wake up, or start, while what it is for is still being recorded."""
+        """Wake or start a worker while the request is still being recorded."""
         self._pool.expect(_profile(jit))
 
     async def run(
@@ -117,11 +117,11 @@ class GuestEngine:
         on_console: OnConsole | None = None,
         stop: asyncio.Event | None = None,
     ) -> RawResult:
-        """Return what became of the program. Cancelling the task kills the worker first.
+        """Run a program and return its result. Cancelling the task kills the worker first.
 
-        When `stop` is set, the program ends as `cancelled`, with what it said and called until then.
+        When `stop` is set, the program ends as `cancelled`, with its console lines and calls so far.
 
-        Raises EngineError when Paddock's own machinery failed before the program started, PaddockError after.
+        Raises EngineError if Paddock's own machinery fails before the program starts, PaddockError afterwards.
         """
         profile = _profile(job.grants.jit)
         if job.work.computes:
@@ -160,42 +160,42 @@ class GuestEngine:
         self._running.add(worker)
         try:
             facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
-            dialogue = begin(worker)
-            with call_when_set(stop, dialogue.stop):
-                return await _run(dialogue, worker, placed, job, facts)
+            execution = begin(worker)
+            with call_when_set(stop, execution.stop):
+                return await _run(execution, worker, placed, job, facts)
         finally:
             placed.leave()
             self._busy_poll.programs -= 1
             self._running.remove(worker)
-            # In the loop's next step: the kernel tears a process down on its killer's time, here a
-            # millisecond for which a program that has given its result need not wait.
+            # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
+            # and the result need not wait for that.
             asyncio.get_running_loop().call_soon(worker.end)
 
 
 async def _run(
-    dialogue: Execution | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
+    execution: Execution | Computation, worker: Worker, placed: _Placed, job: GuestJob, facts: SandboxFacts
 ) -> RawResult:
     started = time.perf_counter()
     try:
         async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
-            await dialogue.run()
+            await execution.run()
     except TimeoutError:
-        dialogue.time_is_up()
+        execution.time_is_up()
     finally:
         cost = worker.cost()
         worker.listener = None
-        if not dialogue.has_word:
+        if not execution.has_word:
             worker.kill()
-        await dialogue.stop_calls()
+        await execution.stop_calls()
     wall_ms = (time.perf_counter() - started) * 1000
-    if not dialogue.has_end:  # it crashed: how, its parent knows
+    if not execution.has_end:  # it crashed; the fork server reports its exit status
         try:
             async with asyncio.timeout(_REAP_TIMEOUT_S):
                 await worker.death
         except TimeoutError as error:
-            # No EngineError, which says that nothing ran and that it is safe to try again.
+            # Not an EngineError, which means that nothing ran and that it is safe to try again.
             raise PaddockError(f"guest worker {worker.pid} did not end after SIGKILL") from error
-    return dialogue.result(cost, wall_ms, facts)
+    return execution.result(cost, wall_ms, facts)
 
 
 def _profile(jit: bool) -> "EngineProfile":
@@ -204,7 +204,7 @@ def _profile(jit: bool) -> "EngineProfile":
 
 @lru_cache
 def _facts(jit: bool, landlock_abi: int) -> SandboxFacts:
-    """Return what confines a worker; each of these has succeeded, or the worker would not have said ready."""
+    """Return the confinement of a worker. Every layer has succeeded, or the worker would not have become ready."""
     own_user = lockdown.has_own_user()
     layers = ["process", "no_new_privs", f"landlock-{landlock_abi}", "seccomp"]
     layers += ["uid"] if own_user else []

@@ -1,4 +1,4 @@
-"""One program's conversation with the host, seen from the host, which keeps every budget itself."""
+"""The host's side of one running program. The host itself enforces every budget."""
 
 import asyncio
 import os
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 TRUNCATION_MARK = "[output truncated]"
 
 _SEED = struct.Struct("4I")
-"""What the program's `Math.random` starts from."""
+"""The seed of the program's `Math.random`."""
 
 _STOP_TIMEOUT_S = 5.0
 _MAX_CONSOLE_LINES = 100_000
-"""Lines kept: an empty one costs the output budget nothing, and the host a good deal."""
+"""Maximum console lines: an empty line costs nothing of the output budget, but memory of the host."""
 _MAX_OTHER_MESSAGES = 16
 _MAX_PENDING_FRAMES = 4
-"""How many largest messages the arguments of calls in flight may add up to."""
+"""Maximum size of the arguments of all calls in flight, in messages of maximum size."""
 
 
 class Execution(WorkerListener):
-    """One program's conversation with the host."""
+    """The host's side of one running program."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Execution(WorkerListener):
     ) -> None:
         self._busy_poll = busy_poll
         self._answered = 0.0
-        """When the last answer went to the program."""
+        """When the last reply was sent to the program."""
         self._quick = False
-        """Whether its last call came soon after an answer."""
+        """Whether its last call arrived soon after a reply."""
         self._worker = worker
         self._job = job
         self._program = program
@@ -75,7 +75,7 @@ class Execution(WorkerListener):
         self._messages = 0
         self._cut = False
         self._calls: list[tuple[tuple[str, str], Status, float]] = []
-        """What was called, how it ended, and after how many seconds: the records are made when nobody waits."""
+        """Server and tool, status and seconds of each call. `result` makes the records, when no program waits."""
         self._asked = 0
         self._pending_bytes = 0
         self._pending_values = 0
@@ -85,10 +85,10 @@ class Execution(WorkerListener):
         self._end: End = None
         self._in_flight = 0
         self._room = 0 if job.sink is None else job.sink.limit
-        """How many characters of a result over its limit are still taken."""
+        """Number of further characters that are accepted of a result over its limit."""
 
     async def run(self) -> None:
-        """Send the program and wait until the worker has gone."""
+        """Send the program and wait until it or the worker has ended."""
         limits, work = self._job.limits, self._job.work
         settings = {
             "output": limits.output_bytes,
@@ -127,13 +127,13 @@ class Execution(WorkerListener):
             raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
 
     async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
-        """Return why a program is not started with its input; None where it is."""
-        most = self._job.limits.frame_values
-        meter = await count_in_slices(frames.encode_value(settings), most)
-        if meter.values <= most:
+        """Return the end of a program whose input has too many values; None if it may start."""
+        max_values = self._job.limits.frame_values
+        meter = await count_in_slices(frames.encode_value(settings), max_values)
+        if meter.values <= max_values:
             return None
         what = "variables" if self._job.work.input is None else "input"
-        message = f"The {what} of the program holds more than {most} values"
+        message = f"The {what} of the program holds more than {max_values} values"
         error = ErrorInfo(name="RangeError", message=message, hint=f"pass less, or raise `{self._key}`")
         return HostEnd(Status.INVALID, error)
 
@@ -143,7 +143,7 @@ class Execution(WorkerListener):
         return f"limits.{self._job.work.profile}.frame_values"
 
     def on_message(self, message: frames.Message) -> None:
-        """Act on a message; what comes after the end counts for nothing."""
+        """Handle a message. Messages after the end are ignored."""
         if self._ended.done():
             return
         if isinstance(message, frames.ResultPiece):
@@ -152,7 +152,7 @@ class Execution(WorkerListener):
         self._messages += 1
         self._busy_poll.end()
         if self._messages > _MAX_CONSOLE_LINES + 2 * self._job.limits.host_calls + _MAX_OTHER_MESSAGES:
-            self._refuse("messages beyond all bounds")
+            self._refuse("too many messages")
             return
         match message:
             case frames.Call() | frames.SdkCall():
@@ -167,7 +167,9 @@ class Execution(WorkerListener):
                 self._warn(rejection_text(self._program, message))
             case frames.Ready() | frames.Emitted() | frames.Overflow():
                 again = isinstance(message, frames.Ready)
-                self._refuse("a second greeting" if again else "what only computations say")
+                self._refuse(
+                    "a second ready message" if again else "a message that only computations may send"
+                )
             case _:
                 self._conclude(message)
 
@@ -178,23 +180,23 @@ class Execution(WorkerListener):
         self._finish()
 
     def on_protocol_error(self, error: frames.FrameError) -> None:
-        """End the dialogue with a worker that broke the rules."""
+        """End the execution, because its worker broke the protocol."""
         self._end = self._end or error
         self._finish()
 
     def on_disconnect(self) -> None:
-        """End the dialogue with a worker that died."""
+        """End the execution, because its worker died."""
         self._finish()
 
     def _take(self, text: str) -> None:
         self._room -= len(text)
         if self._job.sink is None or self._room < 0:
-            self._refuse("a result larger than may be kept")  # the glue keeps this limit itself
+            self._refuse("a result larger than may be kept")  # the bootstrap itself keeps this limit
         else:
             self._job.sink.take(text)
 
     def _refuse(self, what: str) -> None:
-        """End a worker that does what the glue never does."""
+        """Kill a worker that sent what the bootstrap never sends."""
         self._worker.kill()
         self.on_protocol_error(frames.FrameError(what))
 
@@ -205,14 +207,14 @@ class Execution(WorkerListener):
     def _print(self, line: ConsoleLine) -> None:
         self._console_bytes += len(line.text.encode("utf-8", "surrogatepass"))
         if self._cut or self._console_bytes > self._job.limits.output_bytes:
-            self._print_cut()  # the glue keeps this budget itself; a breached one does not
+            self._print_cut()  # the bootstrap keeps this budget unless it is breached
             if self._console_bytes > 2 * self._job.limits.output_bytes:
-                self._refuse("output beyond all bounds")
+                self._refuse("too much output")
             return
         self._keep(line)
 
     def _warn(self, text: str) -> None:
-        """Add a line to the console, within the program's budget; the glue does not count it. An empty one is none."""
+        """Add a line to the console, unless it is empty. It counts for the program's budget here, not in the guest."""
         if not text:
             return
         line = ConsoleLine(level="warn", text=text)
@@ -232,7 +234,7 @@ class Execution(WorkerListener):
             return
         try:
             self._on_console(line)
-        except Exception as error:  # noqa: BLE001 - whoever listens may be anybody
+        except Exception as error:  # noqa: BLE001 - the listener is the caller's code
             self._fault = self._fault or error
             self._on_console = None
             self._finish()
@@ -240,16 +242,16 @@ class Execution(WorkerListener):
     def _call(self, call: frames.Call | frames.SdkCall) -> None:
         self._asked += 1
         self._quick = time.perf_counter() < self._answered + SOON_S
-        if self._asked > self._job.limits.host_calls:  # the glue keeps this limit itself
+        if self._asked > self._job.limits.host_calls:  # the bootstrap itself keeps this limit
             self._refuse("calls beyond their limit")
             return
         limits = self._job.limits
-        if self._pending_bytes + call.size > (most := _MAX_PENDING_FRAMES * limits.frame_bytes):
-            text = f"The arguments of the calls in flight are larger than {most} bytes"
+        if self._pending_bytes + call.size > (max_bytes := _MAX_PENDING_FRAMES * limits.frame_bytes):
+            text = f"The arguments of the calls in flight are larger than {max_bytes} bytes"
             self._reply_error(call.number, "LimitError", text)
             return
-        if self._pending_values + call.values > (most := limits.frame_values):
-            text = f"The arguments of the calls in flight hold more than {most} values"
+        if self._pending_values + call.values > (max_values := limits.frame_values):
+            text = f"The arguments of the calls in flight hold more than {max_values} values"
             how = f"Pass less at once, or raise `{self._key}`."
             self._reply_error(call.number, "LimitError", f"{text}. {how}")
             return
@@ -261,17 +263,17 @@ class Execution(WorkerListener):
             self._waiting.append(call)
 
     def _refuse_call(self, call: frames.RefusedCall) -> None:
-        """Answer a call whose arguments were never decoded."""
+        """Reject a call whose arguments were not decoded, because they have too many values."""
         self._asked += 1
         if self._asked > self._job.limits.host_calls:
             self._refuse("calls beyond their limit")
             return
         what = f"{'' if call.server == 'paddock' else 'servers.'}{call.server}"
-        most = self._job.limits.frame_values
-        text = f"{what}: the arguments of {call.name} hold more than {most} values"
+        max_values = self._job.limits.frame_values
+        text = f"{what}: the arguments of {call.name} hold more than {max_values} values"
         how = f"Pass less at once, or raise `{self._key}`."
-        if most >= MAX_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
-            # Tools have schemas, which would refuse what a higher limit lets through.
+        if max_values >= MAX_CHECKED_VALUES and (call.server != "paddock" or call.name == "tool"):
+            # Raising the limit would not help: the check against the tool's schema has this limit.
             how = f"Pass less at once: tools take at most {MAX_CHECKED_VALUES}."
         self._reply_error(call.number, "RangeError", f"{text}. {how}")
 
@@ -285,11 +287,11 @@ class Execution(WorkerListener):
     async def _serve(self, call: frames.Call | frames.SdkCall) -> None:
         try:
             await self._answer(call)
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it is not the program's
+        except Exception as fault:  # noqa: BLE001 - a fault of Paddock, not of the program
             self._fault = self._fault or fault
             self._finish()
         finally:
-            # Not by a callback of the task, which would cost each call a turn of the event loop.
+            # A callback of the task would cost each call a turn of the event loop.
             self._tasks.pop(asyncio.current_task(), None)
             self._pending_bytes -= call.size
             self._pending_values -= call.values
@@ -304,7 +306,7 @@ class Execution(WorkerListener):
             )
         else:
             await self._host.sdk(call.name, call.arguments, on_reply)
-        # A worker that does not read gets no further answers: they would pile up here.
+        # Wait for a worker that does not read; further replies would pile up in memory.
         await self._worker.drain()
 
     def _reply(self, call: frames.Call | frames.SdkCall, started: float, reply: HostReply) -> None:
@@ -322,10 +324,12 @@ class Execution(WorkerListener):
             self._busy_poll.begin()
 
     def _too_large(self, call: frames.Call | frames.SdkCall, size: int) -> "Json":
-        """Return the error for an answer that does not fit into a message; the program is not to blame for it."""
+        """Return the error for an answer that does not fit into a message, which is not the program's fault."""
         whose = "Server {0}: the answer of {1}" if isinstance(call, frames.Call) else "{0}: the result of {1}"
-        most, profile = self._job.limits.frame_bytes, self._job.work.profile
-        text = f"{whose.format(*_names(call))} takes {size} bytes, and at most {most} reach a program"
+        max_bytes, profile = self._job.limits.frame_bytes, self._job.work.profile
+        text = (
+            f"{whose.format(*_names(call))} takes {size} bytes, and a program can receive at most {max_bytes}"
+        )
         return {
             "name": "ToolError" if isinstance(call, frames.Call) else "LimitError",
             "message": f"{text}. Ask for less at once, or raise `limits.{profile}.frame_bytes`.",
@@ -335,7 +339,7 @@ class Execution(WorkerListener):
         }
 
     async def stop_calls(self) -> None:
-        """Cancel what the program still waits for: nothing goes on after its end."""
+        """Cancel the program's open calls, so that none continues after its end."""
         self._in_flight = len(self._tasks) + len(self._waiting)
         self._waiting.clear()
         if tasks := [task for task in self._tasks if task is not None]:
@@ -344,7 +348,7 @@ class Execution(WorkerListener):
             await asyncio.wait(tasks, timeout=_STOP_TIMEOUT_S)
 
     def time_is_up(self) -> None:
-        """Record where the program stood when the wall limit had passed."""
+        """Record what the program was doing when the wall limit passed."""
         limit = self._job.limits.timeout_ms
         if _is_computing(self._worker.pid) or _has_more_to_say(self._worker):
             text = f"Script execution timed out after {limit}ms"
@@ -358,29 +362,29 @@ class Execution(WorkerListener):
         self._end = self._end or HostEnd(Status.TIMEOUT, error)
 
     def stop(self) -> None:
-        """End the program, which nobody wants to go on."""
+        """End the program, because its caller cancelled it."""
         self._end = self._end or STOPPED
         self._finish()
 
     @property
     def has_end(self) -> bool:
-        """Whether the dialogue itself tells how the program ended: by a message, by the clock, or stopped."""
+        """Whether the end is known without the worker's exit status: by a message, a timeout or a cancellation."""
         return self._end is not None
 
     @property
     def has_word(self) -> bool:
-        """Whether the program itself said how it ended, and now waits."""
-        said = (
+        """Whether the program itself reported its end, so that its worker is idle."""
+        reports = (
             frames.Done
             | frames.OversizedResult
             | frames.Failed
             | frames.UnsettledPromise
             | frames.EngineFailure
         )
-        return isinstance(self._end, said)
+        return isinstance(self._end, reports)
 
     def result(self, cost: WorkerUsage | None, wall_ms: float, facts: SandboxFacts) -> RawResult:
-        """Return the facts of the execution; `cost` is missing when the worker was gone before it could be read."""
+        """Return the facts of the execution; `cost` is None if the worker ended before it could be read."""
         status, error = OutcomeMapping(self._job, self._program, self._worker).on(self._end)
         if cost is None:
             cost = self._worker.death.result().cost if self._worker.death.done() else WorkerUsage(0.0, 0)
@@ -406,7 +410,7 @@ class Execution(WorkerListener):
 
 
 def _names(call: frames.Call | frames.SdkCall) -> tuple[str, str]:
-    """Return what people know the other side and the called by."""
+    """Return the server and the tool of a call, as people know them."""
     return (call.server, call.tool) if isinstance(call, frames.Call) else ("paddock", call.name)
 
 
@@ -416,14 +420,14 @@ def _record(names: tuple[str, str], status: Status, seconds: float) -> CallRecor
 
 
 def _is_computing(pid: int) -> bool:
-    """Return whether the process is running right now, that is: not waiting."""
+    """Return whether a process is running now, not waiting."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
     return False
 
 
 def _has_more_to_say(worker: Worker) -> bool:
-    """Return whether something that it wrote is unread: a host that reads late holds it in the middle of a line."""
+    """Return whether a worker's messages are unread: a host that reads late blocks it while it writes."""
     if not worker.is_alive() or worker.transport is None:
         return False
     poll = select.poll()

@@ -1,8 +1,8 @@
-"""The expression at which a program failed, and what its first name was given, as far as the text tells.
+"""Find the expression at which a program failed, and the value that was assigned to its first name.
 
-V8 reports a line and a column; the names around them are read from the program's own text. It is a guess about text,
-good enough for a hint and for nothing else: where it is not clear, there is no answer. A program has at most
-`limits.*.code_bytes`, and every pattern is bounded.
+V8 reports a line and a column; this module reads the names around them from the program's text. The result is a guess,
+good enough only for a hint, and empty if the text is not clear. A program has at most `limits.*.code_bytes`, and every
+pattern is bounded.
 """
 
 import re
@@ -13,7 +13,7 @@ from paddock.javascript.source_map import NEWLINE_PATTERN
 from paddock.model.outcome import ErrorInfo
 
 _MAX_EXPRESSION_CHARS = 2000
-"""Characters of an expression that are looked at."""
+"""Maximum length of an expression that is examined, in characters."""
 _OPENING_BRACKETS = {")": "(", "]": "[", "}": "{"}
 _NAME_SYNTAX = r"[A-Za-z_$][\w$]*"
 _MEMBERS_PATTERN = re.compile(
@@ -34,14 +34,14 @@ _STATIC = {f"Promise.{name}" for name in ("all", "allSettled", "race", "any")}
 
 
 class ErrorSite(NamedTuple):
-    """The text before and after the place of an error."""
+    """The text before and after the position of an error."""
 
     before: str
     after: str
 
     @classmethod
     def of(cls, error: ErrorInfo, source: str) -> "ErrorSite | None":
-        """Return the place of an error, None where that is not known."""
+        """Return the site of an error; None if its position is not known."""
         if error.line is None or error.column is None:
             return None
         text = source.removeprefix("\ufeff")
@@ -58,11 +58,11 @@ class ErrorSite(NamedTuple):
         return cls(text[: start + at], text[start + at :])
 
     def base(self) -> str:
-        """Return the expression whose member could not be read: `r.items` where `r.items.length` failed at `length`."""
+        """Return the expression whose member could not be read: `r.items` if `r.items.length` failed at `length`."""
         return find_last_expression(re.sub(r"\s*(?:\?\.|\.|\[)\s*$", "", self.before))
 
     def next(self, name: str = "") -> str:
-        """Return the names from here on, in this line: `g.search`; from `name` on, where that is given."""
+        """Return the names that follow in this line, such as `g.search`; if `name` is given, from there on."""
         line = NEWLINE_PATTERN.split(self.after[:_MAX_EXPRESSION_CHARS], maxsplit=1)[0]
         if name:
             found = re.search(rf"(?<![\w$.]){re.escape(name)}(?![\w$])", line)
@@ -79,7 +79,7 @@ def split_names(members: str) -> list[str]:
 
 
 def find_last_expression(text: str) -> str:
-    """Return the expression of names, members, calls and brackets that ends a text; empty where there is none."""
+    """Return the expression of names, members, calls and brackets at the end of a text; "" without one."""
     text = text[-_MAX_EXPRESSION_CHARS:]
     at = len(text)
     while at > 0:
@@ -89,7 +89,7 @@ def find_last_expression(text: str) -> str:
             if at < 0:
                 return ""
             if not re.search(r"[\w$\])]\s*(?:\?\.)?$", text[:at]) or _KEYWORD_PATTERN.search(text[:at]):
-                break  # a group of its own
+                break  # a group in parentheses, not a call
             at = len(re.sub(r"\?\.$", "", text[:at]))
             continue
         name = re.search(r"[\w$]+$", text[:at])
@@ -103,7 +103,7 @@ def find_last_expression(text: str) -> str:
 
 
 def _opening(text: str, at: int) -> int:
-    """Return where the bracket was opened that closes at `at`; -1 where it was not."""
+    """Return the index of the bracket that the one at `at` closes; -1 without one."""
     depth = 0
     for index in range(at, -1, -1):
         if text[index] in _OPENING_BRACKETS:
@@ -116,16 +116,16 @@ def _opening(text: str, at: int) -> int:
 
 
 class AssignedValue(NamedTuple):
-    """What a name was given."""
+    """The value that was assigned to a name."""
 
     value: str
-    """The text of it and what follows; empty where it is not clear."""
+    """The text from the value on; "" if it is not clear."""
     whole: bool = True
-    """Whether the name stands for all of it, not for a part that was taken out."""
+    """Whether the name got the whole value, not a part of it by destructuring."""
 
 
 def find_assignment(name: str, before: str) -> AssignedValue:
-    """Return what `name` was given last in the text before it; a parameter of that name in between makes it unclear."""
+    """Return the last value assigned to `name` in `before`; empty if a parameter of that name follows it."""
     own = re.escape(name)
     assigned = re.compile(
         rf"(?:(?<![\w$.]){own}\s*(?::[^=;\n]{{1,200}})?|\{{[^{{}}]{{0,500}}(?<![\w$.]){own}\b[^{{}}]{{0,500}}\}}"
@@ -157,7 +157,7 @@ def find_iterated(name: str, before: str) -> str:
 
 
 def find_callee(text: str) -> str:
-    """Return what a text calls at its beginning, without arguments: `servers.g.search`. Empty where it calls none."""
+    """Return what a text calls at its beginning, without arguments, such as `servers.g.search`; "" without a call."""
     found = _MEMBERS_PATTERN.match(text)
     if found is None or not text[found.end() :].lstrip().startswith("("):
         return ""
@@ -165,7 +165,7 @@ def find_callee(text: str) -> str:
 
 
 def gives_promise(called: str, source: str) -> bool:
-    """Tell whether calling `called`, a tool, a method of the SDK or a function of the program, gives a promise."""
+    """Return whether a call of a tool, a method of the SDK or a function of the program returns a promise."""
     called = called.replace("mentu.", "paddock.", 1) if called.startswith("mentu.") else called
     if called.startswith(("servers.", "servers[")):
         return len(split_names(called)) > 2  # a tool, not a server

@@ -1,10 +1,10 @@
-"""What travels between a guest worker and its parent, seen from the parent, which trusts none of it.
+"""Messages between a guest worker and its parent, on the side of the parent, which does not trust the worker.
 
 A message is four bytes of length (little-endian) and that many bytes of UTF-8 JSON: an array whose first item names the
-message. In either direction one that begins with a space may hold numbers that a double does not (glue/numbers.js): to
-read it takes longer. To a worker, one that begins with a tab brings a text that may be JSON and hold some. The guest's
-own glue writes messages, but a program that has broken the engine can write anything: so sizes are checked before bytes
-are kept, and every item of a message is checked before it is used.
+message. In either direction, a message that begins with a space may contain numbers that a double cannot hold
+(bootstrap/numbers.js); reading it takes longer. A message to a worker that begins with a tab contains a string that may
+be JSON with such numbers. The bootstrap script writes a guest's messages, but a program that has breached the engine
+can write anything. Therefore sizes are checked before bytes are kept, and every item before it is used.
 """
 
 import json
@@ -34,29 +34,29 @@ _MAX_ERROR_CODE = 2**53 - 1
 _DATA_CHARS = 16 * 1024
 _MAX_DATA_LEVELS = 32
 _MAX_BYTES_ARGUMENTS = 100
-"""Places of bytes in the arguments of a call; glue/arguments.js has the same number."""
+"""Maximum number of byte arrays in the arguments of a call; bootstrap/arguments.js has the same number."""
 
 
 class FrameError(EngineError):
-    """A worker sent something that the glue never sends: it is broken or breached, and must be killed."""
+    """A worker sent something that the bootstrap never sends. It is broken or breached, and must be killed."""
 
 
 class TooDeepMessage(FrameError):
-    """A message holds a value that is nested too deeply, which any program can make."""
+    """A message contains a value that is nested too deeply, which any program can make."""
 
     def __init__(self) -> None:
         super().__init__(f"a value nested more than {MAX_DEPTH} levels deep")
 
 
 class TooManyValues(FrameError):
-    """A message holds more values than allowed, which any program can make."""
+    """A message contains more values than allowed, which any program can make."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"more than {limit} values at once")
 
 
 class _Word:
-    """A message that says no more than its name: two of a kind are equal."""
+    """A message without contents; two of the same type are equal."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class Ready(_Word):
 
 
 class ConsoleCut(_Word):
-    """The console budget is used up; no further line will come."""
+    """The console budget is used up; no further line follows."""
 
 
 class Call(NamedTuple):
@@ -86,9 +86,9 @@ class Call(NamedTuple):
     size: int
     """Bytes of the message."""
     values: int = 0
-    """Values in the message; 0 for a short one."""
+    """Number of values in the message; 0 for a short one."""
     encoded: Places = ()
-    """Where bytes stand in the arguments as base64, by names and numbers from the outside in."""
+    """Paths of byte arrays in the arguments, which are base64 there; a path has names and indexes from the outside."""
 
 
 class SdkCall(NamedTuple):
@@ -104,7 +104,7 @@ class SdkCall(NamedTuple):
 
 
 class RefusedCall(NamedTuple):
-    """The program makes a call whose arguments were not decoded, because they hold too many values."""
+    """The program makes a call whose arguments were not decoded, because they have too many values."""
 
     number: int
     server: str
@@ -113,13 +113,13 @@ class RefusedCall(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """A computation emitted a text, never an empty one."""
+    """A computation emitted a string, never an empty one."""
 
     text: str
 
 
 class Overflow(_Word):
-    """A computation emitted more than it may, and stands still."""
+    """A computation emitted more than it may, and has stopped."""
 
 
 class Done(NamedTuple):
@@ -129,17 +129,17 @@ class Done(NamedTuple):
     has_value: bool
     open_calls: tuple[str, ...]
     site: str = ""
-    """The stack of the first of them."""
+    """The stack of the first of these calls."""
 
 
 class ResultPiece(NamedTuple):
-    """The next piece, never an empty one, of a result that is over its limit."""
+    """The next part, never empty, of a result that is over its limit."""
 
     text: str
 
 
 class OversizedResult(NamedTuple):
-    """The program returned a result over its limit; its pieces came before, if it was not too large to keep."""
+    """The program returned a result over its limit. Its parts came before, unless it was too large to keep."""
 
     characters: int
     """Length of its JSON."""
@@ -154,22 +154,22 @@ class Failed(NamedTuple):
     thrown: str
     stack: str
     causes: tuple[str, ...]
-    """What it carries besides its text: causes, the errors of an AggregateError, or what is in a thrown object."""
+    """Causes, the errors of an AggregateError, or the contents of a thrown object."""
     is_error: bool
     code: int | None = None
-    """Code of the error with which a server answered a call."""
+    """Code of the error that a server returned."""
     data: Json = None
-    """What the server said beside it."""
+    """Data of the error that a server returned."""
 
 
 class Unhandled(NamedTuple):
-    """A promise was rejected, and nobody has asked about it."""
+    """A promise was rejected and has no handler."""
 
     reason: Failed
 
 
 class UnsettledPromise(_Word):
-    """The program waits for a promise that nothing can settle any more."""
+    """The program waits for a promise that nothing can settle."""
 
 
 class EngineFailure(NamedTuple):
@@ -198,7 +198,7 @@ Message = (
 
 
 class LargeMessage(NamedTuple):
-    """A message that is to be decoded in slices."""
+    """A message to be decoded in slices."""
 
     frame: bytes
     values: int
@@ -214,24 +214,24 @@ class LargeMessage(NamedTuple):
 
 
 class FrameReader:
-    """Cuts a stream of bytes into messages of at most `limit` bytes and `most_values` values each."""
+    """Splits a stream of bytes into messages of at most `limit` bytes and `max_values` values each."""
 
-    def __init__(self, limit: int, most_values: int) -> None:
+    def __init__(self, limit: int, max_values: int) -> None:
         self._limit = limit
-        self._most_values = most_values
+        self._max_values = max_values
         self._pending = bytearray()
         self._meter: JsonMeter | None = None
         """Counts a long message as it arrives."""
         self._counted = 0
         self._skip = 0
-        """Bytes still to come of a message that is refused; none of them is kept."""
+        """Remaining bytes of a rejected message; none of them is kept."""
 
     def feed(self, data: bytes) -> Iterator[Message | LargeMessage]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
         if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:
             length = _LENGTH.unpack_from(data)[0]
             if len(data) == _LENGTH.size + length <= _LENGTH.size + self._limit:
-                yield decode_frame(data[_LENGTH.size :])  # one message and nothing else, as most calls come
+                yield decode_frame(data[_LENGTH.size :])  # exactly one message, as for most calls
                 return
         self._pending += data[self._skip :]
         self._skip = max(0, self._skip - len(data))
@@ -255,22 +255,22 @@ class FrameReader:
             yield LargeMessage(frame, values) if values > MIN_SLICED_VALUES else decode_frame(frame, values)
 
     def _swells(self, end: int) -> bool:
-        """Count what has come of the first message. Raises TooDeepMessage."""
+        """Count the values of the first message so far; return whether they are too many. Raises TooDeepMessage."""
         if self._meter is None:
             self._meter, self._counted = JsonMeter(MAX_DEPTH + _WRAPPER_LEVELS), _LENGTH.size
         self._meter.feed(bytes(self._pending[self._counted : end]))
         self._counted = min(len(self._pending), end)
         if self._meter.too_deep:
             raise TooDeepMessage
-        return self._meter.values > self._most_values
+        return self._meter.values > self._max_values
 
     def _find_swelling_call(self, head: bytes) -> RefusedCall:
-        """Return whose arguments swell. Raises TooManyValues where it is no call, such as the program's result."""
+        """Return the call with too many values. Raises TooManyValues for another message, such as the result."""
         if (call := _CALL_HEAD.match(head)) is not None:
             return RefusedCall(int(call[1]), call[2].decode(), call[3].decode())
         if (call := _SDK_HEAD.match(head)) is not None:
             return RefusedCall(int(call[1]), "paddock", call[2].decode())
-        raise TooManyValues(self._most_values)
+        raise TooManyValues(self._max_values)
 
 
 def encode_frame(text: bytes) -> bytes:
@@ -279,13 +279,13 @@ def encode_frame(text: bytes) -> bytes:
 
 
 WAKE = encode_frame(b'["wake"]')
-"""Wakes a worker that waits for its program: it goes through one task that does nothing."""
+"""Wakes a worker that waits for its program, by one task that does nothing."""
 
 
 def encode_start(
     settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
 ) -> bytes:
-    """Return the frame that starts a program: memory budget, settings of the glue, source."""
+    """Return the frame that starts a program: memory budget, settings of the bootstrap, source."""
     body, text = _with_digits_noted(encode_value([world, settings])), program.encode("utf-8", "surrogatepass")
     if body[:1] == b"[" and may_lose(text):
         body = b"\t" + body
@@ -293,21 +293,21 @@ def encode_start(
 
 
 def encode_reply(number: int, *, ok: bool, value: Json) -> bytes:
-    """Return the frame that answers a call; what UTF-8 has no form for, lone surrogates, goes as escapes.
+    """Return the frame that answers a call. Lone surrogates, which UTF-8 cannot encode, become escapes.
 
-    What is no finite number is null, as in JavaScript.
+    Numbers that are not finite become null, as in JavaScript.
     """
     return encode_frame(_with_digits_noted(encode_value(["reply", number, ok, value])))
 
 
 def _with_digits_noted(message: bytes) -> bytes:
-    """Return a message with a tab before it where it quotes JSON in a text, which takes a backslash."""
+    """Return a message, after a tab if one of its strings may be JSON, whose quotes have backslashes."""
     quotes = b"\\" in message and message[:1] == b"["
     return b"\t" + message if quotes and may_lose(message) else message
 
 
 def encode_value(parts: Json) -> bytes:
-    """Return a value as JSON, with a space before it where it holds numbers that a double does not."""
+    """Return a value as JSON, after a space if it contains numbers that a double cannot hold."""
     try:
         return orjson.dumps(parts, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:  # also for deep nesting and lone surrogates
@@ -318,9 +318,9 @@ def encode_value(parts: Json) -> bytes:
 
 
 def decode_frame(frame: bytes, values: int = 0) -> Message:
-    """Return the message in `frame`, of `values` values and a depth in bounds where those were counted.
+    """Return the message in `frame`. If `values` is given, values and depth have been counted and checked.
 
-    Raises TooDeepMessage, and FrameError on anything the glue does not send.
+    Raises TooDeepMessage; FrameError for anything that the bootstrap does not send.
     """
     try:
         text = _read_text(frame)
@@ -330,7 +330,7 @@ def decode_frame(frame: bytes, values: int = 0) -> Message:
     except ValueError as error:
         raise _not_json(error) from None
     if end < len(text):
-        raise FrameError("a message with more behind its end")
+        raise FrameError("a message with data after its end")
     brackets = 0 if values else frame.count(b"[") + frame.count(b"{")
     if brackets > MAX_DEPTH and is_deeper(items, MAX_DEPTH + _WRAPPER_LEVELS):
         raise TooDeepMessage
@@ -389,7 +389,7 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
 def _read_call(  # noqa: PLR0917 - the items of a message
     number: Json, server: Json, tool: Json, arguments: Json, raw: Json, encoded: Json = None, *, size: int
 ) -> Call:
-    """Return a call. A match statement would take longer than all else that a frame needs."""
+    """Return a call. A match statement would take longer than the rest of reading a frame."""
     kinds = tuple(map(type, (number, server, tool, arguments, raw)))
     if kinds != _CALL_TYPES or len(server) > _MAX_NAME_CHARS or len(tool) > _MAX_NAME_CHARS:
         raise ValueError
@@ -427,14 +427,16 @@ def _read_failure(body: dict[str, Json]) -> Failed:
         raise TypeError
     causes = tuple(map(_read_string, cast("list[Json]", body["causes"])))
     code = body.get("code")
-    if "code" not in body or type(code) is not int or abs(code) > _MAX_ERROR_CODE:  # it is the program's own
+    if (
+        "code" not in body or type(code) is not int or abs(code) > _MAX_ERROR_CODE
+    ):  # the program's own property
         return Failed(*texts, causes=causes, is_error=body["error"] is True)
     data = _read_data(_read_string(body.get("data", "null")))
     return Failed(*texts, causes=causes, is_error=body["error"] is True, code=code, data=data)
 
 
 def _read_data(text: str) -> Json:
-    """Return the data of an error, which is JSON in a text; None for what is too large or nested too deep."""
+    """Return the data of an error from its JSON; None if it is too large or nested too deeply."""
     if len(text) > _DATA_CHARS:
         return None
     try:

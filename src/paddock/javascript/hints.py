@@ -1,7 +1,7 @@
-"""What programs ask for and do not have, and what does the same here: advice for those who know other worlds.
+"""Hints for programs that use what other environments have and Paddock does not.
 
-A hint that has nothing to do with the error misleads its reader. So each needs what makes it certain: the name alone
-where that means nothing else, otherwise the way in which the name is used. Where it is not clear, there is none.
+A hint that has nothing to do with the error misleads its reader. Therefore a hint needs evidence: a name that means
+nothing else, or the way in which the name is used. Without evidence there is no hint.
 """
 
 import re
@@ -27,7 +27,7 @@ _GLOBAL = "the global object is `globalThis`"
 _NO_THIS = "`this` is undefined in a function that is called without an object: call it as `object.method()`"
 _SCHEDULE = "use queueMicrotask(f), or setTimeout(f, 0)"
 _TOOLS = "tools are in `servers`: await servers.<name>.<tool>(...)"
-_INPUTS = "what a program is given is in `input` and `paddock.vars`"
+_INPUTS = "a program's inputs are in `input` and `paddock.vars`"
 _NODE = f"there is no Node.js; {_INPUTS}"
 _BROWSER = "there is no browser; a program returns data"
 _PYTHON = "this is JavaScript: true, false, null"
@@ -79,7 +79,7 @@ HINTS_BY_NAME = {
     "amp": _HTML_ESCAPED,
     "quot": _HTML_ESCAPED,
 }
-"""Advice by name."""
+"""Hints by name."""
 
 _CALL_SYNTAX, _MEMBER_SYNTAX = r"\s*\(", r"\s*(?:\?\.|\.|\[)"
 _USE_PATTERNS = {
@@ -89,7 +89,7 @@ _USE_PATTERNS = {
     "path": r"\s*\.\s*(?:join|resolve|basename|dirname|extname|relative|parse|normalize|isAbsolute|sep)\b",
     **dict.fromkeys(("lt", "gt", "amp", "quot"), r"\s*;"),
 }
-"""How a name is used that could as well be one that the program has forgotten to declare."""
+"""Required use of a name that could also be a variable that the program forgot to declare."""
 
 _NOT_DEFINED = re.compile(r"([\w$]{1,64}) is not defined")
 _NO_LOG = re.compile(r"console\.\w+ is not a function")
@@ -124,14 +124,14 @@ _BIG = (
 _ALREADY_DATA = "this is data already, as the result of a tool is: leave JSON.parse out"
 _IS_AWAITED = re.compile(r"await\b|Promise\b")
 _MAPPED = re.compile(r".{0,500}?\.map\(\s*(?:\([^()]{0,200}\)|[\w$]{1,64})\s*=>\s*")
-_A_PROMISE = "a call gives a promise: put `await` before it"
-_NO_CODE = "a text does not become code: write the code itself; JSON.parse(text) reads data"
+_A_PROMISE = "a call returns a promise: put `await` before it"
+_NO_CODE = "a program cannot run a string as code: write the code itself; JSON.parse(text) reads data"
 _BY_MESSAGE = {
     ("EvalError", "Code generation from strings disallowed for this context"): _NO_CODE,
     ("SyntaxError", '"[object Object]" is not valid JSON'): _ALREADY_DATA,
     ("SyntaxError", "Unexpected token 'o', \"[object Promise]\" is not valid JSON"): _A_PROMISE,
     ("TypeError", "Do not know how to serialize a BigInt"): (
-        "a BigInt of more than 4,000 digits goes into no JSON: use String(n)"
+        "JSON cannot carry a BigInt of more than 4,000 digits: use String(n)"
     ),
     ("TypeError", "Cannot mix BigInt and other types, use explicit conversions"): _BIG,
     ("TypeError", "Cannot convert a BigInt value to a number"): _BIG,
@@ -150,7 +150,7 @@ _METHOD_NAMES = (
     "exec abs ceil floor max min pow random round sqrt trunc groupBy "
 )
 _METHODS = _METHOD_NAMES.split()
-"""Methods of what ECMAScript brings, to compare misspelt ones with."""
+"""Methods of ECMAScript's objects, for comparison with a misspelt one."""
 _FOREIGN_METHODS = {
     "contains": "includes",
     "append": "push",
@@ -158,14 +158,14 @@ _FOREIGN_METHODS = {
     "lower": "toLowerCase",
     "upper": "toUpperCase",
 }
-"""Methods of other languages, whose names mean nothing else."""
+"""Methods of other languages, whose names mean nothing else, and their names in JavaScript."""
 _MIN_SIMILARITY = 0.82
 
-_EMIT = "a computation gives its result by emit(text), as often as it likes"
-_READ = "read_input() gives the input, a text"
+_EMIT = "a computation outputs its result with emit(text), once or several times"
+_READ = "read_input() returns the input, a string"
 _ALONE = "a computation has its input and nothing else: no modules, files, network or servers"
 _AT_ONCE = "a computation has no timers, and nothing to wait for"
-_INTL = "Intl is there with `limits.deterministic: false`"
+_INTL = "Intl is available with `limits.deterministic: false`"
 _PLAIN = "a computation is plain JavaScript, without types"
 _FENCE = "send the program alone, without the fence around it"
 _COMPUTING = {
@@ -176,7 +176,7 @@ _COMPUTING = {
     _INTL: "Intl",
     _PYTHON: "True False None",
 }
-_IN_COMPUTATIONS = {name: told for told, names in _COMPUTING.items() for name in names.split()}
+_IN_COMPUTATIONS = {name: hint for hint, names in _COMPUTING.items() for name in names.split()}
 _IN_SCRIPTS = {
     "Illegal return statement": _EMIT,
     "Cannot use import statement outside a module": _ALONE,
@@ -194,14 +194,14 @@ _TYPE_PATTERN = re.compile(
     r":\s*(?:string|number|boolean|any|unknown|void|Record<|Array<)|^(?:interface|type|enum) \w"
 )
 _TYPE_CONTEXT_CHARS = 40
-"""Characters around the place of a syntax error where a type is the reason for it."""
+"""Characters before and after a syntax error in which a type counts as its reason."""
 
 
 def write_hint(error: ErrorInfo, source: str) -> str:
-    """Return what to write in the place of what an error of a program says; empty where that is not clear."""
+    """Return a hint on what to write instead; "" if that is not clear."""
     site = ErrorSite.of(error, source)
-    if told := _BY_MESSAGE.get((error.name, error.message)):
-        return told
+    if hint := _BY_MESSAGE.get((error.name, error.message)):
+        return hint
     if error.name == "SyntaxError" and error.message == '"undefined" is not valid JSON':
         return _RESULT if site and _READ_AS_JSON.match(site.after) else ""
     if error.name == "ReferenceError":
@@ -218,7 +218,7 @@ def write_hint(error: ErrorInfo, source: str) -> str:
 
 
 def find_called_names(error: ErrorInfo, source: str) -> list[str]:
-    """Return the names by which a program reaches for a tool where there is none: `["g", "search"]` for `g.search`."""
+    """Return the names by which a program tried to call a tool, such as `["g", "search"]` for `g.search`."""
     site = ErrorSite.of(error, source)
     if site is None:
         return []
@@ -234,7 +234,7 @@ def find_called_names(error: ErrorInfo, source: str) -> list[str]:
 
 
 def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str], used: dict[str, str]) -> str:
-    """Return the advice on a name that is not defined, if it is used as that of another world is."""
+    """Return the hint on an undefined name, if the program uses it as another environment's name."""
     found = _NOT_DEFINED.fullmatch(error.message)
     if found is None or (name := found[1]) not in advice:
         return ""
@@ -248,23 +248,23 @@ def _of_a_name(error: ErrorInfo, site: ErrorSite | None, advice: dict[str, str],
 
 
 def _is_of_this(error: ErrorInfo, site: ErrorSite) -> bool:
-    """Tell whether a member of `this` itself was read or written, where `this` is undefined."""
+    """Return whether a member of an undefined `this` was read or written."""
     if (found := _NOT_OF_THIS.fullmatch(error.message)) is None:
         return False
-    if found[1] == "read":  # the place is that of the member, and of an assignment that of its sign
+    if found[1] == "read":  # the position is that of the member; for an assignment, that of the `=`
         return site.base() == "this"
     return re.search(rf"(?<![\w$.])this\s*\.\s*{re.escape(found[2])}\s*$", site.before) is not None
 
 
 def _of_a_promise(error: ErrorInfo, site: ErrorSite, source: str) -> str:
-    """Return the advice on what was looked for in the promise of a call, where the text shows that."""
+    """Return the hint on a promise whose value was used without `await`, if the text shows that."""
     if (called := _find_iterated_call(error, site)) and gives_promise(called, source):
         return f"{_A_PROMISE}, `await {called}(...)`"
     base = _find_base(error, site)
     base = re.sub(r"^\(\s*await\b\s*(.*)\)$", r"\1", base, flags=re.DOTALL)
     if (direct := find_callee(base)) and gives_promise(direct, source):
         rest = base.rpartition(")")[2]
-        return f"the call gives a promise, of which `await` must come first: `(await {direct}(...)){rest}`"
+        return f"the call returns a promise; await it first: `(await {direct}(...)){rest}`"
     names = split_names(base)
     if not names or not re.match(r"[A-Za-z_$]", base):
         return ""
@@ -320,7 +320,7 @@ def _holds_promises(value: str, source: str) -> bool:
 
 
 def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
-    """Return the advice on a tool's result that is taken for a message of the protocol."""
+    """Return the hint on a tool's result that is used as if it were a message of the protocol."""
     if _NOT_READ.fullmatch(error.message) is None:
         return ""
     base = site.base()
@@ -339,12 +339,10 @@ def _of_a_result(error: ErrorInfo, site: ErrorSite) -> str:
 
 
 def _of_a_method(error: ErrorInfo) -> str:
-    """Return the method that was meant by one that is not there; the engine has told which that is."""
+    """Return the hint on a method that does not exist; the engine's message names it."""
     found = _NO_FUNCTION.fullmatch(error.message)
     if found is not None and found[2] in _ASKED_BY_JAVASCRIPT and _SERVER.fullmatch(found[1]):
-        return (
-            f'JavaScript itself asks for `{found[2]}`; call the tool as {found[1]}.call("{found[2]}", args)'
-        )
+        return f'JavaScript itself uses `{found[2]}`; call the tool as {found[1]}.call("{found[2]}", args)'
     if found is None or found[1] == "servers":
         return _TOOLS if found else ""
     if found[1].startswith(("servers", "paddock", "mentu")):
@@ -356,15 +354,15 @@ def _of_a_method(error: ErrorInfo) -> str:
 
 
 def advice_for_computations(error: ErrorInfo, source: str) -> str:
-    """Return what to write instead in a computation, which has less; empty for other errors."""
+    """Return a hint on what to write instead in a computation, which has fewer features; "" for other errors."""
     site = ErrorSite.of(error, source)
     if error.name == "ReferenceError":
         return _of_a_name(error, site, _IN_COMPUTATIONS, _USED_IN_COMPUTATIONS)
     if error.name == "SyntaxError":
         if "JSON" in error.message or site is None:
             return ""
-        if told := _IN_SCRIPTS.get(error.message):
-            return told
+        if hint := _IN_SCRIPTS.get(error.message):
+            return hint
         if (
             error.message.startswith(_ONLY_ASYNC)
             or _AWAIT_BEFORE_PATTERN.search(site.before)

@@ -1,4 +1,4 @@
-"""What the guest engine is given and what it may ask for: the seam between engine and gate."""
+"""The interface between the guest engine and the gate: a job, and the calls that the engine makes to the host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,23 +15,23 @@ OnConsole = Callable[[ConsoleLine], None]
 
 
 class HostReply(NamedTuple):
-    """What the host answers to a call: a value, or the fields of the error that the program may catch."""
+    """The host's reply to a call: a value, or the fields of the error that the program may catch."""
 
     status: Status
     value: Json = None
     error: dict[str, Json] | None = None
     warning: str = ""
-    """What the console says beside it."""
+    """A warning for the console."""
 
 
 OnReply = Callable[[HostReply], None]
 
 
 class Host(Protocol):
-    """What the engine may ask of the gate on behalf of a program.
+    """The gate, as the engine calls it for a program.
 
-    Each method calls `on_reply` once, as soon as the program may go on, and returns when all that goes with the call is
-    done. Neither raises for what the program did.
+    Each method calls `on_reply` once, as soon as the program may continue, and returns when the call has been completed
+    and recorded. Neither raises because of the program's behaviour.
     """
 
     async def call(
@@ -44,7 +44,7 @@ class Host(Protocol):
         raw: bool,
         encoded: Places = (),
     ) -> None:
-        """Call `tool` on `server`; bytes stand as base64 at the places `encoded` of the arguments."""
+        """Call `tool` on `server`. The arguments contain byte arrays as base64 at the paths `encoded`."""
         ...
 
     async def sdk(self, name: str, arguments: list[Json], on_reply: OnReply) -> None:
@@ -53,13 +53,13 @@ class Host(Protocol):
 
 
 class ResultSink(Protocol):
-    """Keeps a result that is over its limit."""
+    """Stores a result that is over its limit."""
 
     limit: int
-    """Maximum length of a result that it takes, in characters."""
+    """Maximum length of a result that it stores, in characters."""
 
     def take(self, text: str) -> None:
-        """Take the next piece."""
+        """Store the next part."""
         ...
 
 
@@ -74,8 +74,8 @@ class GuestJob:
     commands: tuple[str, ...] = ()
     """Methods of the SDK that the settings add, as `namespace.function`."""
     depth: int = 0
-    """How many programs wait for this one, each for the next."""
+    """Number of programs that wait for this one, each for the next."""
     clock: Clock = field(default_factory=Clock)
-    """What its wall time is counted by."""
+    """The clock of its wall time."""
     sink: ResultSink | None = None
-    """What takes a result over its limit."""
+    """Stores a result over its limit."""

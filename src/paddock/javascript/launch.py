@@ -1,7 +1,8 @@
-"""Start this package's own child processes: fork servers, and the reader of programs.
+"""Start the child processes of this package: fork servers, and the parser.
 
-To import the rest of Paddock takes as long as these need to get ready. So this module imports little, and the command
-line starts what it will need before it imports anything else (`prestart_fork_server`, `prestart_parse_worker`).
+Importing the rest of Paddock takes as long as these processes need to become ready. Therefore this module imports
+little, and the command line starts the processes before it imports anything else (`prestart_fork_server`,
+`prestart_parse_worker`).
 """
 
 import socket
@@ -25,18 +26,18 @@ class Child(NamedTuple):
 
 
 class Launcher:
-    """Where children come from: those that were begun early, then new ones. Raises EngineError without mini-racer."""
+    """Returns children that were started early, then starts new ones. Raises EngineError without mini-racer."""
 
     def __init__(self) -> None:
         self._fork_servers: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
     def prestart_fork_server(self, profile: EngineProfile) -> None:
-        """Start a fork server before anybody asks for it."""
+        """Start a fork server before it is needed."""
         self._fork_servers[profile] = self.start_fork_server(profile)
 
     def prestart_parse_worker(self) -> None:
-        """Start a reader of programs before anybody asks for it."""
+        """Start a parser before it is needed."""
         self._readers.append(self.start_parse_worker())
 
     def start_fork_server(self, profile: EngineProfile) -> Child:
@@ -45,13 +46,13 @@ class Launcher:
         return early or _launch_child("fork_server", profile, kind=socket.SOCK_SEQPACKET)
 
     def start_parse_worker(self) -> Child:
-        """Return a reader of programs (`paddock.javascript.child.parse_worker`); the caller ends it."""
+        """Return a parser (`paddock.javascript.child.parse_worker`); the caller ends it."""
         return (
             self._readers.pop() if self._readers else _launch_child("parse_worker", kind=socket.SOCK_STREAM)
         )
 
     def close(self) -> None:
-        """End what was begun and never asked for."""
+        """End the children that were started early and never used."""
         children = [*self._fork_servers.values(), *self._readers]
         self._fork_servers.clear()
         self._readers.clear()
@@ -62,7 +63,7 @@ class Launcher:
 
 
 def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Child:
-    """Start a process without site-packages and environment, that has one socket and knows the engine's directory."""
+    """Start a process without site-packages and environment; it gets one socket and the engine's directory."""
     if lacking := preflight.powers_lacking(preflight.FOR_GUESTS):
         raise EngineError(lacking)
     try:

@@ -1,4 +1,4 @@
-"""From the end of a program to a status and, where it is not ok, an error in the user's own coordinates."""
+"""Map the end of a program to a status and, unless it is ok, to an error with the user's line and column."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ from paddock.texts import ellipsis
 
 
 class HostEnd(NamedTuple):
-    """An end that the host itself brought about, or a program that was not started."""
+    """An end by the host: a timeout, a cancellation, or a program that was not started."""
 
     status: Status
     error: ErrorInfo | None
@@ -33,10 +33,10 @@ End = (
     | HostEnd
     | None
 )
-"""How a dialogue ended: by a message, by a broken rule, by the host, or with no word."""
+"""How a program ended: by a message, a breach of the protocol, the host, or (None) without a message."""
 
 STOPPED = HostEnd(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancelled"))
-"""The end of a program that its user has stopped."""
+"""The end of a program that its caller cancelled."""
 
 Judgement = tuple[Status, ErrorInfo | None]
 
@@ -54,7 +54,7 @@ _AWAIT = (
     "`forEach` waits for none, `for (... of ...)` does"
 )
 _JSON_MEMORY_FACTOR = 4
-"""What V8 holds and asks for to write a large text as JSON is at most so many times what was resident (measured)."""
+"""V8 may need up to so many times its resident memory in order to write a large string as JSON (measured)."""
 _ALLOCATION_FAILED = "Array buffer allocation failed"
 _MAX_NAME_CHARS = 256 + len("...")
 _MAX_TEXT_CHARS = 65_536 + len("...")
@@ -64,14 +64,14 @@ _MAX_CALLS = _MAX_CAUSES = _MAX_FRAMES = 5
 
 
 def place_in(stack: str) -> tuple[int, int] | tuple[None, None]:
-    """Return line and column of the innermost frame of the program, as the engine counts."""
+    """Return line and column of the program's innermost frame, in the running code."""
     position = POSITION_PATTERN.search(stack)
     return (int(position[1]), int(position[2])) if position else (None, None)
 
 
 def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
     """Return the program's own functions in a stack, in the user's coordinates."""
-    found = ((each[1] or "", int(each[2]), int(each[3])) for each in _FRAME_PATTERN.finditer(stack))
+    found = ((match[1] or "", int(match[2]), int(match[3])) for match in _FRAME_PATTERN.finditer(stack))
     own = (
         (name, program.place(line, column)) for name, line, column in found if not program.wraps(line, column)
     )
@@ -81,7 +81,7 @@ def call_path(program: Program, stack: str) -> tuple[Frame, ...]:
 
 
 def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
-    """Return what a program threw, in the user's own coordinates and with bounded texts."""
+    """Return what a program threw, with the user's line and column and bounded texts."""
     text = "" if thrown.is_error else thrown.thrown[:_MAX_TEXT_CHARS]
     name, message = thrown.name[:_MAX_NAME_CHARS], thrown.message[:_MAX_TEXT_CHARS]
     info = program.error(name, message, text, *place_in(thrown.stack))
@@ -91,7 +91,7 @@ def thrown_error(program: Program, thrown: frames.Failed) -> ErrorInfo:
 
 
 def rejection_text(program: Program, rejected: frames.Unhandled) -> str:
-    """Return what to say of a rejected promise that nobody has asked about."""
+    """Return the console line for a rejected promise without a handler."""
     error = thrown_error(program, rejected.reason)
     named = f"{error.name}: {error.message}" if rejected.reason.is_error and error.message else error.message
     if not rejected.reason.is_error:
@@ -116,25 +116,26 @@ def describe_inexact(program: Program) -> str:
 
 
 def describe_uncalled(program: Program) -> str:
-    """Return what to say of a program that only declares; empty for any other."""
+    """Return the warning for a program that only declares functions and classes; "" for any other."""
     if not program.uncalled:
         return ""
-    names = " and ".join(", ".join(f"`{each.name}`" for each in program.uncalled).rsplit(", ", 1))
+    names = " and ".join(", ".join(f"`{function.name}`" for function in program.uncalled).rsplit(", ", 1))
     example = next(
-        (each for each in program.uncalled if not each.call.startswith("new ")), program.uncalled[0]
+        (function for function in program.uncalled if not function.call.startswith("new ")),
+        program.uncalled[0],
     )
     return f"Nothing was called: the program only declares {names}. End it with `return await {example.call}`"
 
 
 class OutcomeMapping(NamedTuple):
-    """Judges the end of one program."""
+    """Maps the end of one program."""
 
     job: GuestJob
     program: Program
     worker: Worker
 
     def on(self, end: End) -> Judgement:
-        """Return whose fault the end is, and what to tell. The worker is dead when it left no word."""
+        """Return the status and the error of an end. For None, the worker must be dead."""
         match end:
             case frames.Done() as done:
                 return self._map_value(done)
@@ -168,19 +169,19 @@ class OutcomeMapping(NamedTuple):
 
     def _map_broken(self, error: frames.FrameError) -> Judgement:
         if isinstance(error, frames.TooDeepMessage):
-            told = f"The program handed over {error}"
-            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint="flatten the value")
+            message = f"The program returned or passed {error}"
+            return Status.FAILED, ErrorInfo(name="RangeError", message=message, hint="flatten the value")
         if isinstance(error, frames.TooManyValues):
-            told = f"The program handed over {error}"
+            message = f"The program returned or passed {error}"
             hint = f"return or print less at once, or raise `limits.{self.job.work.profile}.frame_values`"
-            return Status.FAILED, ErrorInfo(name="RangeError", message=told, hint=hint)
+            return Status.FAILED, ErrorInfo(name="RangeError", message=message, hint=hint)
         return Status.LOST, ErrorInfo(name="WorkerLost", message=f"the worker broke the protocol: {error}")
 
     def _map_value(self, done: frames.Done) -> Judgement:
         if not done.open_calls or self.job.work.raw_results:
             return Status.OK, None
         names = ", ".join(sorted(set(done.open_calls))[:_MAX_CALLS])
-        message = f"the program ended while it had not waited for {names}"
+        message = f"the program ended without waiting for {names}"
         info = self.program.error("UnawaitedCall", message, "", *place_in(done.site))
         return Status.FAILED, info.model_copy(update={"hint": _AWAIT})
 
@@ -201,7 +202,7 @@ class OutcomeMapping(NamedTuple):
         return Status.FAILED, info.model_copy(update={"hint": hint}) if hint else info
 
     def _map_engine_refusal(self, text: str) -> ErrorInfo:
-        """Read V8's message about a program that the parser took and the engine did not."""
+        """Read V8's message about a program that the parser accepted and the engine rejected."""
         head = _REFUSAL_PATTERN.match(text)
         if head is None:
             return ErrorInfo(name="SyntaxError", message="the engine cannot read the program")
@@ -212,7 +213,7 @@ class OutcomeMapping(NamedTuple):
     def _map_crash(self) -> Judgement:
         death = self.worker.death.result()
         words = self.worker.last_words()
-        # V8 says why it crashes; its allocator crashes without a word when the data segment is used up.
+        # V8 prints why it crashes, but its allocator crashes silently when the data segment is used up.
         mute = death.code == -signal.SIGTRAP and not words.strip()
         starved = mute and _JSON_MEMORY_FACTOR * death.cost.peak_bytes >= self.job.limits.memory_bytes
         if starved or death.code == EXIT_MEMORY or _OUT_OF_MEMORY.search(words):
@@ -222,7 +223,7 @@ class OutcomeMapping(NamedTuple):
         return Status.LOST, ErrorInfo(
             name="WorkerLost",
             message=f"the engine crashed ({what})",
-            hint="what the program had done before that remains done",
+            hint="calls that the program had made before are not undone",
         )
 
     def _memory_hint(self) -> str:

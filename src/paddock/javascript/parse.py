@@ -1,7 +1,7 @@
-"""What goes to parse.js and what comes back: a program that can run, or why the text is none.
+"""Send a text to the parser, and read its answer: a program that can run, or the syntax error.
 
-The parser runs in a process of its own, away from programs and from this one: see parse_worker.py, and parse.js for
-what it does to a text.
+The parser runs in a process of its own, separate from programs and from this process (child/parse_worker.py). parse.js
+documents what it does to a text.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ _START_TIMEOUT_S = 20.0
 _MAX_CACHED_PROGRAMS = 64
 _MAX_CACHED_CHARS = 64 * 1024
 _PARSE_TIMEOUT_S = 5.0
-"""A parser may backtrack exponentially on a hostile text; nobody else's program waits longer than this."""
+"""Maximum time to parse a text. A hostile text can make a parser backtrack exponentially, and others wait for it."""
 
 
 class UncalledFunction(Value):
-    """Something that a program declares, and how it would be called."""
+    """A function or class that a program declares, and the expression that would call it."""
 
     name: str
     call: str
@@ -42,20 +42,20 @@ class Program(Value):
     """A program ready to run."""
 
     source: str
-    """The text as it was given."""
+    """The original text."""
     code: str
-    """A script that hands an async function of one parameter, `input`, to the glue."""
+    """A script that passes an async function of one parameter, `input`, to the bootstrap."""
     language: Literal["javascript", "typescript"]
     positions: SourceMap
     numbers: tuple[str, ...] = ()
-    """Numbers in it that a double may not hold, as JSON writes them."""
+    """Numbers in it that a double may not hold exactly, as JSON writes them."""
     inexact: tuple[tuple[str, str], ...] = ()
     """Whole numbers in it that no double is, as they are written, each with the double that JavaScript reads."""
     uncalled: tuple[UncalledFunction, ...] = ()
-    """What a program of nothing but declarations declares, where nothing of it is called."""
+    """The functions and classes of a program that consists only of declarations and calls none of them."""
 
     def error(self, name: str, message: str, thrown: str, line: int | None, column: int | None) -> ErrorInfo:
-        """Return an error in the user's coordinates; `line` and `column` are those of the running code, from 1."""
+        """Return an error with the user's line and column; the arguments are those of the running code, from 1."""
         if line is None or column is None:
             return ErrorInfo(name=name, message=message, thrown=thrown)
         spot = self.place(line, column)
@@ -69,16 +69,16 @@ class Program(Value):
         )
 
     def place(self, line: int, column: int) -> SourcePosition:
-        """Return the place in the user's source of one in the running code."""
+        """Return the position in the user's source for a position in the running code."""
         return find_place(line, column, self.positions, self.source)
 
     def wraps(self, line: int, column: int) -> bool:
-        """Return whether a place in the running code is in the head that is put before the program."""
+        """Return whether a position in the running code is in the wrapper's head, before the program."""
         return line == 1 and column <= self.positions.prefix
 
 
 class ProgramError(Exception):
-    """The text is no program; `info` says where and why."""
+    """The text is not a program; `info` has the position and the reason."""
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.message)
@@ -97,15 +97,15 @@ class _Answer(Value):
 
 
 def write_request(source: str, language: Language) -> bytes:
-    """Return the request that `intake` takes."""
+    """Return the JSON of a request to parse.js."""
     return json.dumps({"source": source, "language": language}).encode()
 
 
 def read_response(response: bytes, source: str) -> Program:
-    """Read the response of `intake` to a question about `source`.
+    """Return the program of a response of parse.js for `source`.
 
-    Raises ProgramError with the line, column and excerpt of the text as it was given, and ValueError (pydantic's) for
-    a response that parse.js does not make.
+    Raises ProgramError with the line, column and excerpt of the original text; ValueError (pydantic's) for a response
+    that parse.js does not send.
     """
     if holds_more(response, MAX_VALUES):
         raise ValueError(f"more than {MAX_VALUES} values")
@@ -121,7 +121,7 @@ def read_response(response: bytes, source: str) -> Program:
             uncalled=read.uncalled,
         )
     if read.ok or read.error is None or read.error.line is None or read.error.column is None:
-        raise ValueError("neither a program nor a refusal that says where")
+        raise ValueError("neither a program nor an error with a position")
     spot = clamp_place(read.error.line, read.error.column, source)
     raise ProgramError(
         read.error.model_copy(
@@ -132,14 +132,14 @@ def read_response(response: bytes, source: str) -> Program:
 
 _TOO_LONG = ErrorInfo(
     name="SyntaxError",
-    message=f"the program takes over {_PARSE_TIMEOUT_S:.0f} s to read",
-    hint="nested generics and arrow functions in parentheses can be ambiguous to a parser; write them apart",
+    message=f"the program takes more than {_PARSE_TIMEOUT_S:.0f} s to parse",
+    hint="nested generics and arrow functions in parentheses can be ambiguous to a parser; write them separately",
     phase="parse",
 )
 
 
 class Parser:
-    """The parent's side of the process that reads programs. It starts at `prepare` or at the first text."""
+    """The parent's side of the parser process, which starts at `prepare` or at the first text."""
 
     def __init__(self, launcher: Launcher, answers: ParseCache) -> None:
         self._launcher = launcher
@@ -148,7 +148,7 @@ class Parser:
         self._starting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
         self._turn = asyncio.Lock()
         self._asked = 0
-        """How many questions the process has heard."""
+        """Number of requests sent to the process."""
         self._known: OrderedDict[tuple[str, Language], Program] = OrderedDict()
 
     def prepare(self) -> None:
@@ -157,9 +157,9 @@ class Parser:
             self._starting = asyncio.create_task(self._start())
 
     async def parse(self, source: str, language: Language) -> Program:
-        """Return `source` as a program; a text read lately is not read again.
+        """Return `source` as a program. A text that was parsed recently is not parsed again.
 
-        Raises ProgramError when it is none, EngineError when the parser itself failed.
+        Raises ProgramError if it is not a program, EngineError if the parser itself failed.
         """
         key = (source, language)
         program = self._known.get(key)
@@ -174,12 +174,12 @@ class Parser:
         return program
 
     def _look_up_cache(self, source: str, language: Language) -> Program | None:
-        """Return what an earlier process was told of a text."""
+        """Return the program of a cached answer; None without a valid one."""
         kept = self._answers.look_up(source, language)
         try:
             return None if kept is None else read_response(kept, source)
         except (ValueError, ProgramError):
-            return None  # damaged: it is read again, and replaced
+            return None  # damaged: the text is parsed again, and the entry replaced
 
     async def _parse(self, source: str, language: Language) -> Program:
         async with self._turn:
@@ -194,19 +194,19 @@ class Parser:
                     response = await _ask(reader, writer, write_request(source, language))
                 program = read_response(response, source)
                 if self._asked == 1:
-                    # A text that has taken over its reader can change what is said of texts after it; that must
-                    # not outlive the reader. What is said of the text itself can harm nobody but its own run.
+                    # A text that takes over the parser process can change later answers of that process. These must
+                    # not be cached. The answer to the text itself can harm only its own run.
                     self._answers.store(source, language, response)
             except TimeoutError:
                 if self._starting.done():
                     raise ProgramError(_TOO_LONG) from None
-                raise EngineError("the reader of programs did not start in time") from None
+                raise EngineError("the parser did not start in time") from None
             except (OSError, asyncio.IncompleteReadError, ValueError) as error:
                 raise EngineError(
-                    f"reading the program failed ({error}); the reader is started anew"
+                    f"parsing the program failed ({error}); the next program starts a new parser"
                 ) from error
             finally:
-                if response is None:  # also when the task was cancelled: an answer may still be on its way
+                if response is None:  # also after a cancellation: a late answer would meet the next request
                     await self.close()
             return program
 
@@ -233,7 +233,7 @@ class Parser:
             greeting: dict[str, Json] = json.loads(await _receive(reader))
             if "failed" in greeting:
                 raise EngineError(explain_start_failure(str(greeting["failed"])))  # noqa: TRY301 - closes too
-        except BaseException:  # also when the task was cancelled: nobody else knows this connection
+        except BaseException:  # also after a cancellation: no other code closes this connection
             writer.close()
             raise
         return reader, writer
@@ -248,7 +248,5 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
 async def _receive(reader: asyncio.StreamReader) -> bytes:
     length = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))[0]
     if length > _ANSWER_BYTES:
-        raise EngineError(
-            f"the reader of programs answered with {length} bytes where at most {_ANSWER_BYTES} make sense"
-        )
+        raise EngineError(f"the parser answered with {length} bytes, and at most {_ANSWER_BYTES} are allowed")
     return await reader.readexactly(length)

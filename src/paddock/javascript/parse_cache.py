@@ -1,7 +1,7 @@
-"""What the parser said of programs, for later processes of the same user: a known script is not read again.
+"""Cache the parser's answers for later processes of the same user, so that a known script is not parsed again.
 
-An entry is named by the SHA-256 of the text and of the reader itself, appears by one rename, and is never changed. It
-is checked like an answer that just came. This module imports little: the command line asks it before anything else.
+The name of an entry is the SHA-256 of the text and of the parser's version. An entry appears by one rename and is never
+changed. It is checked like a fresh answer. This module imports little, because the command line uses it first.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ _MAX_ENTRIES = 512
 
 
 def find_directory() -> Path:
-    """Return where the answers of this user are."""
+    """Return the directory of this user's cache."""
     return user_cache_path("paddock") / "intake"
 
 
 class ParseCache:
-    """Answers of the parser below a directory of this user; the most recent 512, of at most 1 MiB each."""
+    """Answers of the parser in a directory of this user: the 512 most recent ones, of at most 1 MiB each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._reader = _identify_parser()
 
     def has(self, source: str, language: str) -> bool:
-        """Return whether there is an answer, as far as one can tell without reading it."""
+        """Return whether there is an entry, without reading it."""
         return is_ours(self._directory) and self._entry(source, language).is_file()
 
     def look_up(self, source: str, language: str) -> bytes | None:
-        """Return the answer to a question about `source`; None when there is none that could be one."""
+        """Return the cached answer for `source`; None without one."""
         if not is_ours(self._directory):
             return None
         try:
@@ -49,7 +49,7 @@ class ParseCache:
         return answer
 
     def store(self, source: str, language: str, answer: bytes) -> None:
-        """Keep an answer, unless that is impossible: a full disk costs nobody his result."""
+        """Store an answer. Ignores failures, such as a full disk."""
         if len(answer) > _ANSWER_BYTES:
             return
         with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ class ParseCache:
                 return
             handle, new = tempfile.mkstemp(prefix=_NEW_PREFIX, dir=self._directory)
             try:
-                with open(handle, "wb") as file:  # a descriptor
+                with open(handle, "wb") as file:
                     file.write(answer)
                 Path(new).replace(self._entry(source, language))
             finally:
@@ -71,7 +71,7 @@ class ParseCache:
         return self._directory / name.hexdigest()
 
     def _make_room(self) -> None:
-        """Remove what was used longest ago, and with it what writers that died have left."""
+        """Remove the least recently used entries, which include the temporary files of dead writers."""
         with os.scandir(self._directory) as entries:
             found = sorted((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in entries)
         for _, path in found[:-_MAX_ENTRIES]:
@@ -79,7 +79,7 @@ class ParseCache:
 
 
 def _identify_parser() -> bytes:
-    """Return what tells one version of the parser from another: its files, their sizes and times."""
+    """Return what identifies the parser's version: its files, their sizes and times."""
     here = Path(__file__).parent / "js"
     with os.scandir(here) as own, os.scandir(here / "vendor") as vendored:
         scripts = [entry for entry in (*own, *vendored) if entry.name.endswith((".js", ".wasm"))]

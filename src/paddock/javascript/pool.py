@@ -1,10 +1,10 @@
-"""Workers, ready before they are needed: one fork server per engine profile, and a few locked workers that wait.
+"""A pool of workers that are ready before they are needed: one fork server per engine profile, and a few idle workers.
 
     open -> take() -> [worker runs one program] -> death reported by the fork server
 
-A worker is used once. Taking one starts the next, off the request's path. A fork server is replaced after
-`MAX_RUNS_PER_FORK_SERVER`
-forks, because its children share its address layout; one that fails or dies is replaced at the next request.
+A worker runs one program. Taking one starts the next, after the request. A fork server is replaced after
+`MAX_RUNS_PER_FORK_SERVER` forks, because all its children have the same address layout. One that fails or dies is
+replaced at the next request.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class ForkServerClient:
         self._loop.add_reader(self._control.fileno(), self._on_message)
 
     async def fork_worker(self) -> Worker:
-        """Return a new worker that is locked down and ready. Raises EngineError when none can be had."""
+        """Return a new worker that is locked down and ready. Raises EngineError if none can start."""
         try:
             ours, theirs, errors, their_errors = _make_channels()
         except OSError as error:
@@ -54,13 +54,16 @@ class ForkServerClient:
         ours.setblocking(False)
         try:
             try:
-                await asyncio.shield(self.ready)  # others wait for it too
+                await asyncio.shield(self.ready)  # other tasks wait for the same future
                 socket.send_fds(self._control, [b"F"], [theirs.fileno(), their_errors])
-                # Only now: a request that was not taken must not stand in line for somebody else's birth.
+                # Enqueue only after the fork server accepted the request; otherwise this worker would consume
+                # another request's "born" message.
                 self.forks += 1
                 self._waiting.append(worker)
             except OSError as error:
-                raise EngineError(f"the guest zygote takes no requests ({error.strerror})") from error
+                raise EngineError(
+                    f"the fork server for JavaScript accepts no requests ({error.strerror})"
+                ) from error
             finally:
                 theirs.close()
                 os.close(their_errors)
@@ -70,7 +73,7 @@ class ForkServerClient:
             except (TimeoutError, EngineError) as error:
                 why = explain_start_failure(worker.last_words() or str(error))
                 raise EngineError(f"no guest worker could start: {why}") from error
-        except BaseException:  # also when the task was cancelled: nobody else knows this worker
+        except BaseException:  # also after a cancellation: no other code knows this worker
             worker.ready.cancel()
             worker.kill()
             worker.dispose()
@@ -80,7 +83,7 @@ class ForkServerClient:
         return worker
 
     def retire(self) -> None:
-        """End once the last worker has ended."""
+        """End the fork server when its last worker has ended."""
         self._retired = True
         if not self.workers and not self._waiting:
             self._end("retired")
@@ -104,7 +107,7 @@ class ForkServerClient:
             except OSError:
                 text, descriptors = b"", []
             if not text:
-                self._end("the guest zygote died")
+                self._end("the fork server for JavaScript died")
                 self._process.wait()
                 return
             self._take(json.loads(text), descriptors)
@@ -124,7 +127,7 @@ class ForkServerClient:
             if self._retired and self.alive:
                 self.retire()
         elif "unborn" in message:
-            self._waiting.popleft()  # it learns that from its socket, and why from its standard error
+            self._waiting.popleft()  # its socket is closed, and its standard error has the reason
         elif "failed" in message:
             self._end(explain_start_failure(str(message["failed"])))
             self._process.kill()
@@ -139,16 +142,16 @@ class ForkServerClient:
         self._control.close()
         if not self.ready.done():
             self.ready.set_exception(EngineError(why))
-            self.ready.exception()  # retrieved: nobody may be waiting
+            self.ready.exception()  # marks it as retrieved, because no task may be waiting
         for worker in self.workers.values():
             worker.on_exit(WorkerExit(-signal.SIGKILL, WorkerUsage(0.0, 0)))
         self.workers.clear()
 
 
 async def _await_ready(ready: asyncio.Future[None]) -> None:
-    """Wait until a worker says so. Raises EngineError when it ends instead, TimeoutError when it does neither.
+    """Wait until a worker is ready. Raises EngineError if it ends instead, TimeoutError if it does neither.
 
-    In two halves: one may pass while this loop stands still, as in a process that was stopped, and says nothing then.
+    Waits twice for half of the timeout: one half may pass while this process itself is stopped.
     """
     for _ in range(2):
         await asyncio.wait({ready}, timeout=_START_TIMEOUT_S / 2)
@@ -158,7 +161,7 @@ async def _await_ready(ready: asyncio.Future[None]) -> None:
 
 
 def _make_channels() -> tuple[socket.socket, socket.socket, int, int]:
-    """Return the ends of a worker's socket and of its standard error. Raises OSError, with nothing left open."""
+    """Return the ends of a worker's socket and of its standard error. On OSError, none is left open."""
     ours, theirs = socket.socketpair()
     try:
         return ours, theirs, *os.pipe()
@@ -169,7 +172,7 @@ def _make_channels() -> tuple[socket.socket, socket.socket, int, int]:
 
 
 class Pool:
-    """Ready workers per engine profile."""
+    """The ready workers of each engine profile."""
 
     def __init__(self, launcher: Launcher, *, spares: int) -> None:
         self._launcher = launcher
@@ -181,15 +184,15 @@ class Pool:
         self._closing = False
 
     def prepare(self, profile: EngineProfile, count: int) -> None:
-        """Have `count` workers ready or on their way, without waiting for them."""
+        """Start workers until `count` are ready or starting. Does not wait for them."""
         waiting = self._waiting.setdefault(profile, deque())
         while len(waiting) < count:
             waiting.append(asyncio.create_task(self._fork(profile)))
 
     def expect(self, profile: EngineProfile) -> None:
-        """Have a worker ready or on its way, and wake one that waits.
+        """Start a worker unless one is ready or starting, and wake a ready one.
 
-        A processor that sleeps takes its time, and a worker's code is slow until it is in the caches again.
+        A sleeping processor wakes up slowly, and a worker's code is slow until it is in the caches again.
         """
         self.prepare(profile, 1)
         first = self._waiting[profile][0]
@@ -197,7 +200,7 @@ class Pool:
             first.result().wake()
 
     async def take(self, profile: EngineProfile) -> Worker:
-        """Return a ready worker, and start the next one. Raises EngineError when none can be had."""
+        """Return a ready worker, and start the next one. Raises EngineError if none can start."""
         waiting = self._waiting.setdefault(profile, deque())
         while waiting:
             task = waiting.popleft()
@@ -215,15 +218,15 @@ class Pool:
 
     @property
     def workers(self) -> int:
-        """How many workers live."""
+        """Number of living workers."""
         return sum(len(fork_server.workers) for fork_server in (*self._fork_servers.values(), *self._retired))
 
     def landlock_abi(self, profile: EngineProfile) -> int:
-        """Return the Landlock version that confines this profile's workers."""
+        """Return the Landlock ABI that confines this profile's workers."""
         return self._fork_servers[profile].landlock_abi
 
     async def close(self) -> None:
-        """End every process of this pool; from then on it starts none."""
+        """End every process of this pool. It starts no more."""
         self._closing = True
         for refill in self._refills.values():
             refill.cancel()
@@ -240,7 +243,7 @@ class Pool:
         self._fork_servers.clear()
 
     def _refill_soon(self, profile: EngineProfile) -> None:
-        """Replace the worker just taken, but leave the machine to its program for the first moment."""
+        """Replace the worker just taken after a short delay, in which its program has the processor."""
         if self._spares and not self._closing:
             loop = asyncio.get_running_loop()
             self._refills[profile] = loop.call_later(_REFILL_DELAY_S, self.prepare, profile, self._spares)
@@ -249,7 +252,7 @@ class Pool:
         return await self._find_fork_server(profile).fork_worker()
 
     def _find_fork_server(self, profile: EngineProfile) -> ForkServerClient:
-        if self._closing:  # nobody would end another one
+        if self._closing:  # `close` would not end another fork server
             raise EngineError(_CLOSING)
         fork_server = self._fork_servers.get(profile)
         if fork_server is None or not fork_server.alive or fork_server.forks >= MAX_RUNS_PER_FORK_SERVER:

@@ -1,8 +1,8 @@
-"""Places in a program: from where V8 ran it back to where the person wrote it.
+"""Map positions in the running code back to the user's source.
 
-The wrapped program stays on the user's lines. Three things move a column: the head of the wrapper on line 1,
-insertions such as `return ` before the last expression, and TypeScript that had to be compiled (enum,
-namespace, parameter property), which brings a source map. `locate` undoes them in that order.
+The wrapped program keeps the user's lines. Three things change a column: the head of the wrapper on line 1, insertions
+such as `return ` before the last expression, and compiled TypeScript (enum, namespace, parameter property), which has a
+source map. `find_place` undoes them in that order.
 """
 
 import re
@@ -13,25 +13,25 @@ from typing import NamedTuple
 from paddock.model.base import Value
 
 EXCERPT_CHARS = 120
-"""Characters of a long line that an excerpt shows around its column."""
+"""Maximum characters of a line that an excerpt shows around the column."""
 
 NEWLINE_PATTERN = re.compile("\r\n|[\n\r\u2028\u2029]")
-"""ECMA-262 LineTerminatorSequence: what V8 counts as the end of a line."""
+"""ECMA-262 LineTerminatorSequence: what V8 treats as the end of a line."""
 
 
 class SourceMap(Value):
-    """How to lead a place of the running code back. Lines and columns in here are UTF-16 units from 0."""
+    """How to map a position in the running code back. Lines and columns count from 0, in UTF-16 units."""
 
     prefix: int
     """Length of the wrapper's head on line 0."""
     insertions: tuple[tuple[int, int, int], ...] = ()
-    """(line, column, length) of text added to the program, in order; the column is that of the bare text."""
+    """(line, column, length) of text added to the program, in order; the column is that of the original text."""
     map: tuple[tuple[tuple[int, int, int], ...], ...] | None = None
-    """Per line of compiled TypeScript the (column, source line, source column) where a piece of it starts."""
+    """For each line of compiled TypeScript, the (column, source line, source column) of each of its parts."""
 
 
 class SourcePosition(NamedTuple):
-    """A place in the user's source, with the line to show."""
+    """A position in the user's source, with the line to show."""
 
     line: int
     """From 1."""
@@ -42,9 +42,9 @@ class SourcePosition(NamedTuple):
 
 
 def find_place(line: int, column: int, positions: SourceMap, source: str) -> SourcePosition:
-    """Return the place in `source` of a 1-based line and 1-based UTF-16 column of the running code.
+    """Return the position in `source` for a 1-based line and UTF-16 column of the running code.
 
-    What lies outside of the program (the wrapper itself) is moved to the nearest place inside.
+    A position outside of the program, in the wrapper, becomes the nearest one inside.
     """
     row, unit = line - 1, column - 1
     if row == 0:
@@ -58,7 +58,7 @@ def find_place(line: int, column: int, positions: SourceMap, source: str) -> Sou
 
 
 def clamp_place(line: int, column: int, source: str) -> SourcePosition:
-    """Return the place of a 1-based line and UTF-16 column of `source`, moved inside when it lies outside."""
+    """Return the position of a 1-based line and UTF-16 column of `source`, clamped to the text."""
     lines = NEWLINE_PATTERN.split(source.removeprefix("\ufeff"))
     row = min(max(line - 1, 0), len(lines) - 1)
     text = lines[row]
@@ -67,7 +67,7 @@ def clamp_place(line: int, column: int, source: str) -> SourcePosition:
 
 
 def _source_of(row: int, unit: int, lines: tuple[tuple[tuple[int, int, int], ...], ...]) -> tuple[int, int]:
-    """Return the row and unit of the last mapped piece that starts at or before a place of compiled code."""
+    """Return the row and unit of the last mapped part that starts at or before a position in compiled code."""
     row = min(row, len(lines) - 1)
     pieces = lines[row][: bisect_right(lines[row], unit, key=lambda piece: piece[0])]
     while not pieces and row > 0:
@@ -81,7 +81,7 @@ def _count_units(text: str) -> int:
 
 
 def _excerpt(text: str, unit: int) -> str:
-    """Return the line and, below it, a caret under the given UTF-16 unit (from 0)."""
+    """Return the line and, below it, a caret under a UTF-16 unit (from 0)."""
     index = 0
     while unit > 0:
         unit -= 1 + (text[index] > "\uffff")
@@ -95,7 +95,7 @@ def _excerpt(text: str, unit: int) -> str:
 
 
 def _harmless(character: str) -> str:
-    """Replace what steers a terminal or reorders the line (controls, direction marks, lone surrogates)."""
+    """Replace a character that controls a terminal or reorders the line (controls, direction marks, surrogates)."""
     return (
         "\ufffd" if character != "\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
     )

@@ -1,4 +1,4 @@
-"""One worker, seen from the host: its socket, its process, what it costs and how it ends."""
+"""The host's side of one worker: its socket, process, cost and end."""
 
 import asyncio
 import contextlib
@@ -17,32 +17,32 @@ from paddock.model.limits import GuestLimits
 _STDERR_BYTES = 4096
 _READ_BYTES = 64 * 1024
 _GREETING_BYTES = 4096
-"""Maximum size of a message before the worker has a program: it says that it is ready, and nothing else."""
+"""Maximum size of the ready message, in bytes; a worker sends no other message before it has a program."""
 SHORT_S = 0.05
-"""Seconds after which a program is no short one, and makes way for those that begin."""
+"""Run time after which a program gets a lower priority than those that begin, in seconds."""
 NICENESS = 10
-"""Of such a program, setpriority(2): against one of 0 it gets a tenth of a processor."""
+"""The lower priority (setpriority(2)): beside a process of 0 it gets a tenth of a processor."""
 _PEAK_PATTERN = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
 class WorkerUsage(NamedTuple):
-    """What a worker used, as the kernel counts it."""
+    """Resources that a worker used, as counted by the kernel."""
 
     cpu_ms: float
     peak_bytes: int
-    """Largest resident set, pages shared with the fork server included."""
+    """Peak resident set, including pages shared with the fork server."""
 
 
 class WorkerExit(NamedTuple):
     """How a worker ended, from wait4(2)."""
 
     code: int
-    """Exit status, or minus the signal."""
+    """Exit status, or the negative signal number."""
     cost: WorkerUsage
 
 
 class Worker(asyncio.BufferedProtocol):
-    """One locked process that waits for its one program."""
+    """A locked process that runs one program."""
 
     def __init__(self, errors: int) -> None:
         loop = asyncio.get_running_loop()
@@ -62,24 +62,24 @@ class Worker(asyncio.BufferedProtocol):
         self._writable.set()
         self._reader = frames.FrameReader(_GREETING_BYTES, _GREETING_BYTES)
         self._decoding: asyncio.Task[None] | None = None
-        # asyncio's own would be 256 KiB anew for each message, which the C library maps and unmaps each time.
+        # asyncio would allocate 256 KiB for each message, which the C library maps and unmaps each time.
         self._buffer = memoryview(bytearray(_READ_BYTES))
 
     def serve(self, listener: "WorkerListener", limits: GuestLimits) -> None:
-        """Tell `listener` what comes from now on, in messages within the limits of its program."""
+        """Pass all messages from now on to `listener`; each must be within the limits of its program."""
         self._reader = frames.FrameReader(limits.frame_bytes, limits.frame_values)
         self.listener = listener
         self._began = time.perf_counter()
 
     def on_started(self, pid: int, pidfd: int) -> None:
-        """Learn the process behind the socket. Without a pidfd, for want of a descriptor, it cannot be used."""
+        """Record the process behind the socket. Without a pidfd (no free descriptor) the worker cannot be used."""
         self.pid, self._pidfd = pid, pidfd
         if pidfd < 0 and not self.ready.done():
             self.ready.set_exception(EngineError(NO_MORE_FILES))
         self._on_ready()
 
     def on_exit(self, death: WorkerExit) -> None:
-        """Learn how it ended."""
+        """Record how the process ended."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
@@ -87,26 +87,26 @@ class Worker(asyncio.BufferedProtocol):
             self.death.set_result(death)
 
     def is_alive(self) -> bool:
-        """Return whether the process may still take a program."""
+        """Return whether the process can still take a program."""
         return self.transport is not None and not self.transport.is_closing() and not self.death.done()
 
     def kill(self) -> None:
-        """End the process now; harmless when it is gone."""
+        """Kill the process. Does nothing after its end."""
         self._signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Hold the process: it computes nothing until `go_on`. Harmless when it is gone."""
+        """Stop the process until `go_on`. Does nothing after its end."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let a process that was held go on; harmless when it is gone."""
+        """Continue a stopped process. Does nothing after its end."""
         self._signal(signal.SIGCONT)
 
     def make_way(self) -> None:
-        """Let the parent and a program that begins now run first, where this one has run for long."""
+        """Lower the priority of a program that has run for long, below the parent and programs that begin."""
         if self._pidfd >= 0 and time.perf_counter() > self._began + SHORT_S:
             self._began = math.inf  # once is enough
-            with contextlib.suppress(OSError):  # it has ended, or the kernel refuses: then all share alike
+            with contextlib.suppress(OSError):  # it has ended, or the kernel refuses
                 os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -115,7 +115,7 @@ class Worker(asyncio.BufferedProtocol):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def cost(self) -> WorkerUsage | None:
-        """Return what the process has used so far, None when it is gone (proc(5): schedstat, status)."""
+        """Return what the process has used so far (proc(5): schedstat, status); None after its end."""
         try:
             nanoseconds = int(os.pread(self._clock, 64, 0).split()[0])
             peak = _PEAK_PATTERN.search(os.pread(self._status, 4096, 0))
@@ -124,36 +124,36 @@ class Worker(asyncio.BufferedProtocol):
         return WorkerUsage(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
 
     def observe(self) -> None:
-        """Open what `cost` reads, while nobody waits. The process has one thread, and no further one can start."""
+        """Open the files that `cost` reads, before the program runs. The process cannot start a second thread."""
         with contextlib.suppress(OSError):
             self._clock = os.open(f"/proc/{self.pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._status = os.open(f"/proc/{self.pid}/status", os.O_RDONLY | os.O_CLOEXEC)
 
     def pause_writing(self) -> None:
-        """Learn that the worker does not read what it is sent."""
+        """Block `drain`, because the worker does not read its messages."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Learn that it reads again."""
+        """Release `drain`, because the worker reads again."""
         self._writable.set()
 
     async def drain(self) -> None:
-        """Wait until the worker has read most of what it was sent, or is gone."""
+        """Wait until the worker has read most of its messages, or has ended."""
         await self._writable.wait()
 
     def send(self, frame: bytes) -> None:
-        """Queue a frame for the worker; a worker that is gone loses it."""
+        """Queue a frame for the worker. Does nothing after its end."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame)
 
     def wake(self) -> None:
-        """Have a worker that waits awake for its program; once, for many may expect the same one."""
+        """Wake a worker that waits for its program. Does so only once, as several requests may expect the same one."""
         if not self._woken:
             self._woken = True
             self.send(frames.WAKE)
 
     def last_words(self) -> str:
-        """Return what the worker left on its standard error, once; it may be anything."""
+        """Return the worker's standard error, only once. It is untrusted text."""
         if self._errors < 0:
             return ""
         try:
@@ -164,12 +164,12 @@ class Worker(asyncio.BufferedProtocol):
         return text.decode("utf-8", "replace")
 
     def end(self) -> None:
-        """Kill the process and close what this side holds."""
+        """Kill the process and close all descriptors on this side."""
         self.kill()
         self.dispose()
 
     def dispose(self) -> None:
-        """Close what this side still holds."""
+        """Close all descriptors on this side."""
         for descriptor in (self._errors, self._status, self._clock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -186,7 +186,7 @@ class Worker(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what the bytes complete; kill a worker that breaks the protocol."""
+        """Pass on the messages that the bytes complete; kill a worker that breaks the protocol."""
         self._pass_on(self._reader.feed(bytes(self._buffer[:nbytes])))
 
     def _pass_on(self, messages: Iterator[frames.Message | frames.LargeMessage]) -> None:
@@ -211,7 +211,7 @@ class Worker(asyncio.BufferedProtocol):
     async def _decode(
         self, large: frames.LargeMessage, rest: Iterator[frames.Message | frames.LargeMessage]
     ) -> None:
-        """Pass a large message on, and what came behind it; meanwhile nothing more is read from the worker."""
+        """Pass on a large message and those after it. Nothing is read from the worker during decoding."""
         try:
             self._pass_one(await large.decode())
         except frames.FrameError as error:
@@ -228,31 +228,31 @@ class Worker(asyncio.BufferedProtocol):
             self.listener.on_protocol_error(error)
 
     def _on_ready(self) -> None:
-        """Be ready when worker and fork server have both spoken; either may be the first."""
+        """Become ready after messages of both the worker and the fork server, which arrive in any order."""
         if self._greeted and self.pid and not self.ready.done():
             self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Learn that the worker has closed its end, which only its death does."""
+        """Handle the end of the connection, which means that the worker has died."""
         self._writable.set()
         if not self.ready.done():
-            self.ready.set_exception(EngineError("a guest worker died while it started"))
-            self.ready.exception()  # retrieved: nobody may be waiting any more
+            self.ready.set_exception(EngineError("a guest worker died during its start"))
+            self.ready.exception()  # marks it as retrieved, because no task may be waiting
         if self.listener is not None:
             self.listener.on_disconnect()
 
 
 class WorkerListener(Protocol):
-    """Who hears what a worker says. None of these may raise."""
+    """Receives the messages of a worker. None of these methods may raise."""
 
     def on_message(self, message: frames.Message) -> None:
-        """Take one message."""
+        """Handle one message."""
         ...
 
     def on_protocol_error(self, error: frames.FrameError) -> None:
-        """Learn that the worker broke the protocol and was killed."""
+        """Handle a breach of the protocol; the worker has been killed."""
         ...
 
     def on_disconnect(self) -> None:
-        """Learn that nothing more will come."""
+        """Handle the end of the connection."""
         ...

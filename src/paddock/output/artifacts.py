@@ -1,7 +1,7 @@
 """Artifacts: the stored output of executions, in a directory, in memory or in a bucket (`paddock.output.backends`).
 
-An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, put in this order. What
-has no manifest does not exist for who reads. An artifact past its time does not exist either, swept or not.
+An artifact is three objects below its handle: `stdout.gz`, `stderr.gz` and `manifest.json`, written in this order. A
+reader ignores an artifact without a manifest, and one that has expired, even before it is swept.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 _MANIFEST_NAME = "manifest.json"
 _FILE_NAMES = (_MANIFEST_NAME, *(f"{stream}.gz" for stream in STREAMS))
-"""The manifest first: without it, what is half deleted is gone."""
+"""In the order of deletion. The manifest is first, so that a half-deleted artifact does not exist for readers."""
 _INLINE_BYTES = 256 * KIB
 _CHUNK_BYTES = 256 * KIB
 _MANIFEST_BYTES = 64 * KIB
@@ -45,7 +45,7 @@ def _current_time() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class StoredArtifact:
-    """An artifact that may be read. `manifest` is None when it is there and not understood."""
+    """An artifact that may be read. `manifest` is None if it exists but cannot be parsed."""
 
     handle: Handle
     manifest: Manifest | None
@@ -53,14 +53,14 @@ class StoredArtifact:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did: artifacts deleted, and artifacts that it could not judge or delete."""
+    """The result of a sweep: artifacts deleted, and artifacts that it could not read or delete."""
 
     deleted: int
     errors: int
 
 
 class Artifacts:
-    """The artifacts of one place. Nothing is created before something is stored."""
+    """The artifacts of one backend. Nothing is created before the first artifact is stored."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Artifacts:
         self._scanner = scanner
         self._clock = clock
         self._last_sweep = datetime.min.replace(tzinfo=UTC)
-        """The last one that is known of; somebody else may have swept since."""
+        """The last known sweep; another process may have swept since."""
         self._objects: ArtifactStore = store or (
             LocalBackend(settings.directory)
             if settings.url is None
@@ -90,9 +90,9 @@ class Artifacts:
         kept_stderr_bytes: int | None = None,
         on_output: OnOutput | None = None,
     ) -> Recording:
-        """Return a recording for one execution; without `persist` it redacts and keeps no artifact.
+        """Return a recording for one execution; without `persist` it redacts but stores no artifact.
 
-        Of each stream `kept_bytes` stay in memory, of standard error `kept_stderr_bytes` where that is given.
+        Of each stream `kept_bytes` stay in memory; of standard error `kept_stderr_bytes`, if that is given.
         """
         return Recording(
             self._scanner,
@@ -124,7 +124,7 @@ class Artifacts:
         return data
 
     def record_result(self) -> Recording:
-        """Return a recording for a result, of which as much is kept as may be read again; nothing stays in memory."""
+        """Return a recording for a result. It stores as much as can be read back, and keeps nothing in memory."""
         return Recording(
             self._scanner,
             kept_bytes={"stdout": 0, "stderr": 0},
@@ -134,7 +134,7 @@ class Artifacts:
         )
 
     def begin(self, workspace: Path) -> Handle:
-        """Return the handle of a new artifact; in a directory, its files are there then. Raises ArtifactError."""
+        """Return the handle of a new artifact; a directory backend makes its files. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
         try:
             self._objects.begin(str(handle), _FILE_NAMES[1:], whole=_MANIFEST_NAME)
@@ -144,11 +144,11 @@ class Artifacts:
         return handle
 
     def is_quick(self, size: int) -> bool:
-        """Tell whether output of that size is written in less time than another thread takes to begin."""
+        """Return whether writing so many bytes takes less time than starting a thread."""
         return self._objects.is_near and size <= _SMALL_BYTES
 
     def put(self, handle: Handle, tracks: Mapping[Stream, RecordedStream]) -> None:
-        """Write the streams of an artifact that was begun. Raises ArtifactError, and leaves nothing then."""
+        """Write the streams of an artifact that was begun. On ArtifactError, nothing of it is left."""
         try:
             for stream in STREAMS:
                 self._objects.put(str(handle), f"{stream}.gz", tracks[stream].finish_packed())
@@ -156,7 +156,7 @@ class Artifacts:
             raise self._drop_unwritten(handle, error) from error
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> None:
-        """Write the manifest of an artifact whose streams were put. Raises ArtifactError, and leaves nothing then."""
+        """Write the manifest of an artifact after its streams. On ArtifactError, nothing of it is left."""
         try:
             text = self._manifest_of(handle, facts, tracks)
             self._objects.put(str(handle), _MANIFEST_NAME, BytesIO(text), whole=True)
@@ -164,20 +164,20 @@ class Artifacts:
             raise self._drop_unwritten(handle, error) from error
 
     def _drop_unwritten(self, handle: Handle, error: BaseException) -> ArtifactError:
-        """Leave nothing of an artifact that could not be written, and return what is told of it."""
+        """Delete an artifact that could not be written, and return the error to raise."""
         with contextlib.suppress(ArtifactError):
             self._delete_artifact(handle)
         return _store_error("write the artifact", error)
 
     def drop(self, handle: Handle) -> None:
-        """Leave nothing of an artifact that was begun and not published."""
+        """Delete an artifact that was begun and not published."""
         with contextlib.suppress(Exception):
             self._objects.drop(str(handle))
 
     def find(self, handle: str, workspace: Path | None) -> StoredArtifact:
-        """Return an artifact that who asks for `workspace` may read; None asks for any workspace.
+        """Return an artifact that `workspace` may read; None means any workspace.
 
-        Raises InvalidHandle, or UnknownArtifact, whether it never was, has expired, or belongs to others.
+        Raises InvalidHandle; UnknownArtifact if it does not exist, has expired, or belongs to another workspace.
         """
         parsed = Handle.parse(handle)
         data = self._read_manifest(parsed)
@@ -185,7 +185,7 @@ class Artifacts:
         ends = manifest.expires_at if manifest else expiry(parsed, self.settings.ttl_hours)
         if data is None or ends <= self._clock():
             raise UnknownArtifact(
-                f"Artifact not found: {parsed}; it never was, or has expired (artifacts.ttl_hours)"
+                f"Artifact not found: {parsed}; it does not exist or has expired (artifacts.ttl_hours)"
             )
         if workspace is not None and not self.settings.cross_workspace:
             own = (
@@ -193,17 +193,17 @@ class Artifacts:
             )
             if not own:
                 raise UnknownArtifact(
-                    f"Artifact not found in this workspace: {parsed}; ask from its own workspace, "
+                    f"Artifact not found in this workspace: {parsed}; read it from its own workspace, "
                     "or set artifacts.cross_workspace = true"
                 )
         return StoredArtifact(parsed, manifest)
 
     def read_packed(self, handle: Handle, stream: Stream) -> Iterator[bytes]:
-        """Yield the gzip file of a stream in pieces; nothing when it is missing. Raises ArtifactError."""
+        """Yield the gzip file of a stream in chunks; nothing if it is missing. Raises ArtifactError."""
         return self._read_object(handle, f"{stream}.gz", _CHUNK_BYTES)
 
     def list(self) -> Iterator[Handle]:
-        """Yield the handles of everything stored, whole or not. Raises ArtifactError."""
+        """Yield the handles of all stored artifacts, complete or not. Raises ArtifactError."""
         try:
             groups = [str(group) for group in self._objects.groups()]
         except Exception as error:
@@ -216,9 +216,9 @@ class Artifacts:
             yield handle
 
     def newest_handles(self, workspace: Path | None) -> "list[Handle]":
-        """Return the handles of what a workspace may have stored (None: any), the newest first. Raises ArtifactError.
+        """Return the handles that may belong to a workspace (None: any), the newest first. Raises ArtifactError.
 
-        Nothing is read: some may have expired, or belong to another directory of the same name.
+        Reads no manifests: some artifacts may have expired, or belong to another directory of the same name.
         """
         own = None if workspace is None or self.settings.cross_workspace else safe_name(workspace.name)
         handles = (handle for handle in self.list() if own in (None, handle.repo))
@@ -227,25 +227,25 @@ class Artifacts:
     def readable(
         self, workspace: Path | None, handles: Iterable[Handle] | None = None
     ) -> Iterator[StoredArtifact]:
-        """Yield what may be read for a workspace (None: for any), the newest first. Raises ArtifactError.
+        """Yield the artifacts that a workspace may read (None: any), the newest first. Raises ArtifactError.
 
-        Each is read when it is asked for. `handles` are looked at instead of all of `newest_handles`.
+        Reads each manifest only when it is needed. `handles` replace those of `newest_handles`.
         """
         for handle in self.newest_handles(workspace) if handles is None else handles:
             with contextlib.suppress(UnknownArtifact):
                 yield self.find(str(handle), workspace)
 
     def size(self) -> int:
-        """Return the bytes of everything stored. Raises ArtifactError."""
+        """Return the size of all stored artifacts, in bytes. Raises ArtifactError."""
         try:
             return self._objects.size()
         except Exception as error:
             raise _store_error("measure the artifacts", error) from error
 
     def sweep(self, *, thorough: bool = True) -> SweepReport:
-        """Delete what has expired; what is younger than the time to live is looked at only when `thorough`.
+        """Delete expired artifacts; read those younger than the time to live only if `thorough`.
 
-        What has no manifest may still be on its way, so it is kept for a day longer than an artifact would be.
+        An artifact without a manifest may still be in progress, so it is kept for another day.
         """
         deleted, errors, now = 0, 0, self._clock()
         for handle in self.list():
@@ -266,7 +266,7 @@ class Artifacts:
         return SweepReport(deleted, errors)
 
     def sweep_when_due(self) -> None:
-        """Sweep when that was not done for a while; what goes wrong is left to the next time."""
+        """Sweep unless that was done recently. Errors are left to the next sweep."""
         now = self._clock()
         with contextlib.suppress(Exception):
             if self.must_sweep:
@@ -274,7 +274,7 @@ class Artifacts:
                 self.sweep(thorough=False)
 
     def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> bytes:
-        """Return what `Manifest` reads. Each program waits for it, and a model would take three times as long."""
+        """Return the JSON that `Manifest` reads. A model would take three times as long, and every program waits."""
         now, names = self._clock(), Manifest.names()
         fields: dict[str, object] = {
             **{name: value for name, value in vars(facts).items() if value or name not in _FILE_FACTS},
@@ -288,12 +288,12 @@ class Artifacts:
             "expires_at": now + timedelta(hours=self.settings.ttl_hours),
             "server_version": __version__,
         }
-        told = {names[name]: value for name, value in fields.items()}
-        return orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+        manifest = {names[name]: value for name, value in fields.items()}
+        return orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
     @property
     def must_sweep(self) -> bool:
-        """Whether nobody has swept for a while."""
+        """Whether no process has swept recently."""
         now = self._clock()
         if _is_recent(now, self._last_sweep):
             return False
@@ -305,7 +305,7 @@ class Artifacts:
             return False
 
     def _read_manifest(self, handle: Handle) -> bytes | None:
-        """Return the manifest's bytes, far too many if there are; None when there is none."""
+        """Return the manifest's bytes, cut soon after the maximum; None without a manifest."""
         data = None
         try:
             for piece in self._read_object(handle, _MANIFEST_NAME, _MANIFEST_BYTES):
@@ -313,7 +313,7 @@ class Artifacts:
                 if len(data) > _MANIFEST_BYTES:
                     break
         except ArtifactError as error:
-            # A link or a pipe is a damaged manifest, and no reason why others cannot be read.
+            # A link or a pipe counts as a damaged manifest; other artifacts can still be read.
             if not isinstance(error.__cause__, NotOursError) or not error.__cause__.filename.endswith(
                 _MANIFEST_NAME
             ):
@@ -339,7 +339,7 @@ def _is_recent(now: datetime, sweep: datetime) -> bool:
 
 
 def _store_error(what: str, error: BaseException) -> ArtifactError:
-    """Return an error of ours for one of the store; its texts run over many lines."""
+    """Return an ArtifactError for an error of the backend, whose text may have many lines."""
     why = str(error).partition(chr(10))[0]
     if isinstance(error, NotOursError):
         why = f"{error.filename}: {error.strerror}"

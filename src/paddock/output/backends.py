@@ -1,7 +1,7 @@
-"""Where artifacts are: files in a directory of this machine, or objects in a bucket through `obstore`.
+"""Backends of artifacts: files in a directory of this machine, or objects in a bucket through `obstore`.
 
-An object has a name in a group, which is a directory or the first part of a key. What goes wrong is raised as the file
-system or the client raises it.
+An object has a name in a group, which is a directory or the first part of a key. Errors of the file system or the
+client are raised unchanged.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
 
 _RETRY_AFTER = timedelta(seconds=15)
-"""After so long a bucket is not asked again, for who ran a program waits. One question takes 30 s at most; the
-environment can say less (`AWS_TIMEOUT`)."""
+"""Time after which a request to a bucket is not retried, because a caller waits. One request takes up to 30 s, or less
+with `AWS_TIMEOUT` in the environment."""
 _PIECE_BYTES = 256 * KIB
 _MARKER = ".swept"
 _STAGED_SUFFIX = ".new"
-"""What is to be whole is called so until it is."""
+"""Suffix of a file that is renamed when it is complete."""
 
 
 class ArtifactStore(Protocol):
@@ -63,7 +63,7 @@ class ArtifactStore(Protocol):
         ...
 
     def delete(self, group: str, names: Iterable[str]) -> None:
-        """Delete objects of a group, in this order, and the group with the last of them. Missing ones are no error."""
+        """Delete objects of a group, in this order, and then the group. Missing ones are no error."""
         ...
 
     def drop(self, group: str) -> None:
@@ -75,7 +75,7 @@ class ArtifactStore(Protocol):
         ...
 
     def size(self) -> int:
-        """Return the bytes of everything stored."""
+        """Return the size of all objects, in bytes."""
         ...
 
     def swept(self, at: datetime) -> None:
@@ -84,7 +84,7 @@ class ArtifactStore(Protocol):
 
 
 class LocalBackend:
-    """Objects in a directory, whose groups are directories. No thread is needed for it, and none is waited for."""
+    """Objects in a directory, with a directory for each group. It needs no thread."""
 
     is_near = True
 
@@ -104,7 +104,7 @@ class LocalBackend:
 
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         path = f"{self._directory}/{group}/{name}"
-        # Three for each program that runs: a file object would ask the kernel four things more.
+        # Called three times for each program: a file object would make four more system calls.
         file = open_own(f"{path}{_STAGED_SUFFIX}" if whole else path, os.O_WRONLY)
         try:
             while piece := data.read(_PIECE_BYTES):
@@ -125,7 +125,7 @@ class LocalBackend:
             if error.errno == ENOTDIR:
                 return
             raise
-        with open(descriptor, "rb", buffering=0) as file:  # a descriptor
+        with open(descriptor, "rb", buffering=0) as file:
             yield file.read(chunk)
             while piece := file.read(chunk):
                 yield piece
@@ -152,13 +152,13 @@ class LocalBackend:
             for name in names:
                 try:
                     total += os.lstat(os.path.join(folder, name)).st_size
-                except FileNotFoundError:  # swept meanwhile
+                except FileNotFoundError:  # swept by another process
                     continue
         return total
 
     @property
     def last_sweep(self) -> datetime:
-        """Return what all know who share the directory."""
+        """Return the time of the last sweep by any process that shares the directory."""
         try:
             return datetime.fromtimestamp((self._directory / _MARKER).stat().st_mtime, UTC)
         except FileNotFoundError:
@@ -171,7 +171,7 @@ class LocalBackend:
 
 
 class ObjectStoreBackend:
-    """Objects behind a URL: S3 and its like, or memory. Each process sweeps it for itself."""
+    """Objects behind a URL: S3 and compatible stores, or memory. Each process sweeps on its own schedule."""
 
     is_near = False
 
@@ -220,7 +220,7 @@ class ObjectStoreBackend:
         import obstore
 
         parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
-        return sum(each["size"] for part in parts for each in part)
+        return sum(entry["size"] for part in parts for entry in part)
 
     def swept(self, at: datetime) -> None:
         self.last_sweep = at

@@ -1,4 +1,4 @@
-"""Results over their limit: stored whole, like the output of programs, so that nothing stands in a value's place."""
+"""Store results over their limit whole, like the output of programs, instead of returning a replacement."""
 
 from typing import TYPE_CHECKING
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Stores results. The artifacts are asked for at the first one: most programs return little."""
+    """Stores results. Calls `artifacts` only for the first one, because most programs return little."""
 
     def __init__(self, settings: ArtifactSettings, artifacts: "Callable[[], Artifacts]") -> None:
         self._limit = settings.max_read_bytes if settings.enabled else 0
         self._artifacts = artifacts
 
     def sink(self) -> "LargeResult":
-        """Return what takes the result of one program, should that be over its limit."""
+        """Return a sink for the result of one program, in case it is over its limit."""
         return LargeResult(self._limit, self._artifacts)
 
 
 class LargeResult:
-    """One result on its way: its secrets are removed as its pieces come. Ends with `finish` or `discard`."""
+    """One result that arrives in parts, from which secrets are removed. Ends with `finish` or `discard`."""
 
     def __init__(self, limit: int, artifacts: "Callable[[], Artifacts]") -> None:
         self.limit = limit
-        """Maximum length, in characters: more bytes could not be read again."""
+        """Maximum length, in characters; a larger artifact could not be read back."""
         self._artifacts = artifacts
         self._recording: Recording | None = None
 
     def take(self, text: str) -> None:
-        """Take the next piece."""
+        """Store the next part."""
         if self._recording is None:
             self._recording = self._artifacts().record_result()
         self._recording.stdout(text.encode("utf-8", "replace"))
 
     async def store(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> str | None:
-        """Return the handle of what came, with the console beside it; None when it cannot be stored: see `refusal`."""
+        """Return the handle of the stored result and console; None if it cannot be stored (`refusal`)."""
         if self._recording is None:
             return None
         for line in result.console:
@@ -50,7 +50,7 @@ class LargeResult:
         return await self._recording.finish(_run_facts(request, decision, result))
 
     async def finish(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> RawResult:
-        """Store what came, and return `result` with its handle and with what to do."""
+        """Store the parts, and return `result` with their handle and a hint."""
         assert result.error is not None
         handle = await self.store(request, decision, result)
         advice = "Return less of it" + (
@@ -61,14 +61,14 @@ class LargeResult:
 
     @property
     def refusal(self) -> str:
-        """Why it is not stored."""
+        """Why the result is not stored."""
         if self._recording is not None:
             return self._recording.refusal
         why = "it is larger than artifacts.max_read_bytes" if self.limit else "artifacts.enabled is false"
         return f"it is not stored, because {why}"
 
     async def discard(self) -> None:
-        """Keep nothing that is not stored yet."""
+        """Drop everything that has not been stored."""
         if self._recording is not None:
             await self._recording.discard()
 

@@ -1,7 +1,7 @@
-"""Read stored output again: by terms, by lines, by bytes. Decompressed as it is read, so memory is bounded.
+"""Read stored output by terms, lines or bytes. It is decompressed while it is read, so that memory is bounded.
 
-A reader trusts nothing that it reads: what decompresses to more than the limit, does not decompress, or is not what its
-manifest says is an ArtifactError.
+Stored data is not trusted: data that exceeds the limit when decompressed, is damaged, or does not match its manifest
+raises ArtifactError.
 """
 
 import codecs
@@ -27,9 +27,9 @@ from paddock.output.text import (
 )
 
 MAX_LINES = 1000
-"""Lines that one answer may read by number."""
+"""Maximum lines that one answer returns by number."""
 MAX_LINE_CHARS = 20_000
-"""Characters of one line that one answer may read."""
+"""Maximum characters of one line that one answer returns."""
 
 _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 _PIECE_BYTES = 256 * 1024
@@ -44,7 +44,7 @@ class OpenArtifact:
         self._left = artifacts.settings.max_read_bytes
 
     def pieces(self, stream: Stream) -> Iterator[bytes]:
-        """Yield the bytes of a stream in pieces of at most 256 KiB. Raises ArtifactError."""
+        """Yield the bytes of a stream in chunks of at most 256 KiB. Raises ArtifactError."""
         digest = hashlib.sha256()
         unpacker = zlib.decompressobj(_GZIP_WINDOW_BITS)
         for packed in self._artifacts.read_packed(self.found.handle, stream):
@@ -88,9 +88,9 @@ def read_bytes(reading: OpenArtifact, stream: Stream, start: int, length: int) -
 
 
 def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> OutputFound:
-    """Answer a query. Blocks on reading.
+    """Answer a query. Blocks while it reads.
 
-    Raises InvalidHandle, UnknownArtifact, or ArtifactError when the artifact cannot be read.
+    Raises InvalidHandle, UnknownArtifact, or ArtifactError if the artifact cannot be read.
     """
     return _Search(OpenArtifact(artifacts, asked.artifact_handle, workspace), asked).answer()
 
@@ -108,8 +108,8 @@ class _Search:
         if asked.query_terms:
             return self._find_matches()
         if (span := asked.line_range) is not None:
-            most = min(span.end_line - span.start_line + 1, MAX_LINES)
-            return self._read_page(span.stream, span.start_line, most, last=span.end_line)
+            max_lines = min(span.end_line - span.start_line + 1, MAX_LINES)
+            return self._read_page(span.stream, span.start_line, max_lines, last=span.end_line)
         assert asked.cursor is not None
         if asked.cursor.after_char is not None:
             return self._read_within_line(
@@ -148,16 +148,18 @@ class _Search:
             following=_end_of(excerpts[-1]) if more else None,
         )
 
-    def _read_page(self, stream: Stream, start: int, most: int, *, last: int | None = None) -> OutputFound:
-        """Return lines by number; there is a cursor while there are more of those that were asked for."""
+    def _read_page(
+        self, stream: Stream, start: int, max_lines: int, *, last: int | None = None
+    ) -> OutputFound:
+        """Return lines by number, with a cursor if more of the requested lines follow."""
 
         def passes_over(_: str, before: int, count: int) -> bool:
-            return before + count < start or before + 1 >= start + most
+            return before + count < start or before + 1 >= start + max_lines
 
         lines = [
             line
             for number, line, _ in self._read_lines(stream, passes_over)
-            if start <= number < start + most
+            if start <= number < start + max_lines
         ]
         excerpts = [excerpt(stream, start, lines)] if lines else []
         end = self._total_lines if last is None else min(last, self._total_lines)
@@ -165,7 +167,7 @@ class _Search:
         return self._make_found(excerpts, status="lineRange", matches=0, following=following)
 
     def _read_within_line(self, stream: Stream, wanted: int, after: int) -> OutputFound:
-        """Return what a line holds after so many characters; the cursor goes on in it, or with the next line."""
+        """Return the part of a line after so many characters; the cursor continues in it, or in the next line."""
         line, length, shown, whole = 1, 0, "", 0
         for text in last_frames(self._read_texts(stream)):
             ends = text.count("\n")
@@ -191,7 +193,7 @@ class _Search:
         return self._make_found(excerpts, status="lineRange", matches=0, following=following)
 
     def _list_streams(self) -> tuple[Stream, ...]:
-        """Return what is to be searched: a cursor in the second stream has the first behind it."""
+        """Return the streams to search: for a cursor in the second stream, the first one is done."""
         asked = self._asked
         if asked.stream != "both":
             return (asked.stream,)
@@ -200,9 +202,9 @@ class _Search:
     def _read_lines(
         self, stream: Stream, passes_over: Callable[[str, int, int], bool]
     ) -> Iterator[tuple[int, str, bool]]:
-        """Yield the lines of a stream, but for some whole ones at a time, which `passes_over` takes.
+        """Yield the lines of a stream, except blocks of whole lines for which `passes_over` returns True.
 
-        It gets these lines, and how many are before and among them.
+        It is called with the block, the number of lines before it, and the number of lines in it.
         """
         terms = self._asked.query_terms
         lines = LineSplitter(terms)
@@ -250,16 +252,16 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _LineSkipper:
-    """Takes whole lines at once where a search shows none of them."""
+    """Skips blocks of whole lines of which a search shows none."""
 
     windows: ExcerptCollector
     start: Sequence[str]
-    """The first lines, shown where nothing matches."""
+    """The first lines, which are shown if nothing matches."""
     after: int
     asked: OutputQuery
 
     def __call__(self, block: str, before: int, count: int) -> bool:
-        """Tell whether it has taken so many lines."""
+        """Return whether the block was skipped."""
         if before + count <= self.after:
             return True
         if before < self.after or len(self.start) < self.asked.max_excerpts or self.windows.is_open:
@@ -268,12 +270,12 @@ class _LineSkipper:
 
 
 def _cut_position(excerpts: Iterable[Excerpt]) -> Cursor | None:
-    """Return where the first line that is shown in part is read on: after what is shown, or from its beginning."""
-    for each in excerpts:
-        for number, line in enumerate(each.content.split("\n"), each.line_start):
+    """Return the cursor for the rest of the first line that is cut: after the shown part, or from its beginning."""
+    for found in excerpts:
+        for number, line in enumerate(found.content.split("\n"), found.line_start):
             if is_cut(line):
                 shown = 0 if line.startswith(CUT_MARK) else LINE_CHARS
-                return Cursor(stream=each.source, after_line=number - 1, after_char=shown)
+                return Cursor(stream=found.source, after_line=number - 1, after_char=shown)
     return None
 
 

@@ -1,10 +1,10 @@
-"""The output of one execution on its way: redacted as it arrives, compressed into a spool, published when it is whole.
+"""Record the output of one execution: redacted as it arrives, compressed into a spool, published when it is complete.
 
-Theory of operation. Both streams go through their redactors and then to three places: the ends that stay in memory, the
-SHA-256, and a gzip spool that is a file without a name once it outgrows memory. So a server that dies leaves nothing
-behind that can be read, at most files that a sweep removes, and a gigabyte of output costs no more memory than a
-megabyte. Nothing is visible before `finish` has put the manifest, which comes last; the streams are put before the
-program has been buried, when both have ended and there is little of them.
+Theory of operation. Both streams go through their redactors, and then to head and tail in memory, the SHA-256, and a
+gzip spool. A spool that outgrows memory is a file without a name. Therefore a server that dies leaves nothing that can
+be read, only files for a sweep to remove, and a gigabyte of output takes no more memory than a megabyte. Nothing is
+visible before `finish` has written the manifest, which is last. If there is little output, the streams are written as
+soon as both have ended, before the program has been reaped.
 """
 
 import asyncio
@@ -26,54 +26,54 @@ from paddock.redaction.scanner import Scanner
 from paddock.redaction.stream import StreamRedactor
 
 OnOutput = Callable[[Stream, bytes], None]
-"""Sees redacted output as it comes, in order. Must not block and must not raise."""
+"""Receives redacted output as it arrives, in order. Must not block and must not raise."""
 
 _COMPRESSION_LEVEL = 4
 _GZIP_BITS = 16
-"""Added to the size of a window (log2), it has zlib write a gzip file."""
+"""Added to the window size (log2), it makes zlib write a gzip file."""
 _SMALL_BYTES, _SMALL_WINDOW_BITS = 512, 9
-"""So many bytes need no larger window than zlib's least, which is made in a fifth of the time."""
+"""Up to so many bytes, zlib's minimum window is enough, which takes a fifth of the time to set up."""
 _MAX_MEMORY_BYTES = 256 * 1024
-"""Compressed bytes of a stream that need no file."""
+"""Maximum compressed bytes of a stream that stay in memory."""
 
 
 class ArtifactWriter(Protocol):
-    """What a recording needs of the place that keeps artifacts."""
+    """What a recording needs of the artifact store."""
 
     def begin(self, workspace: Path) -> Handle:
-        """Return the handle of a new artifact, made as far as it can be without its output. Raises ArtifactError."""
+        """Return the handle of a new artifact, prepared as far as possible without its output. Raises ArtifactError."""
         ...
 
     def is_quick(self, size: int) -> bool:
-        """Tell whether putting so many bytes is done before another thread would have begun."""
+        """Return whether writing so many bytes takes less time than starting a thread."""
         ...
 
     def put(self, handle: Handle, tracks: Mapping[Stream, "RecordedStream"]) -> None:
-        """Put the streams that were recorded. Raises ArtifactError, and leaves nothing then."""
+        """Write the recorded streams. On ArtifactError, nothing of the artifact is left."""
         ...
 
     def publish(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, "RecordedStream"]) -> None:
-        """Have what was put be read. Raises ArtifactError, and leaves nothing then."""
+        """Make the artifact readable. On ArtifactError, nothing of it is left."""
         ...
 
     def drop(self, handle: Handle) -> None:
-        """Leave nothing of what was begun."""
+        """Delete an artifact that was begun."""
         ...
 
     @property
     def must_sweep(self) -> bool:
-        """Whether nobody has deleted for a while what has expired."""
+        """Whether no process has deleted expired artifacts recently."""
         ...
 
     def sweep_when_due(self) -> None:
-        """Delete what has expired, when nobody has done so for a while."""
+        """Delete expired artifacts unless a process has done so recently."""
         ...
 
 
 class Recording:
-    """Takes the output of one execution. Not thread-safe; ends with `finish` or `discard`.
+    """Records the output of one execution. Not thread-safe; ends with `finish` or `discard`.
 
-    `store` is None when nothing shall be kept. `refusal` says why there is no artifact, once that is known.
+    `store` is None if output is not to be stored. `refusal` has the reason if there is no artifact.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Recording:
         setting: str = "artifacts.max_bytes",
         on_output: OnOutput | None = None,
     ) -> None:
-        """Keep at most `max_bytes`, which `setting` names."""
+        """Store at most `max_bytes`, the value of `setting`."""
         self.refusal = "" if store else "output is not kept"
         self._store = store
         self._handle: Handle | None = None
@@ -101,24 +101,24 @@ class Recording:
 
     @cached_property
     def _tracks(self) -> "dict[Stream, RecordedStream]":
-        """The streams: made when the program has been started, which does not wait for them then."""
+        """The streams, made at their first use, so that the start of the program does not wait for them."""
         return {stream: RecordedStream(self._scanner, self._kept_bytes[stream]) for stream in STREAMS}
 
     def prepare(self, workspace: Path) -> None:
-        """Make what the artifact needs, while the program runs; harmless when it cannot be, or has ended."""
+        """Begin the artifact while the program runs. Does nothing if that fails, or after the end."""
         if self._store is not None and not self._over:
-            with suppress(ArtifactError):  # who publishes will try again, and say why that is impossible
+            with suppress(ArtifactError):  # `finish` tries again and reports the error
                 self._handle = self._store.begin(workspace)
 
     def stdout(self, data: bytes) -> None:
-        """Take the next bytes of standard output; none are its end."""
-        self._hear("stdout", data)
+        """Record the next bytes of standard output; b"" is its end."""
+        self._record("stdout", data)
 
     def stderr(self, data: bytes) -> None:
-        """Take the next bytes of standard error; none are its end."""
-        self._hear("stderr", data)
+        """Record the next bytes of standard error; b"" is its end."""
+        self._record("stderr", data)
 
-    def _hear(self, stream: Stream, data: bytes) -> None:
+    def _record(self, stream: Stream, data: bytes) -> None:
         if data:
             self._take_bytes(stream, self._tracks[stream].redact(data))
             return
@@ -136,28 +136,29 @@ class Recording:
             self._take_bytes(stream, self._tracks[stream].end())
 
     async def finish(self, facts: RunFacts) -> str | None:
-        """Publish the artifact and return its handle; None when there is none, and then `refusal` says why.
+        """Publish the artifact and return its handle; None if there is none, for the reason in `refusal`.
 
-        Failed, it leaves nothing that can be read; cancelled, nothing or the whole. The execution is none the worse.
+        After a failure nothing can be read; after a cancellation, nothing or the whole artifact. A failure does not
+        change the outcome of the execution.
         """
         for stream in STREAMS:
             self._end_track(stream)
         if self.refusal or self._store is None:
             await self.discard()
             return None
-        handle, self._handle = self._handle, None  # a thread may be at it while this is cancelled
+        handle, self._handle = self._handle, None  # a thread may still write it after a cancellation
         try:
             if self._is_quick(self._store) and not self._store.must_sweep:
                 return self._publish_artifact(self._store, handle, facts)
             return await asyncio.to_thread(self._publish_artifact, self._store, handle, facts, sweep=True)
-        except Exception as error:  # noqa: BLE001 - an artifact is never worth an outcome
+        except Exception as error:  # noqa: BLE001 - a failed artifact must not fail the execution
             self._refuse_storage(_not_kept(error))
             return None
         finally:
             await self.discard()
 
     async def discard(self) -> None:
-        """Keep nothing; harmless when it is finished."""
+        """Drop everything. Does nothing after `finish`."""
         self._over = True
         if self._store is not None and self._handle is not None:
             self._store.drop(self._handle)
@@ -177,13 +178,13 @@ class Recording:
         return str(handle)
 
     def make_captured(self, stream: Stream) -> CapturedStream:
-        """Return the two ends of a stream, redacted, complete after `finish`; sizes are those of before redaction."""
+        """Return head and tail of a stream, redacted; complete after `finish`. Sizes are those before redaction."""
         track = self._tracks[stream]
         return track.ends.make_captured(track.written)
 
     @property
     def redactions(self) -> int:
-        """How many secrets were removed so far."""
+        """Number of secrets removed so far."""
         return sum(track.redactions for track in self._tracks.values())
 
     def _is_quick(self, store: ArtifactWriter) -> bool:
@@ -213,7 +214,7 @@ class Recording:
 
 
 def _not_kept(why: object) -> str:
-    """Return what is told when an artifact cannot be made; the texts of stores run over many lines."""
+    """Return the refusal for an artifact that cannot be made; errors of backends may have many lines."""
     return f"output could not be kept: {str(why).partition(chr(10))[0]}"
 
 
@@ -223,32 +224,32 @@ class RecordedStream:
     def __init__(self, scanner: Scanner, kept_bytes: int) -> None:
         self.ends = HeadAndTail(kept_bytes)
         self.ended = False
-        """Whether nothing comes any more."""
+        """Whether the stream has ended."""
         self.written = 0
         """Bytes that the program wrote."""
         self._redactor = StreamRedactor(scanner)
         self._digest = hashlib.sha256()
         self._small = b""
-        """Everything spooled, as long as there is little of it: most programs say little, and to one stream."""
+        """Everything spooled, while it is little: most programs write little, and to one stream."""
         self._packed: _GzipSpool | None = None
 
     @property
     def redactions(self) -> int:
-        """How many secrets were removed so far."""
+        """Number of secrets removed so far."""
         return self._redactor.count
 
     def redact(self, data: bytes) -> bytes:
-        """Return what is certain after the next bytes."""
+        """Take the next bytes, and return the redacted bytes that are final."""
         self.written += len(data)
         return self._redactor.feed(data)
 
     def end(self) -> bytes:
-        """Return what was held back; nothing comes after it."""
+        """End the stream, and return the redacted bytes that were held back."""
         self.ended = True
         return self._redactor.end()
 
     def keep(self, data: bytes) -> None:
-        """Keep redacted bytes in memory, as far as they belong to an end."""
+        """Keep redacted bytes in memory that belong to head or tail."""
         self.ends.take(data)
 
     def spool(self, data: bytes) -> None:
@@ -282,7 +283,7 @@ class RecordedStream:
 
 
 class _GzipSpool:
-    """A gzip file in the making."""
+    """A gzip file that is being written."""
 
     def __init__(self) -> None:
         self._packer = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP_BITS + zlib.MAX_WBITS)

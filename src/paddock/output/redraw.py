@@ -1,4 +1,4 @@
-r"""Fold output that redraws itself, such as progress, to what a terminal shows in the end. Pure and bounded.
+r"""Reduce output that redraws itself, such as progress, to what a terminal finally shows. Pure and bounded.
 
     \r  \x1b[G  \x1b[1G          cursor to the first column: the next frame of a line begins
     \x1b[K  \x1b[1K  \x1b[2K     erase the line, or a part of it
@@ -7,12 +7,12 @@ r"""Fold output that redraws itself, such as progress, to what a terminal shows 
     \x1b[J                       erase everything below
     \b                           cursor left: what is written next replaces as many characters at the end
 
-A frame replaces its whole line: columns are not counted, so what is left of a longer frame before it is gone. A frame
-that shows nothing does not count. Text that goes on in another line, without a return to the first column, is added
-to that line. Backspaces to the beginning of a frame end it. Fewer of them cut its end off, and it loses its colours.
+A frame replaces its whole line: columns are not counted, so that nothing of a longer earlier frame remains. A frame
+that shows nothing is ignored. Text that continues in another line, without a return to the first column, is added to
+that line. Backspaces to the beginning of a frame end it. Fewer of them cut its end off, and it loses its colours.
 
-Only the last SCREEN_ROWS rows can be redrawn, as on a terminal of that height, so no more of them are held back,
-whatever the size of the output. The result does not depend on the pieces in which the output comes.
+Only the last SCREEN_ROWS rows can be redrawn, as on a terminal of that height. No more rows are held back, whatever the
+size of the output. The result does not depend on how the output is split into chunks.
 """
 
 import re
@@ -21,19 +21,19 @@ from collections.abc import Iterable, Iterator, Sequence
 SCREEN_ROWS = 100
 """Rows of the terminal. What scrolls off its top can no longer be redrawn."""
 FRAME_CHARS = 64 * 1024
-"""Maximum length of a frame. A longer one passes as it is, with the rest of its line."""
+"""Maximum length of a frame, in characters. A longer one is passed on unchanged, with the rest of its line."""
 
 _STEP_PATTERN = re.compile(r"[\n\r]|\x08+|\x1b\[(\d{0,3})([ABEFGJK])")
 _MOVE_PATTERN = re.compile(r"\x1b\[\d{0,3}[ABEFGJK]")
 _NEXT_FRAME = re.compile(r"\r|\x1b\[(?:[01]?G|[12]K|\d{0,3}[ABEF])")
 _REST_ERASED = re.compile(r"\x1b\[0?[JK]")
 _CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:?]{0,30})?)\Z")
-"""What the next piece may make a line end or a sequence of."""
+"""The end of a chunk that may be the beginning of a line end or a control sequence."""
 _CUT_OFF_CHARS = 32
 _SHOWS_NOTHING = re.compile(r"(?:\s|\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
 _SEQUENCE_PATTERN = re.compile(r"\x1b\[[0-9;:?]{0,30}[A-Za-z]")
 _COLOURS_PATTERN = re.compile(r"(?:\x1b\[[0-9;:?]{0,30}[A-Za-z])*+")
-"""What leaves the cursor where it is, such as a colour."""
+"""Control sequences that do not move the cursor, such as colours."""
 
 
 def last_frame(line: str, terms: Sequence[str] = ()) -> str:
@@ -54,7 +54,7 @@ def last_frame(line: str, terms: Sequence[str] = ()) -> str:
 
 
 def find_unfinished_frame(line: str) -> str:
-    """Return the last frame of a line without its end, which further output continues."""
+    """Return the last frame of a line that has not ended, which further output continues."""
     return _NEXT_FRAME.sub("\r", line).rpartition("\r")[2]
 
 
@@ -65,7 +65,7 @@ def later_frames(line: str) -> str | None:
 
 
 def last_frames(texts: Iterable[str], terms: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a text that comes in pieces with the last frame of each row (`last_frame`) in place of the row."""
+    """Yield a text, given in chunks, with each row reduced to its last frame (`last_frame`)."""
     screen = _Screen(terms)
     for text in texts:
         if shown := screen.feed(text):
@@ -85,7 +85,7 @@ class _Row:
         self._shows = False
         self._stays = True
         self.size = 0
-        """Characters of the frame that is being written."""
+        """Length of the frame that is being written, in characters."""
         self.is_erased = False
         """Whether nothing was written since the row was erased."""
         self.left = 0
@@ -149,11 +149,11 @@ class _Screen:
         self._at = 0
         self._is_in_first_column = True
         self._passes = False
-        """Whether the rest of the current line passes as it is."""
+        """Whether the rest of the current line is passed on unchanged."""
         self._cut_off = ""
 
     def feed(self, text: str) -> str:
-        """Take the next piece; return what can no longer be redrawn."""
+        """Take the next chunk; return the rows that can no longer be redrawn."""
         text = self._cut_off + text
         cut_off = _CUT_OFF.search(text, max(0, len(text) - _CUT_OFF_CHARS))
         self._cut_off = cut_off[0] if cut_off else ""
@@ -169,7 +169,7 @@ class _Screen:
         return "".join(done)
 
     def end(self) -> str:
-        """Return the rows that are left, without empty ones below the cursor."""
+        """Return the remaining rows, without empty ones below the cursor."""
         done: list[str] = []
         self._write(self._cut_off, done)
         rows = [row.render_row(self._terms) for row in self._rows]
@@ -178,7 +178,7 @@ class _Screen:
         return "".join((*done, "\n".join(rows)))
 
     def _takes_at_once(self, text: str, done: list[str]) -> bool:
-        """Take lines in which nothing moves; return False where that is not possible."""
+        """Take lines that do not move the cursor; return False if that is not possible."""
         if self._passes or self._at + 1 < len(self._rows) or _moves_cursor(text):
             return False
         begun, *rows = text.rsplit("\n", SCREEN_ROWS)
@@ -186,7 +186,7 @@ class _Screen:
         if max(self._rows[-1].size + len(first), *map(len, rows), 0) > FRAME_CHARS:
             return False
         self._write(first, done)
-        if line_end:  # then all that can be redrawn is in `rows`
+        if line_end:  # all rows that can still be redrawn are in `rows`
             done += [f"{row.render_row(self._terms)}\n" for row in self._rows]
             done.append(f"{further}\n")
             self._rows = []
@@ -210,12 +210,12 @@ class _Screen:
                 self._is_in_first_column and _COLOURS_PATTERN.fullmatch(text) is not None
             )
             if row.size > FRAME_CHARS:
-                done += [f"{each.render_row(self._terms)}\n" for each in self._rows if each is not row]
+                done += [f"{other.render_row(self._terms)}\n" for other in self._rows if other is not row]
                 done.append(row.frame)
                 self._rows, self._at, self._passes = [_Row()], 0, True
 
     def _take(self, step: re.Match[str], done: list[str]) -> None:
-        """Take a step of the cursor, or an erasure."""
+        """Carry out a cursor movement or an erasure."""
         if self._passes:
             done.append(step[0])
             if step[0] == "\n":
@@ -245,7 +245,7 @@ class _Screen:
                 self._write(step[0], done)
 
     def _move_cursor(self, by: int) -> None:
-        """Move the cursor by so many rows. A row that it leaves erased, for one that is there, shows nothing."""
+        """Move the cursor by so many rows. An erased row that it leaves for an existing one shows nothing."""
         left = self._rows[self._at]
         left.left = 0
         if left.is_erased and self._at + by < len(self._rows):
@@ -258,7 +258,7 @@ class _Screen:
             self._rows[self._at].begin_frame(self._terms)
 
     def _erase_row(self, *, below: bool, before: bool) -> None:
-        """Erase the row, unless only what follows the cursor is to go, where nothing is."""
+        """Erase the row, unless only the empty part after the cursor is to be erased."""
         if below:
             del self._rows[self._at + 1 :]
         if before or self._is_in_first_column:
@@ -267,7 +267,7 @@ class _Screen:
             row.is_erased = True
 
     def _scroll_rows(self, done: list[str]) -> None:
-        """Let go of the rows above the screen."""
+        """Pass on the rows above the screen."""
         above = max(0, len(self._rows) - SCREEN_ROWS)
         done += [f"{row.render_row(self._terms)}\n" for row in self._rows[:above]]
         del self._rows[:above]

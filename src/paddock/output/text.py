@@ -1,7 +1,7 @@
-r"""Lines of output as people and models read them: cut, searched, summarised. Pure, and bounded whatever comes.
+r"""Cut, search and summarise lines of output for people and models. Pure, and bounded for any input.
 
-A line ends at `\\n` and nowhere else; a text that ends with `\\n` has no empty line after it. Where it matters, lines
-are looked at one by one; there may be millions between, of which no more is asked than which of them hold a term.
+A line ends only at `\\n`; a text that ends with `\\n` has no empty line after it. Only lines that may be shown are
+processed one by one. Of millions of others, only those that contain a term are found.
 """
 
 from collections import deque
@@ -13,22 +13,22 @@ from paddock.model.program import CapturedStream
 from paddock.output.redraw import last_frames, later_frames
 
 LINE_CHARS = 500
-"""Characters of a line that are ever shown."""
+"""Maximum characters of a line that are shown."""
 CUT_MARK = "[truncated]"
 
 _SEARCH_CHARS = 64 * 1024
-"""Characters of a line that are searched at a time."""
+"""Length of the part of a line that is searched at a time, in characters."""
 _CONTEXT_CHARS = 100
-"""Characters shown before what was found, where the beginning of its line does not show it."""
+"""Characters shown before a match that is not in the beginning of its line."""
 
 
 def clip_line(line: str) -> str:
-    """Return a line as it is shown: after 500 characters comes `[truncated]`."""
+    """Return a line as it is shown: cut after 500 characters, with `[truncated]`."""
     return line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + CUT_MARK
 
 
 def is_cut(shown: str) -> bool:
-    """Tell whether a line is shown in part."""
+    """Return whether a shown line is cut."""
     return len(shown) > LINE_CHARS or (
         shown.startswith(CUT_MARK) and len(shown) > len(CUT_MARK) + _CONTEXT_CHARS
     )
@@ -40,7 +40,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def holding(text: str, terms: Sequence[str]) -> list[int]:
-    """Return which lines of a text, counted from 0, hold one of some terms, in either case."""
+    """Return the numbers of the lines, from 0, that contain one of some terms, ignoring case."""
     lower = text.lower()
     wanted = [term for term in map(str.lower, terms) if term in lower]
     if not wanted:
@@ -50,7 +50,7 @@ def holding(text: str, terms: Sequence[str]) -> list[int]:
 
 
 def blocks(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Yield a text that comes in pieces in other pieces, and of each whether it is lines, whole and to their ends."""
+    """Yield a text, given in chunks, in other chunks, each with whether it consists of complete lines."""
     begun = False
     for text in texts:
         end = text.rfind("\n") + 1
@@ -62,10 +62,10 @@ def blocks(texts: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 class LineSplitter:
-    """Splits a text that comes in pieces into lines, each clipped, and says which hold a term.
+    """Splits a text, given in chunks, into clipped lines, and finds those that contain a term.
 
-    A term is looked for in the whole line, in either case, however long the line is. Where the first 500 characters do
-    not show it, the 500 around it are shown instead.
+    Searches the whole line, of any length, ignoring case. If the first 500 characters do not show the term, the 500
+    around it are shown instead.
     """
 
     def __init__(self, terms: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class LineSplitter:
         self._open = False
 
     def feed(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Yield each line that is whole now, and whether it holds a term."""
+        """Yield each line that is now complete, and whether it contains a term."""
         *whole, rest = text.split("\n")
         for part in whole:
             if self._open or len(part) > LINE_CHARS:
@@ -123,7 +123,7 @@ class LineSplitter:
         return any(term in lower for term in self._terms)
 
     def _find_term(self, text: str) -> None:
-        """Look for the first term in a part of the line, which ends where the line does so far."""
+        """Search the last part of the line received so far for the first term."""
         lower = text.lower()
         found = [(place, len(term)) for term in self._terms if (place := lower.find(term)) >= 0]
         if not found:
@@ -151,7 +151,7 @@ class _Window:
     start: int
 
     def of(self, length: int) -> str:
-        """Return it as part of a line of so many characters."""
+        """Return the part with marks where a line of so many characters is cut."""
         goes_on = self.start + len(self.text) < length
         return CUT_MARK * (self.start > 0) + self.text + CUT_MARK * goes_on
 
@@ -166,9 +166,9 @@ class ExcerptCollector:
     def __init__(self, source: Stream, *, context: int, limit: int) -> None:
         self.excerpts: list[Excerpt] = []
         self.matches = 0
-        """Matching lines, shown or not."""
+        """Number of matching lines, shown or not."""
         self.more = False
-        """Whether a match stands outside of every excerpt."""
+        """Whether a match is outside of all excerpts."""
         self._source: Stream = source
         self._context = context
         self._limit = limit
@@ -196,18 +196,18 @@ class ExcerptCollector:
         return bool(self._window)
 
     def passes_over(self, block: str, matches: int) -> bool:
-        """Take whole lines, of which so many match, at once; tell whether that is possible: no excerpt has any."""
+        """Skip a block of complete lines with so many matches, unless an excerpt needs it; return whether skipped."""
         if self.is_open or (matches and len(self.excerpts) < self._limit):
             return False
         self.matches += matches
         self.more = self.more or bool(matches)
-        if self._context and not matches:  # else there will be no window
+        if self._context and not matches:  # after a match beyond the limit there is no further window
             before = block[:-1].rsplit("\n", self._context)[-self._context :]
             self._before.extend(map(clip_line, before))
         return True
 
     def end(self, number: int) -> None:
-        """Close a window that is open; `number` is that of the last line."""
+        """Close an open window; `number` is that of the last line."""
         if self._window:
             self.excerpts.append(excerpt(self._source, number - len(self._window) + 1, self._window))
             self._window = []
@@ -220,34 +220,34 @@ def excerpt(source: Stream, start: int, lines: Sequence[str]) -> Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """What is told of one stream: some lines from its start, some from its end, and excerpts.
+    """A summary of one stream: lines from its start, lines from its end, and excerpts.
 
-    Between start and end lines are counted, not guessed: every line has its true number. A line that is cut where the
-    known start ends says so, and the rest of a line that began before the known end is left out. Output that redraws
-    itself is shown as a terminal leaves it (`paddock.output.redraw`), and its lines are numbered like that.
+    The lines in between are counted, so that every line has its true number. A line that is cut at the end of the known
+    head has a mark; the rest of a line that began before the known tail is left out. Output that redraws itself is
+    shown and numbered as a terminal finally shows it (`paddock.output.redraw`).
     """
 
     first: tuple[str, ...]
     last: tuple[str, ...]
-    """Up to the last line; may hold lines that are in `first` too."""
+    """Up to the last line; may overlap with `first`."""
     total: int
-    """How many lines there are."""
+    """Number of lines."""
     excerpts: tuple[Excerpt, ...]
 
     def lines(self) -> list[str]:
-        """Return the lines from both ends, none twice."""
+        """Return the lines from both ends without duplicates."""
         start = self.total - len(self.last)
         return [*self.first, *self.last[max(0, len(self.first) - start) :]]
 
-    def summary(self, most: int) -> str:
-        """Return all lines, or as many from either end, `most` in all, and the number of those between.
+    def summary(self, max_lines: int) -> str:
+        """Return all lines, or `max_lines` in all from both ends with the number of omitted lines.
 
-        `most` is no more than what `gist` was told to keep.
+        `max_lines` must not exceed the `keep` of `gist`.
         """
-        if len(self.first) == self.total <= most:
+        if len(self.first) == self.total <= max_lines:
             return "\n".join(self.first)
-        tail = most - most // 2
-        first, last = self.first[: most // 2], self.last[-tail:]
+        tail = max_lines - max_lines // 2
+        first, last = self.first[: max_lines // 2], self.last[-tail:]
         omitted = self.total - len(first) - len(last)
         marker = [f"\n... ({omitted} lines omitted) ...\n"] if omitted > 0 else []
         return "\n".join([*first, *marker, *last])
@@ -262,10 +262,10 @@ def gist(
     context: int = 0,
     limit: int = 0,
 ) -> StreamSummary:
-    """Return the gist of a stream, with `keep` lines from either end and up to `limit` excerpts around terms."""
+    """Return the summary of a stream, with `keep` lines from each end and up to `limit` excerpts around terms."""
     cut = captured.truncated
     head, tail = (captured.head, captured.tail) if cut else (captured.head + captured.tail, "")
-    # The rest of a line that begins in what is omitted is no line, but its later frames may be whole.
+    # The rest of a line that began in the omitted part is not a line, but its later frames may be complete.
     begun, line_end, rest = tail.partition("\n")
     frames = later_frames(begun)
     rest = _redraw_text(rest if frames is None else frames + line_end + rest, terms)
@@ -276,12 +276,12 @@ def gist(
     excerpts: list[Excerpt] = []
 
     def read(text: str, number: int, *, partial: int = 0) -> list[str]:
-        """Take lines from `number` + 1 on, and return the last; line `partial` is known in part."""
+        """Take the lines from `number` + 1 on, and return the last ones; line `partial` is incomplete."""
         lines = lines_of(text)
 
         def cut_lines(start: int, end: int) -> list[str]:
             found = [_around(line, terms) for line in lines[start:end]]
-            if found and partial == number + start + len(found):  # no other one is the last
+            if found and partial == number + start + len(found):  # the last line is incomplete
                 found[-1] = found[-1].removesuffix(CUT_MARK) + CUT_MARK
             return found
 

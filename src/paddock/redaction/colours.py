@@ -1,42 +1,42 @@
-"""Colours of terminals and escaped slashes within a text: a secret is the same with them and without."""
+"""Find secrets in texts with terminal colours or escaped slashes, which may be within a secret."""
 
 import re
 from bisect import bisect_right
 
 _COLOUR_PATTERN = re.compile(
-    # Control sequences (ECMA-48, CSI), also as JSON and source write them.
+    # Control sequences (ECMA-48, CSI), also escaped as in JSON and source.
     rb"(?:\x1b|\\{1,15}u001b|\\{1,15}x1b)\[[0-9;:?]{0,40}[A-Za-z]"
-    rb"|\x1b[()*+][!-~]"  # the choice of a character set, which `tput sgr0` writes
+    rb"|\x1b[()*+][!-~]"  # selection of a character set, which `tput sgr0` prints
     rb"|\x1b\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"  # titles and links (OSC)
     rb"|\\{1,15}(?=/)"  # `\/`, as PHP writes JSON
 )
 ESCAPE = b"\x1b"
 WRITTEN_SIGN = b"1b["
-"""What is in every colour that is written with letters."""
+"""The part that every escaped colour has in common."""
 ESCAPED_SLASH = b"\\/"
 
 
 def may_hold_colours(data: bytes) -> bool:
-    """Tell whether a text may hold what `drop_colours` drops; False is sure."""
+    """Return whether a text may contain what `drop_colours` removes; False is certain."""
     return ESCAPE in data or ESCAPED_SLASH in data or WRITTEN_SIGN in data
 
 
 def drop_colours(data: bytes) -> bytes:
-    """Return a text without colours, and without the backslashes of escaped slashes."""
+    """Return a text without colours and without the backslashes of escaped slashes."""
     return _COLOUR_PATTERN.sub(b"", data) if may_hold_colours(data) else data
 
 
 def repeat_without_colours(data: bytes) -> bytes:
-    """Return a text and, if it has colours, the same without them: a word may be in either alone.
+    """Return a text, followed by the same text without colours if it has any. A keyword may be in only one of them.
 
-    A link holds an address, which is not there without colours; a colour may stand within a word.
+    The address of a link is lost with the colours; a colour may be within a keyword.
     """
     plain = drop_colours(data)
     return data if plain is data or plain == data else b"%b\n%b" % (data, plain)
 
 
 class ColourlessText:
-    """A text without its colours, and where its bytes stood."""
+    """A text without its colours, and the original positions of its bytes."""
 
     def __init__(self, data: bytes) -> None:
         pieces: list[bytes] = []
@@ -56,7 +56,7 @@ class ColourlessText:
         self.has_colours = position > 0
 
     def locate(self, start: int, end: int) -> tuple[int, int]:
-        """Return where bytes of the text without colours stand in the text with them, without colours around them."""
+        """Return the original span of bytes, without colours around it."""
         return self._map_offset(start), self._map_offset(end - 1) + 1 if end > start else self._map_offset(
             start
         )

@@ -1,8 +1,8 @@
-"""Private keys in PEM (RFC 7468) and PGP armor: which bytes of their lines are base64.
+"""Find the base64 in the lines of private keys in PEM (RFC 7468) and PGP armor.
 
-The lines may stand behind something that has nothing to do with the key: a prefix of a log, `> `, `# `, a line number,
-quotes. The line of `-----BEGIN` has the same before it and after it, up to digits, so it tells where the base64 begins
-and ends. What has neither is found by the length of its base64.
+The lines may have a prefix that does not belong to the key: that of a log, `> `, `# `, a line number, quotes. The line
+of `-----BEGIN` has the same prefix and suffix, except for digits, and so shows where the base64 begins and ends. In
+other lines the base64 is found by its length.
 """
 
 import re
@@ -17,31 +17,31 @@ _HEADER_PATTERN = re.compile(rb"\s*(?:(?:Proc-Type|DEK-Info|Comment|Version|Hash
 _BODY_PATTERN = re.compile(
     rb"[^A-Za-z0-9+/=]{0,20}(?:[0-9]{1,6}[^A-Za-z0-9+/=]{1,8})?(?P<body>[A-Za-z0-9+/=]+)(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
 )
-"""Also with quotes around it, or the number of the line before it."""
+"""Also in quotes, or after a line number."""
 _LONG_BODY = re.compile(rb"(?P<body>[A-Za-z0-9+/=]{40,})")
 _STAMPED_BODY = re.compile(
     rb".{0,40}?[0-9]{2}[:/-][0-9]{2}.{0,400}[^A-Za-z0-9+/=](?P<body>[A-Za-z0-9+/=]{16,})(?:\\+[nr])*[^A-Za-z0-9+/=]{0,8}"
 )
-"""Behind a time or a date."""
+"""After a time or a date."""
 _KEY_START = re.compile(rb"M[C-I][A-Za-z0-9+/]{2}|b3B|(?=.*[0-9+/])(?=.*[A-Z])(?=.*[a-z])")
-"""How the base64 of a key begins: an ASN.1 sequence, `openssh-key-v1`, or what is no word of a language."""
+"""The beginning of a key's base64: an ASN.1 sequence, `openssh-key-v1`, or characters that are not a word."""
 _LINE_BYTES = 16
-"""Minimum length of the first line of a key that may begin in any way."""
+"""Minimum length of a key's first line if it does not begin like that."""
 _MAX_AROUND_BYTES = 400
 _WRITTEN_LINE_END = re.compile(rb"(?:\\{1,15}[nr])+")
-"""A line end as JSON and source write it."""
+"""An escaped line end, as in JSON and source."""
 _LINE_END = re.compile(rb"\n|(?:\\{1,15}[nr])+")
 _QUOTE_PATTERN = re.compile(rb"""["'\x60]""")
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Base64(NamedTuple):
-    """Where the base64 of a line stands."""
+    """The span of the base64 in a line."""
 
     start: int
     end: int
     is_first: bool
-    """Whether it is the first of its key."""
+    """Whether it is the first line of its key."""
 
 
 class _State(Enum):
@@ -57,7 +57,7 @@ class KeyLines:
         self._state = _State.NONE
         self._least = _LINE_BYTES
         self._around: list[tuple[bytes, bytes]] = []
-        """What may stand before and after the base64, its digits made 0."""
+        """Possible prefixes and suffixes of the base64, with all digits replaced by 0."""
 
     @property
     def is_within(self) -> bool:
@@ -65,19 +65,19 @@ class KeyLines:
         return self._state is not _State.NONE
 
     def note(self, line: bytes) -> None:
-        """Take a line that may hold the beginning of a key, the last one if there are more."""
+        """Note a line that may contain the beginning of a key; of several, the last one counts."""
         last = line.rfind(b"-----BEGIN") if KEY_SIGN in line else -1
         if last <= line.rfind(b"-----END") or (begin := _BEGIN_PATTERN.match(line, last)) is None:
             return
         self._state, self._around = _State.BEGUN, []
         before, after = line[:last][-_MAX_AROUND_BYTES:], line[begin.end() :]
         inner = _QUOTE_PATTERN.split(before)[-1]
-        for each in dict.fromkeys((before, inner)):
-            self._learn_surroundings(each, after)
-            self._learn_surroundings(each, b"")
+        for prefix in dict.fromkeys((before, inner)):
+            self._learn_surroundings(prefix, after)
+            self._learn_surroundings(prefix, b"")
 
     def find(self, line: bytes) -> Base64 | None:
-        """Return where the base64 stands in a line within a key; None where the line is none of the key."""
+        """Return the span of the base64 in a line within a key; None if the line does not belong to the key."""
         if self._state is _State.BEGUN and _HEADER_PATTERN.fullmatch(line):
             return None
         for body in self._list_candidates(line):
@@ -120,7 +120,7 @@ class KeyLines:
 
 
 def find_written_keys(data: bytes) -> Iterator[tuple[int, Base64]]:
-    """Yield the base64 of keys whose line ends are written with a backslash, line by line, and where the key begins."""
+    """Yield the start of each key with escaped line ends, and the span of the base64 of each of its lines."""
     position = end = 0
     while (begin := _BEGIN_PATTERN.search(data, position)) is not None:
         position = begin.end()
@@ -142,7 +142,7 @@ def find_written_keys(data: bytes) -> Iterator[tuple[int, Base64]]:
 
 
 def _has_shape(line: bytes, before: bytes, after: bytes) -> bool:
-    """Tell whether a line begins and ends so, up to its digits."""
+    """Return whether a line has this prefix and suffix, except for digits."""
     if len(line) < len(before) + len(after):
         return False
     return (

@@ -1,4 +1,4 @@
-"""Secrets that Paddock knows by their value: those of the vault that were handed out, and those of server entries."""
+"""Secrets that Paddock knows by value: those that programs got from the vault, and those of server entries."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from paddock.redaction.structured import map_scalars
 VAULT_MARK = "[REDACTED:vault]"
 SERVER_MARK = "[REDACTED:server]"
 MIN_CHARS = 4
-"""Characters of a value, or of a line of it, below which removing it would only garble texts."""
+"""Minimum length of a value, or of a line of it; removing shorter ones would garble texts."""
 MIN_CREDENTIAL_CHARS = 8
 
 _LINE_ENDS = re.compile("[\n\r]")
@@ -22,11 +22,11 @@ _NAME_PATTERN = re.compile(
 )
 _WORD_SEAM_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_CREDENTIAL = re.compile(r"[~./]|[0-9]+$|[a-z]+://[^@]*$", re.IGNORECASE)
-"""Paths, numbers and addresses that need no password."""
+"""Paths, numbers and addresses without a password."""
 
 
 class KnownSecrets:
-    """The values that a session handed out, in every promised spelling. A value that was learnt is never forgotten."""
+    """The values that a session passed on, in every documented spelling. A value is never forgotten."""
 
     def __init__(self) -> None:
         self._forms: tuple[bytes, ...] = ()
@@ -36,20 +36,20 @@ class KnownSecrets:
         return bool(self._forms)
 
     def learn(self, value: str) -> None:
-        """Take a value; of one with several lines each line counts, because output is redacted line by line."""
+        """Add a value. Of a value with several lines each line counts, because output is redacted line by line."""
         from paddock.redaction.spellings import spellings
 
-        # A file ends with a line end, which programs strip.
-        values = {each for text in (value, value.replace("\r\n", "\n")) for each in (text, text.strip())}
-        lines = [form for each in values for line in _LINE_ENDS.split(each) for form in (line, line.strip())]
-        others = [form for each in values if len(each) >= MIN_CHARS for form in spellings(each)]
+        # Programs strip the line end at the end of a file.
+        values = {form for text in (value, value.replace("\r\n", "\n")) for form in (text, text.strip())}
+        lines = [form for text in values for line in _LINE_ENDS.split(text) for form in (line, line.strip())]
+        others = [form for text in values if len(text) >= MIN_CHARS for form in spellings(text)]
         forms = {form for form in (*lines, *others) if len(form) >= MIN_CHARS and not _LINE_ENDS.search(form)}
         encoded = {*self._forms, *(form.encode("utf-8", "surrogatepass") for form in forms)}
-        # The longest first: one value may be a part of another.
+        # The longest first, because one value may be part of another.
         self._forms = tuple(sorted(encoded, key=lambda form: (-len(form), form)))
 
     def remove(self, data: bytes) -> tuple[bytes, int]:
-        """Return a text without them, and how many there were."""
+        """Return a text without the secrets, and their number."""
         count = 0
         for form in self._forms:
             if form in data:
@@ -58,7 +58,7 @@ class KnownSecrets:
         return data, count
 
     def find(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where they begin and end."""
+        """Yield the spans of the secrets in a text."""
         for form in self._forms:
             at = data.find(form)
             while at >= 0:
@@ -66,21 +66,21 @@ class KnownSecrets:
                 at = data.find(form, at + 1)
 
     def hide(self, text: str) -> str:
-        """Return a text without them."""
+        """Return a text without the secrets."""
         if not self._forms:
             return text
         data, count = self.remove(text.encode("utf-8", "surrogatepass"))
         return data.decode("utf-8", "surrogatepass") if count else text
 
     def hide_json(self, value: Json) -> Json:
-        """Return a JSON value without them, names of members included."""
+        """Return a JSON value without the secrets, also in names of members."""
         return map_scalars(value, lambda scalar: self.hide(scalar) if isinstance(scalar, str) else scalar)
 
 
 class ServerSecrets:
-    """The secret values of a server's entry and login. No repr shows them.
+    """The secret values of a server's entry and login. Its repr does not show them.
 
-    Values under four characters are left alone: hiding every `1` would destroy the text and hide nothing.
+    Values under four characters are not removed: hiding every `1` would destroy the text and hide nothing.
     """
 
     __slots__ = ("_values",)
@@ -98,7 +98,7 @@ class ServerSecrets:
         return bool(self._values)
 
     def hide_in(self, value: Json) -> Json:
-        """Return a JSON value with every secret value in its texts, names and numbers replaced."""
+        """Return a JSON value with every secret in its strings, names and numbers replaced."""
         if not self._values:
             return value
         text = dumps(value, ensure_ascii=False)
@@ -114,7 +114,7 @@ class ServerSecrets:
         return scalar if (hidden := self.hide(written)) == written else hidden
 
     def __or__(self, other: "ServerSecrets") -> "ServerSecrets":
-        if not other._values:  # as for each answer of a server without a login
+        if not other._values:  # the common case: a server without a login
             return self
         return ServerSecrets(self._values + other._values)
 
@@ -129,10 +129,10 @@ class ServerSecrets:
 
 
 NO_SECRETS = ServerSecrets()
-"""Nothing to hide."""
+"""No secrets."""
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Tell whether a variable or header of that name lets in whoever has its value."""
+    """Return whether the value of a variable or header is a credential, by its name."""
     named = _NAME_PATTERN.search(_WORD_SEAM_PATTERN.sub("_", name)) is not None
     return named and len(value) >= MIN_CREDENTIAL_CHARS and _NO_CREDENTIAL.match(value) is None

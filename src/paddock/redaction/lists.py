@@ -1,10 +1,10 @@
-"""The texts of a list within a line, in JSON and in source."""
+"""Find the strings of a list within a line, in JSON and in source."""
 
 import re
 from collections.abc import Iterator
 
 _BETWEEN_PATTERN = re.compile(rb"[ \t\[\],A-Za-z0-9.+-]*")
-"""Brackets and commas; also numbers, `null`, and the letter before a string of Python."""
+"""Brackets and commas; also numbers, `null`, and the prefix of a Python string."""
 _OPENER_PATTERN = re.compile(rb"""\\{0,15}["'\x60]""")
 _VALUE_PATTERN = re.compile(rb"""[^"'\x60\\\s]*""")
 MIN_BYTES = 6
@@ -16,9 +16,9 @@ _END_PATTERNS = {
 
 
 def find_texts(data: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Yield where the value in each text of a list begins and ends; `position` is behind the bracket that opens it.
+    """Yield the span of the value in each string of a list; `position` is after the opening bracket.
 
-    As elsewhere in a line, a value ends with a quote, a backslash or white space.
+    A value ends at a quote, a backslash or white space, as elsewhere in a line.
     """
     depth = 1
     while (between := _BETWEEN_PATTERN.match(data, position)) is not None:

@@ -1,4 +1,4 @@
-"""An outcome as it may leave Paddock: without secrets."""
+"""Remove secrets from outcomes before they leave Paddock."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -18,19 +18,19 @@ _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
 _FOREIGN_FACTS = ("name", "executable", "cwd", "file", "prompt", "actor")
-"""Facts for the record whose text somebody else chose."""
+"""Facts for the ledger whose text a program or a caller chose."""
 
 
 class OutgoingRedaction:
-    """What a session removes from everything that leaves it."""
+    """Removes secrets from everything that leaves a session."""
 
     def __init__(
         self, settings: RedactionSettings, secrets: KnownSecrets, *, compatible: bool = False
     ) -> None:
-        """Remove the secrets that were handed out, and what the settings say; `compatible` with the older marks."""
+        """Remove known `secrets` and what `settings` say; with `compatible`, use the marks of the compat profile."""
         self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
         self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
-        """What scans the output of programs."""
+        """The scanner for the output of programs."""
         self._secrets = secrets
 
     @property
@@ -43,7 +43,7 @@ class OutgoingRedaction:
         return Removal(self._scanner).text(text)
 
     def json(self, value: Json, *, numbers: bool = True) -> Json:
-        """Return a JSON value without secrets, names of members included; patterns also see `numbers`."""
+        """Return a JSON value without secrets, also in names of members; patterns also see `numbers`."""
         return finish(self.json_in_slices(value, numbers=numbers))
 
     def json_in_slices(self, value: Json, *, numbers: bool = True) -> Slices[Json]:
@@ -51,11 +51,11 @@ class OutgoingRedaction:
         return Removal(self._scanner).json_in_slices(value, numbers=numbers)
 
     def leaves_alone(self, texts: Iterable[str]) -> bool:
-        """Tell, quickly, that no text holds a secret. False is no more than a guess."""
+        """Return True if no text contains a secret, by a fast check. False is only a guess."""
         return self._scanner.leaves_alone("\n".join(texts).encode("utf-8", "surrogatepass"))
 
     def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Return facts for the record without secrets: a program chooses the names that it calls."""
+        """Return facts for the ledger without secrets: a program chooses the names that it calls."""
         if self._secrets:
             facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
         names = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
@@ -64,19 +64,19 @@ class OutgoingRedaction:
         return facts | {key: self.text(text) for key, text in names.items()}
 
     def line(self, line: ConsoleLine) -> ConsoleLine:
-        """Return a console line as it may leave."""
+        """Return a console line without secrets."""
         return finish(self.line_in_slices(line))
 
     def line_in_slices(self, line: ConsoleLine) -> Slices[ConsoleLine]:
-        """Return a console line as it may leave."""
+        """Return a console line without secrets."""
         return _redact_line(line, Removal(self._scanner))
 
     def calls(self, on_call: OnCall | None) -> OnCall | None:
-        """Return what hears each ended call as it may leave."""
+        """Return a listener that gets each ended call without secrets."""
         return on_call and (lambda call: on_call(finish(_redact_call(call, Removal(self._scanner)))))
 
     def result_in_slices(self, outcome: _Result, written: bytes) -> Slices[_Result]:
-        """Return a result as it may leave, with the number of removals; `written` is its value as JSON."""
+        """Return a result without secrets, with the number of removals; `written` is its value as JSON."""
         removal = Removal(self._scanner)
         changes: dict[str, object] = {}
         if outcome.console and not self.leaves_alone(line.text for line in outcome.console):
@@ -98,7 +98,7 @@ class OutgoingRedaction:
         return outcome.model_copy(update=changes) if changes else outcome
 
     def refusal(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of what did not run as it may leave: reasons name what the program asked for."""
+        """Return the outcome of a rejected request without secrets: its reasons quote the request."""
         outcome = finish(self.result_in_slices(outcome, b""))
         removal = Removal(self._scanner)
         texts = {
@@ -126,13 +126,13 @@ def _redact_line(line: ConsoleLine, removal: Removal) -> Slices[ConsoleLine]:
 
 
 def _redact_call(call: CallRecord, removal: Removal) -> Slices[CallRecord]:
-    """Return a call whose names, which the program chose, hold no secret."""
+    """Return a call without secrets in its names, which the program chose."""
     names = yield from _redact_fields(call, ("server", "tool"), removal)
     return call if names == {"server": call.server, "tool": call.tool} else call.model_copy(update=names)
 
 
 def _redact_planned(call: PlannedCall, removal: Removal) -> Slices[PlannedCall]:
-    """Return a planned call without secrets; they may be in its names, and so in what would have been asked."""
+    """Return a planned call without secrets, which may be in its names and therefore in its questions."""
     names = yield from _redact_fields(call, ("server", "tool"), removal)
     arguments = yield from removal.json_in_slices(call.arguments)
     rest = {"arguments": arguments, "asks": tuple(map(removal.text, call.asks))}
@@ -148,7 +148,9 @@ def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:
 
 def _redact_error(error: ErrorInfo, removal: Removal) -> Slices[ErrorInfo]:
     texts = yield from _redact_fields(error, ("name", "message", "excerpt", "thrown", "hint"), removal)
-    frames = tuple(each.model_copy(update={"function": removal.text(each.function)}) for each in error.frames)
+    frames = tuple(
+        frame.model_copy(update={"function": removal.text(frame.function)}) for frame in error.frames
+    )
     data = yield from removal.json_in_slices(error.data)
     return error.model_copy(update={**texts, "frames": frames, "data": data})
 

@@ -1,4 +1,4 @@
-"""Whole texts and JSON values without their secrets, and the number of removals."""
+"""Remove secrets from whole texts and JSON values, and count the removals."""
 
 from paddock.model.base import Json
 from paddock.model.numbers import dumps
@@ -11,16 +11,16 @@ from paddock.redaction.structured import walk_members
 
 _ESCAPE, _ESCAPED_SLASH = ESCAPE.decode(), ESCAPED_SLASH.decode()
 _MAX_NAME_BYTES = 256
-"""Maximum length of a member's name that decides about its value."""
+"""Maximum length of a member's name by which its value is judged."""
 
 
 class Removal:
-    """One pass over the texts of one answer. `count` is how many secrets it has removed so far."""
+    """One pass over the texts of one answer. `count` is the number of secrets removed so far."""
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
         self._keywords: tuple[str, ...] | None = None
-        """Keywords that a text of the value at hand may hold; None where any may be in it."""
+        """Keywords that a string of the current value may contain; None if it may contain any."""
         self._sees_numbers = False
         self._beginnings: dict[str, bytes] = {}
         self.count = 0
@@ -30,7 +30,7 @@ class Removal:
         return finish(self.text_in_slices(text))
 
     def json(self, value: Json, *, numbers: bool = True, written: bytes | None = None) -> Json:
-        """Return a JSON value without its secrets, names of members included. The given value stays as it is.
+        """Return a copy of a JSON value without its secrets, also in names of members.
 
         Patterns of the settings also see `numbers`. `written` is the value as JSON, which makes this faster.
         """
@@ -86,7 +86,7 @@ class Removal:
         return scalar if left == written else left
 
     def _redact_member(self, name: str, scalar: Json) -> Slices[Json]:
-        """Return the scalar of a member: its first line is what stands behind `"name": "` in a text."""
+        """Return the scalar of a member without secrets. Its first line is judged as it would be after `"name": "`."""
         if not isinstance(scalar, str):
             return (yield from self._redact_scalar(scalar))
         alone = yield from self.text_in_slices(scalar)
@@ -100,7 +100,7 @@ class Removal:
         return redacted.decode("utf-8", "surrogatepass") + alone[end:] if count else alone
 
     def _member_prefix(self, name: str) -> bytes:
-        """Return what stands before the value of a member in a text; nothing where the name decides about no value."""
+        """Return the text before a member's value; b"" if no rule judges a value by this name."""
         found = self._beginnings.get(name)
         if found is None:
             found = f'"{name}": "'.encode("utf-8", "surrogatepass")

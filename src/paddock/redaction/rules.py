@@ -1,7 +1,7 @@
 """The built-in rules: loaded from `rules.jsonl`, and run by RE2.
 
-Most texts hold no keyword of any rule. That is found out without RE2, whose import takes longer than most programs,
-until a process has looked at enough text that RE2 pays for itself.
+Most texts contain no keyword of a rule. A process finds that out without RE2, whose import takes longer than most
+programs, until it has searched enough text that RE2 pays off.
 """
 
 from collections.abc import Iterator
@@ -25,30 +25,30 @@ Profile = Literal["default", "output", "answer"]
 """`output` and `answer` begin with the rules of the compatible profile for that outlet."""
 
 Untyped = Any
-"""What `re2` gives, which comes without types."""
+"""Values of `re2`, which has no types."""
 
 _RULES_FILE = Path(__file__).with_name("rules.jsonl")
 _LOAD_AFTER_BYTES = 64 * 1024
-"""Text that a process looks at without RE2."""
+"""Size of the text that a process searches without RE2, in bytes."""
 _MAX_CACHED_NAMES = 256
-"""Maximum number of names whose answer is kept."""
+"""Maximum number of names whose answer is cached."""
 _NESTED_CHARS = 256
-"""Maximum length of a rejected value that is searched for a name and value of its own."""
+"""Maximum length of a rejected value that is searched for a name and value within it."""
 
 
 _CHECKED_BYTES = 512
-"""Bytes of a value that a check looks at."""
+"""Bytes of a value that a check examines."""
 _MAX_REFUSED = 10_000
 _QUOTES = frozenset({b'"', b"'", b"`", b";"})
-"""What may stand before a quoted value; `;` ends `&quot;`."""
+"""The last byte before a quoted value; `;` ends `&quot;`."""
 
 
 class _Keywords(NamedTuple):
-    """Keywords, each with what must be in the text besides."""
+    """Keywords, each with another text that must also occur."""
 
     by_beginning: dict[tuple[int, int, int], list[tuple[bytes, bytes]]]
     short: list[tuple[bytes, bytes]]
-    """Those that are shorter than a beginning."""
+    """Keywords of fewer than three bytes."""
 
 
 @cache
@@ -71,12 +71,12 @@ def _keywords() -> _Keywords:
 
 class _CheckedName:
     size = 0
-    """Bytes that were looked at without RE2."""
+    """Bytes searched so far without RE2."""
     rules: "Rules | None" = None
 
 
 def may_match(data: bytes) -> bool:
-    """Tell whether a rule may match a text; False is sure."""
+    """Return whether a rule may match a text; False is certain."""
     if _CheckedName.rules is not None:
         return _CheckedName.rules.has_keyword(data)
     _CheckedName.size += len(data)
@@ -84,14 +84,14 @@ def may_match(data: bytes) -> bool:
         return load_rules().has_keyword(data)
     lowered, keywords = repeat_without_colours(data).lower(), _keywords()
     beginnings = keywords.by_beginning.keys() & zip(lowered, lowered[1:], lowered[2:])  # noqa: B905 - ends with the shortest
-    words = [each for beginning in beginnings for each in keywords.by_beginning[beginning]]
-    # `find` because `in` makes and drops an exception for each look into bytes.
+    words = [word for beginning in beginnings for word in keywords.by_beginning[beginning]]
+    # `find`, because `in` on bytes creates and drops an exception each time.
     return any(lowered.find(word) >= 0 and lowered.find(also) >= 0 for word, also in words + keywords.short)
 
 
 @lru_cache(_MAX_CACHED_NAMES)
 def may_match_name(text: str) -> bool:
-    """Tell what `may_match` tells of a short text that comes again and again; the answer is kept."""
+    """Return `may_match` of a short text that recurs; the answer is cached."""
     return may_match(text.encode("utf-8", "surrogatepass"))
 
 
@@ -103,19 +103,19 @@ class Match(NamedTuple):
     rule: "Rule"
     begin: int
     finish: int
-    """Where what the rule matched begins and ends: the secret, and what names it."""
+    """Span of the rule's whole match: the secret and its name."""
     crosses: bool = False
-    """Whether it is none, but reaches from one line into another."""
+    """Whether it is not a secret, but a match across lines."""
 
     def move(self, by: int) -> "Match":
-        """Return the same match further on in a text."""
+        """Return the same match, moved in the text."""
         return self._replace(
             start=self.start + by, end=self.end + by, begin=self.begin + by, finish=self.finish + by
         )
 
 
 class Rule:
-    """One rule. Its pattern is compiled when a text holds one of its keywords."""
+    """One rule. Its pattern is compiled when a text contains one of its keywords."""
 
     def __init__(self, facts: dict[str, Any], order: int) -> None:
         self.mark = f"[REDACTED:{facts['name']}]".encode()
@@ -135,7 +135,7 @@ class Rule:
 
     @cached_property
     def _groups(self) -> range:
-        """The groups of the pattern that may hold the secret; none where it is the whole match."""
+        """The groups of the pattern that may be the secret; none if it is the whole match."""
         count: int = self._regex.groups
         first = min(1, count) if self._group is None else self._group
         return range(first, count + 1) if first else range(0)
@@ -146,16 +146,16 @@ class Rule:
         return self._groups.start > 1
 
     def applies_to(self, lowered: bytes) -> bool:
-        """Tell whether a text in lower case holds a keyword."""
+        """Return whether a text in lower case contains a keyword."""
         return self.also in lowered and any(word in lowered for word in self.keywords)
 
     def find(self, data: bytes, refused: "Refused") -> Iterator[Match | None]:
-        """Yield the secrets in some lines; and what reaches from one line into another, which is none.
+        """Yield the secrets in some lines, and matches across lines, which are not secrets.
 
-        Yield None after each candidate that is none: hostile text may have one every few bytes.
+        Yield None after each rejected candidate: hostile text may have one every few bytes.
         """
         position, search, groups = 0, self._regex.search, self._groups
-        listed = 0  # up to where texts of lists were looked at: each only once
+        listed = 0  # end of the searched part of lists: each string is searched once
         while (found := search(data, position)) is not None:
             begin, finish = start, end = found.span()
             for group in groups:
@@ -216,7 +216,7 @@ class Rule:
 
 
 Refused = set[tuple[Rule, bytes, bytes, bytes, bytes]]
-"""Candidates of one text that are no secrets: hostile text has the same ones again and again.
+"""Rejected candidates of one text, because hostile text may repeat the same ones.
 
 Each is a rule, the name of the value, the byte before it, the value, and the byte after it.
 """
@@ -241,11 +241,11 @@ class Rules:
         self.marks = frozenset(rule.mark for rule in self.all)
 
     def has_keyword(self, data: bytes) -> bool:
-        """Tell whether a text may hold a keyword; False is sure."""
+        """Return whether a text may contain a keyword; False is certain."""
         return self._keywords.Match(repeat_without_colours(data)) is not None
 
     def find_keywords(self, data: bytes) -> tuple[str, ...]:
-        """Return the keywords in a text, colours in them or not."""
+        """Return the keywords in a text, also with colours in them."""
         return tuple(self._words[number] for number in self._find_numbers(data))
 
     def _find_numbers(self, data: bytes) -> list[int]:
@@ -256,7 +256,7 @@ class Rules:
         return found
 
     def select(self, data: bytes, profile: Profile) -> list[Rule]:
-        """Return the rules of a profile that have a keyword in a text, the first to name a mark first."""
+        """Return the rules of a profile with a keyword in a text, in the order of precedence for marks."""
         found = self._find_numbers(data)
         rules = {
             rule
@@ -282,7 +282,7 @@ def _compile_re2() -> Untyped:
 
 @cache
 def _latin_options(*, case_sensitive: bool = True) -> Untyped:
-    """Return options for bytes of any encoding: a character is a byte, and case is that of ASCII letters."""
+    """Return options for bytes of any encoding: a character is a byte, and only ASCII letters have case."""
     options = _compile_re2().Options()
     options.encoding = _compile_re2().Options.Encoding.LATIN1
     options.log_errors = False

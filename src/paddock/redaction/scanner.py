@@ -1,4 +1,4 @@
-"""Scan lines for secrets, and put marks in their place."""
+"""Scan lines for secrets, and replace them by marks."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,16 +23,16 @@ from paddock.settings.schema import RedactionPattern, RedactionSettings
 _MARK_PATTERN = re.compile(rb"\[REDACTED:[A-Za-z0-9 _.-]{1,60}\]")
 _LINE_END = re.compile(rb"([\n\r])")
 _MAX_PASSES = 3
-"""What a mark uncovers is searched again; a hostile line does not make that take for ever."""
+"""Maximum passes over a line. A mark may uncover another secret; the bound is for hostile lines."""
 KEY_MARK = b"[REDACTED:private-key]"
 _KEY_ORDER = 0
 _OTHER_MARKS = frozenset({b"[REDACTED:vault]", b"[REDACTED:server]", KEY_MARK})
 _SECRETS_PER_TURN = 256
-"""Secrets that are handled without a pause."""
+"""Number of secrets that are handled without a pause."""
 _SEPARATORS = (b" ", b"\t", b",", b";")
-"""Where a line is preferably cut."""
+"""Bytes after which a line is preferably cut."""
 _SEPARATOR_BYTES = 1024
-"""Bytes in which such a place is looked for."""
+"""Number of bytes that are searched for a separator."""
 
 
 class Redacted(NamedTuple):
@@ -43,7 +43,7 @@ class Redacted(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The beginning of a line without its secrets, and the rest of what was given."""
+    """The beginning of a line without its secrets, and the rest of the line."""
 
     data: bytes
     rest: bytes
@@ -56,11 +56,11 @@ class _Found(NamedTuple):
     order: int
     mark: bytes
     begin: int
-    """Where what was matched begins: the secret, and what names it."""
+    """Start of the whole match: the secret and its name."""
     finish: int
 
     def join(self, other: "_Found") -> "_Found":
-        """Return the two as one, named by the rule that comes first."""
+        """Return both as one, with the mark of the first rule."""
         named = min((self.order, self.mark), (other.order, other.mark))
         around = min(self.begin, other.begin), max(self.finish, other.finish)
         return _Found(min(self.start, other.start), max(self.end, other.end), *named, *around)
@@ -68,11 +68,11 @@ class _Found(NamedTuple):
 
 _Value = TypeVar("_Value")
 Slices = Generator[None, None, _Value]
-"""Work in slices of less than a millisecond, but for a search by RE2. It returns its value."""
+"""Work in slices of less than a millisecond, except during a search by RE2. It returns its value."""
 
 
 def finish(slices: Slices[_Value]) -> _Value:
-    """Return the value of work in slices, done at once."""
+    """Return the value of work in slices, without pauses."""
     while True:
         try:
             next(slices)
@@ -84,9 +84,9 @@ Pattern = Callable[[bytes], Iterator[tuple[int, int, bytes]]]
 
 
 class Scanner:
-    """What is removed from lines: known values, built-in rules, patterns of the settings.
+    """Removes secrets from lines: known values, matches of built-in rules and of the settings' patterns.
 
-    `warnings` says which patterns of the settings are not used, and why.
+    `warnings` has the patterns of the settings that are not used, and why.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Scanner:
 
     @property
     def is_active(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether it may find anything."""
         return self._has_rules or bool(self._settings) or bool(self._known)
 
     @property
     def has_rules(self) -> bool:
-        """Whether the built-in rules hold."""
+        """Whether the built-in rules are used."""
         return self._has_rules
 
     @property
@@ -127,27 +127,27 @@ class Scanner:
         return load_rules().marks | _OTHER_MARKS | frozenset(own)
 
     def leaves_alone(self, data: bytes) -> bool:
-        """Tell, quickly, that nothing is removed from any line of a text. False is no more than a guess."""
+        """Return True if nothing would be removed from a text, by a fast check. False is only a guess."""
         if self._settings or self._known:
             return False
         return not self._has_rules or not may_match(data)
 
     def leaves_name_alone(self, text: str) -> bool:
-        """Tell what `leaves_alone` tells of a short text that comes again and again, such as the name of a tool."""
+        """Return `leaves_alone` of a short text that recurs, such as the name of a tool."""
         if self._settings or self._known:
             return False
         return not self._has_rules or not may_match_name(text)
 
     def find_keywords(self, data: bytes) -> tuple[str, ...] | None:
-        """Return the keywords in a text; None where more than the built-in rules is looked for."""
+        """Return the keywords in a text; None if not only the built-in rules are used."""
         return None if self._settings or self._known else load_rules().find_keywords(data)
 
     def redact(self, data: bytes) -> Redacted:
-        """Return lines without their secrets, each as if it stood alone."""
+        """Return lines without their secrets, each as if it were alone."""
         return finish(self.redact_in_slices(data))
 
     def redact_in_slices(self, data: bytes) -> Slices[Redacted]:
-        """Return lines without their secrets, each as if it stood alone."""
+        """Return lines without their secrets, each as if it were alone."""
         data, count = self._known.remove(data)
         if self._settings:
             return (yield from self._redact_each_line(data, count))
@@ -156,13 +156,14 @@ class Scanner:
         data, found = yield from self._remove_secrets(data, load_rules().select(data, self._profile))
         return Redacted(data, count + found)
 
-    def redact_head(self, data: bytes, most: int) -> Slices[Head | None]:
-        """Return the beginning of a line, of at most so many bytes, without its secrets. It is cut where no secret is.
+    def redact_head(self, data: bytes, max_bytes: int) -> Slices[Head | None]:
+        """Return the beginning of a line without its secrets, and the rest; the cut is not within a secret.
 
-        None if there is no such place. Removing secrets from the rest removes those of the line then.
+        Returns None if there is no such cut. The rest can then be redacted on its own.
         """
-        most = min(most, len(data))
-        cut = max(data.rfind(each, most - _SEPARATOR_BYTES, most) for each in _SEPARATORS) + 1 or most
+        max_bytes = min(max_bytes, len(data))
+        separators = (data.rfind(mark, max_bytes - _SEPARATOR_BYTES, max_bytes) for mark in _SEPARATORS)
+        cut = max(separators) + 1 or max_bytes
         if self.leaves_alone(data):
             return Head(data[:cut], data[cut:], 0)
         may_hold = self._has_rules and may_match(data)
@@ -188,10 +189,10 @@ class Scanner:
         return Head(redacted, data[cut:], count + len(spans))
 
     def redact_tail(self, beginning: bytes, tail: bytes) -> Slices[Redacted]:
-        """Return the tail of a line without the secrets that the line holds; its beginning only gives them a name."""
+        """Return the tail of a line without the line's secrets; its beginning may only contain their names."""
         rules = load_rules().select(beginning + tail, self._profile) if self._has_rules else []
         size, count = len(beginning), 0
-        # Within quotes, quotes would be escaped.
+        # Quotes in the tail would be escaped in a quoted string.
         spans = yield from self._find_spans(beginning + tail.replace(b'"', b"'") + b'"', rules, set())
         done: list[bytes] = []
         position = 0
@@ -222,7 +223,7 @@ class Scanner:
         refused: Refused | None = None,
         passes: int = _MAX_PASSES,
     ) -> Slices[tuple[bytes, int]]:
-        """Return lines without secrets, and how many there were."""
+        """Return lines without secrets, and the number of secrets."""
         count = 0
         refused = set() if refused is None else refused
         for _ in range(passes):
@@ -234,7 +235,7 @@ class Scanner:
         return data, count
 
     def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
-        """Return what to remove from lines, in order; what overlaps is one, named by the rule that comes first."""
+        """Return the spans to remove from lines, in order; overlapping ones are joined, with the first rule's mark."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
         found = yield from _find_in(seen, rules, refused)
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
@@ -247,25 +248,25 @@ class Scanner:
                 hidden = yield from _find_in(plain.data, rules, refused)
                 found += [
                     _Found(
-                        *plain.locate(each.start, each.end),
-                        each.order,
-                        each.mark,
-                        *plain.locate(each.begin, each.finish),
+                        *plain.locate(span.start, span.end),
+                        span.order,
+                        span.mark,
+                        *plain.locate(span.begin, span.finish),
                     )
-                    for each in hidden
+                    for span in hidden
                 ]
         merged: list[_Found] = []
-        for each in sorted(found):
-            if merged and each.start < merged[-1].end:
-                merged[-1] = merged[-1].join(each)
+        for span in sorted(found):
+            if merged and span.start < merged[-1].end:
+                merged[-1] = merged[-1].join(span)
             else:
-                merged.append(each)
+                merged.append(span)
                 if not len(merged) % _SECRETS_PER_TURN:
                     yield
         return merged
 
     def _blank_marks(self, line: bytes) -> bytes:
-        """Return a line with what no rule may see again, at the same length."""
+        """Return a line of the same length in which rules cannot see existing marks."""
         if b"[REDACTED:" not in line:
             return line
         return _MARK_PATTERN.sub(
@@ -302,9 +303,9 @@ def _replace_spans(data: bytes, spans: Sequence[_Found]) -> bytes:
 
 
 def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Iterator[Match | None]:
-    """Yield the secrets of each line, as if it stood alone. Searching all lines at once is many times as fast.
+    """Yield the secrets of each line, as if it were alone. Searching all lines at once is many times faster.
 
-    Yield None now and then, for a pause.
+    Yield None at times, for a pause.
     """
     alone: set[tuple[int, int]] = set()
     matches: list[tuple[tuple[int, int], Match]] = []
@@ -314,9 +315,7 @@ def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Itera
             yield None
             if match is None:
                 continue
-            if (
-                match.start > line[1]
-            ):  # once for a line: for each match it would take the square of its length
+            if match.start > line[1]:  # once per line; for each match, the time would be quadratic
                 line = _find_line(data, match.start)
                 applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
@@ -341,13 +340,13 @@ def _find_lines(data: bytes, line: tuple[int, int], end: int) -> Iterator[tuple[
 
 
 def _find_line(data: bytes, position: int) -> tuple[int, int]:
-    """Return where the line of a position begins and ends."""
+    """Return the span of the line at a position."""
     end = data.find(b"\n", position)
     return data.rfind(b"\n", 0, position) + 1, len(data) if end < 0 else end
 
 
 def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Pattern], tuple[str, ...]]:
-    """Return the patterns that RE2 takes, and what is wrong with the others."""
+    """Return the patterns that RE2 accepts, and warnings about the others."""
     import re2
 
     engine: Untyped = re2
@@ -361,9 +360,9 @@ def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Patter
             compiled = engine.compile(flags + pattern.pattern, options)
         except engine.error as error:
             why: bytes | str = error.args[0]
-            told = why.decode("utf-8", "replace") if isinstance(why, bytes) else why
+            reason = why.decode("utf-8", "replace") if isinstance(why, bytes) else why
             warnings.append(
-                f"redaction.patterns: `{pattern.name}` is not used: {told}; write it in the syntax of RE2"
+                f"redaction.patterns: `{pattern.name}` is not used: {reason}; write it in the syntax of RE2"
             )
             continue
         usable.append(_find_pattern(compiled, f"[REDACTED:{pattern.name}]".encode()))
@@ -371,7 +370,7 @@ def _compile_patterns(patterns: Sequence[RedactionPattern]) -> tuple[list[Patter
 
 
 def _find_pattern(compiled: Untyped, mark: bytes) -> Pattern:
-    """Return what finds a pattern of the settings in a line; an empty match is none."""
+    """Return a function that finds a pattern of the settings in a line; it ignores empty matches."""
 
     def find(line: bytes) -> Iterator[tuple[int, int, bytes]]:
         for match in compiled.finditer(line):

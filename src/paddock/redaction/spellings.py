@@ -1,7 +1,7 @@
-"""How a secret is also written by programs that pass it on: escaped, in percent signs, in hex, in base64.
+"""Other spellings of a secret by programs that pass it on: escaped, percent-encoded, in hex, in base64.
 
-Where base64 stands for a text with the secret within it, three spellings of the secret are possible, for three bytes
-become four characters (RFC 4648); its first and last characters then also depend on what is beside it.
+If a text that contains the secret is encoded in base64, the secret has three possible spellings, because three bytes
+become four characters (RFC 4648). Its first and last characters also depend on the neighbouring bytes.
 """
 
 import base64
@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 _COMPONENT_CHARACTERS = "!'()*"
-"""What encodeURIComponent leaves as it is, besides letters, digits and `-._~`."""
+"""Characters that encodeURIComponent does not encode, besides letters, digits and `-._~`."""
 _URI_CHARACTERS = ";,/?:@&=+$#" + _COMPONENT_CHARACTERS
 _MIN_INNER_CHARS = 6
-"""Characters of base64 below which they may stand for anything."""
+"""Minimum length of base64; shorter text could mean anything."""
 _LINE_LENGTHS = (64, 76)
-"""Where programs break lines of base64 (RFC 1421, RFC 2045)."""
+"""Lengths at which programs break lines of base64 (RFC 1421, RFC 2045)."""
 _CODE_PATTERN = re.compile(r"\\u([0-9a-f]{4})")
 _PERCENT_PATTERN = re.compile("%[0-9A-F]{2}")
 _SHELL_APOSTROPHES = ("'\\''", "'\"'\"'")
-"""How shells write an apostrophe within a text between apostrophes."""
+"""Spellings of an apostrophe within a string in apostrophes, in shells."""
 _HTML_QUOTES = (
     *(("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&quot;", "&#039;"), ("&quot;", "&apos;")),
     *(("&quot;", "'"), ("&#34;", "&#39;")),
 )
-"""How HTML and XML are written with quotes."""
+"""Spellings of quotes and apostrophes in HTML and XML."""
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -35,11 +35,11 @@ def _escape_table(characters: str) -> dict[int, str]:
 
 
 _TABLES = ({ord("/"): "\\/"}, _escape_table("<>&"), _escape_table("<>&'"), _escape_table("<>&='"))
-"""What PHP, Go, Jinja and Gson escape in JSON besides what must be."""
+"""Additional escapes in the JSON of PHP, Go, Jinja and Gson."""
 
 
 def spellings(value: str) -> Iterator[str]:
-    """Yield other spellings of a value, some more than once; a short one may be among them."""
+    """Yield other spellings of a value, some of them more than once or short."""
     yield from _spell_escaped(value)
     data = value.encode("utf-8", "surrogatepass")
     yield from _spell_percent(data)
@@ -67,7 +67,7 @@ def _spell_json(text: str) -> tuple[str, str]:
 
 
 def _json_of_others(text: str) -> Iterator[str]:
-    """Yield the JSON of those who escape more than must be."""
+    """Yield the JSON of libraries that escape more than necessary."""
     for form in _spell_json(text):
         yield from (form.translate(table) for table in _TABLES)
     coded = json.dumps(text)[1:-1].replace('\\"', "\\u0022").translate(_escape_table("<>&'+`"))

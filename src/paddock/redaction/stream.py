@@ -1,13 +1,13 @@
-"""Remove secrets from the output of programs while it arrives, in pieces of any size.
+"""Remove secrets from the output of programs while it arrives, in chunks of any size.
 
-Redaction works line by line: no rule sees beyond the end of a line, so the result depends on the text alone and never
-on how it was cut into pieces. A carriage return ends a line too: progress is passed on frame by frame. A line is held
-back until it is whole. One of unusual length is redacted in windows that overlap; a window ends only where no secret is
-cut, and where there is no such place, the rest of the line is withheld. So memory is bounded, and any
-secret of up to `OVERLAP_BYTES` bytes is found wherever it stands.
+Redaction works line by line: a rule matches only within a line, so that the result depends only on the text, not on how
+it is split into chunks. A carriage return also ends a line, so that progress is passed on frame by frame. A line is
+held back until it is complete. A very long line is redacted in overlapping windows. A window never ends within a
+secret; if that is not possible, the rest of the line is withheld. Therefore memory is bounded, and every secret of up
+to `OVERLAP_BYTES` bytes is found at any position.
 
-Private keys in PEM (RFC 7468) and PGP armor are the one secret of several lines. Their base64 is replaced line by line,
-so that the lines of the output keep their numbers; the lines around it stay, because they are also found in source.
+Private keys in PEM (RFC 7468) and PGP armor are the only secrets with several lines. Their base64 is replaced line by
+line, so that the lines of the output keep their numbers. The lines around it stay, because source contains them, too.
 """
 
 import re
@@ -16,9 +16,9 @@ from paddock.redaction.keys import KEY_SIGN, KeyLines
 from paddock.redaction.scanner import KEY_MARK, Scanner, Slices, finish
 
 MAX_LINE_BYTES = 64 * 1024
-"""Bytes of a line that are redacted together."""
+"""Size of a window, in bytes."""
 OVERLAP_BYTES = 16 * 1024
-"""Bytes at the end of a window that the next one sees again; no shorter secret is missed."""
+"""Overlap of two windows, in bytes; no secret up to this size is missed."""
 
 WITHHELD_MARK = b"[REDACTED:rest of line]"
 
@@ -26,7 +26,7 @@ _LINE_END = re.compile(rb"([\n\r])")
 
 
 class StreamRedactor:
-    """One stream of bytes, redacted. `count` is how many secrets were removed so far."""
+    """Redacts one stream of bytes. `count` is the number of secrets removed so far."""
 
     def __init__(self, scanner: Scanner) -> None:
         self.count = 0
@@ -37,15 +37,15 @@ class StreamRedactor:
         self._keys = KeyLines()
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next piece and return what is certain by now."""
+        """Take the next chunk, and return the redacted bytes that are final."""
         return finish(self.feed_in_slices(data))
 
     def end(self) -> bytes:
-        """Return what was held back."""
+        """Return the redacted bytes that were held back."""
         return finish(self.end_in_slices())
 
     def feed_in_slices(self, data: bytes) -> Slices[bytes]:
-        """Take the next piece and return what is certain by now."""
+        """Take the next chunk, and return the redacted bytes that are final."""
         if not self._scanner.is_active:
             return data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
@@ -56,7 +56,7 @@ class StreamRedactor:
         return b"".join(done)
 
     def end_in_slices(self) -> Slices[bytes]:
-        """Return what was held back."""
+        """Return the redacted bytes that were held back."""
         return (yield from self._end_line()) if self._pending else b""
 
     def _redact_lines(self, data: bytes) -> Slices[bytes]:
@@ -79,7 +79,7 @@ class StreamRedactor:
         return redacted
 
     def _hold_bytes(self, data: bytes, done: list[bytes]) -> Slices[None]:
-        """Add to the current line; a window's worth of it is redacted at once."""
+        """Add to the current line, and redact it if it fills a window."""
         if self._withholding or not data:
             return
         self._pieces.append(data)
@@ -107,7 +107,7 @@ class StreamRedactor:
         return line
 
     def _end_line(self) -> Slices[bytes]:
-        """Return the rest of the current line, redacted, without its end."""
+        """Return the rest of the current line, redacted, without its line end."""
         line, was_withheld = self._release_lines(), self._withholding
         self._withholding = False
         if was_withheld:

@@ -1,4 +1,4 @@
-"""JSON values: every text and name in them is redacted, and a name decides about its value as it does in a text."""
+"""Walk JSON values for redaction: every string and name is redacted, and a name helps to judge its value."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -18,9 +18,9 @@ def map_scalars(value: Json, change: Callable[[Any], Any]) -> Json:
 
 
 def walk_members(value: Json) -> Generator[tuple[str | None, Any], Any, Json]:
-    """Return a copy of a JSON value; yield its scalars and names, at any depth, and take what replaces each.
+    """Return a copy of a JSON value; yield its scalars and names, at any depth, and receive the replacement of each.
 
-    A scalar comes with the name of its member, also from lists in lists; names, and scalars without one, with None.
+    A scalar is yielded with the name of its member, also from within lists; names, and scalars without one, with None.
     """
     root: list[Any] = [value]
     todo: list[tuple[Any, str | None]] = [(root, None)]
@@ -30,11 +30,11 @@ def walk_members(value: Json) -> Generator[tuple[str | None, Any], Any, Json]:
         members: list[tuple[Any, Any]] = list(container.items() if is_object else enumerate(container))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         if is_object:
             container.clear()
-        for place, child in members:
-            key = place
+        for index, child in members:
+            key = index
             if is_object:
-                name = place
-                key = yield None, place
+                name = index
+                key = yield None, index
             if isinstance(child, dict | list | tuple):
                 container[key] = dict(child) if isinstance(child, dict) else list(child)  # pyright: ignore[reportUnknownArgumentType]
                 todo.append((container[key], name))

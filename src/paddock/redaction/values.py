@@ -1,7 +1,7 @@
-"""Whether a value that stands beside a name such as `password` looks like a secret, or like ordinary source.
+"""Decide whether the value of a name such as `password` looks like a secret or like ordinary source.
 
-Ordinary source names values: `None`, `str`, `request.form["password"]`, `token_v2`, `sha256`, `${TOKEN}`, a path, a
-date. A secret is random, or at least mixes letters and digits in a way that names do not.
+Ordinary source has names as values: `None`, `str`, `request.form["password"]`, `token_v2`, `sha256`, `${TOKEN}`, a
+path, a date. A secret is random, or at least mixes letters and digits in a way that names do not.
 """
 
 import math
@@ -12,18 +12,19 @@ from typing import NamedTuple
 MIN_PASSWORD_CHARS = 7
 MIN_SECRET_CHARS = 10
 MIN_ENTROPY = 2.8
-"""Bits for each character of a value that only its name makes a secret."""
+"""Minimum bits per character of a value that is a secret only by its name."""
 _MIN_CHANGES = 3
-"""Changes between letters and digits that names do not have."""
+"""Minimum changes between letters and digits, more than names have."""
 _MIN_DIGITS = 4
 _MIN_RANDOM_CHARS = 16
-"""Characters in a row below which few changes between letters and digits, or of case, tell nothing."""
+"""Minimum length of a run of letters and digits; in a shorter one, few changes or mixed case mean nothing."""
 
 _PASSWORD_PATTERN = re.compile(r"pass|pwd", re.IGNORECASE)
 _KEY_PATTERN = re.compile(r"key|secret", re.IGNORECASE)
-"""Names whose quoted value is a secret where it would be a password; the values of `token` are names as often."""
+"""Names whose quoted value is a secret if it could be a password; the value of `token` is often a name."""
 _AWS_EXAMPLE = re.compile(r"(?:AKIA|ASIA)[A-Z0-9]{9}EXAMPLE")
-"""Keys of Amazon's documentation, which open nothing: as long as a real one, so that no real one before it passes."""
+"""Keys of Amazon's documentation, which are not valid. The pattern has the full length of a key, so that a real key
+before the word does not match."""
 _PLACEHOLDER_PATTERN = re.compile(
     r"^\$|\$[({]|\{\{|\}\}|%[(sdr]|\{[A-Za-z_0-9.]*\}|\*{3}|\.{3}|x{4}|^<|>$|<<<|…|•{3}|redacted|example|placeholder"
     r"|change.?me|your[_-]|dummy",
@@ -43,7 +44,7 @@ _TERM_PATTERN = re.compile(
     r"|ipv[46]|e2e|i18n|l10n|k8s|s3|ec2|r2d2|v[0-9]{1,3}|2fa|u2f|p12|ntlmv[12]|md4|sm[234]|crc(?:16|32)|http2",
     re.IGNORECASE,
 )
-"""Terms of the field with digits in them."""
+"""Technical terms with digits."""
 _NAME_WORDS = re.compile(
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|key|auth|user(?:name)?|name|field|value|val|test|arg|param|str|string|hash"
     r"|input|old|new|my|the|is|has|get|set)+",
@@ -72,15 +73,15 @@ class Value(NamedTuple):
     """A value that a pattern has found."""
 
     name: str
-    """What stands before it; empty where the rule needs no name."""
+    """The name before it; "" if the rule needs no name."""
     text: str
     is_quoted: bool
     after: str
-    """The character that follows it."""
+    """The next character."""
 
 
 def is_secret(value: Value) -> bool:
-    """Tell whether the value of a name looks like a secret."""
+    """Return whether the value of a name looks like a secret."""
     text = value.text
     if _is_word(text):
         return False
@@ -89,7 +90,7 @@ def is_secret(value: Value) -> bool:
         if value.after in ("(", "[") or _ATTRIBUTE_PATTERN.fullmatch(text):
             return False  # a call, a subscript, an attribute
         if value.after in (",", "]", "}") and _NUMBER_PATTERN.fullmatch(text):
-            return False  # a number of JSON; a mark in its place would be no JSON
+            return False  # a number in JSON; a mark instead of it would not be JSON
     if "://" in text or _PLACEHOLDER_PATTERN.search(text) or _DATE_PATTERN.match(text):
         return False
     if _PASSWORD_PATTERN.search(value.name):
@@ -101,7 +102,7 @@ def is_secret(value: Value) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Tell whether a value looks random, and not like a name, a path or a number."""
+    """Return whether a value looks random, not like a name, a path or a number."""
     if _is_word(value) or find_entropy(value) < MIN_ENTROPY or _PLACEHOLDER_PATTERN.search(value):
         return False
     pieces = _drop_terms(value)
@@ -116,7 +117,7 @@ def is_random(value: str) -> bool:
 
 
 def _drop_terms(value: str) -> list[str]:
-    """Return the letters and digits in a row of a value, without terms of the field, each of which has a digit."""
+    """Return the runs of letters and digits in a value, without technical terms."""
     return [
         _TERM_PATTERN.sub("", piece) if _DIGIT_PATTERN.search(piece) else piece
         for piece in _PIECES_PATTERN.findall(value)
@@ -124,19 +125,19 @@ def _drop_terms(value: str) -> list[str]:
 
 
 def find_entropy(text: str | bytes) -> float:
-    """Return the Shannon entropy of a text, in bits for each character."""
+    """Return the Shannon entropy of a text, in bits per character."""
     size = len(text)
-    counts = [text.count(each) for each in set(text)]  # pyright: ignore[reportArgumentType] - of the same kind
+    counts = [text.count(unit) for unit in set(text)]  # pyright: ignore[reportArgumentType] - of the same kind
     return -sum([count / size * math.log2(count / size) for count in counts])
 
 
 def _is_word(text: str) -> bool:
-    """Tell quickly that a value has no digit and letters of one case only, as most values in source do."""
+    """Return whether a value has no digit and letters of one case only, as most values in source: a fast check."""
     return text.isascii() and (text.islower() or text.isupper()) and not _DIGIT_PATTERN.search(text)
 
 
 def _is_password(value: str, *, is_quoted: bool) -> bool:
-    """Tell whether a value may be a chosen password: `hunter2` is one, `password1` and `sha256` are not."""
+    """Return whether a value may be a chosen password: `hunter2` is one, `password1` and `sha256` are not."""
     letters = any(map(str.isalpha, value))
     if not letters or not any(map(str.isdigit, value)):
         mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
@@ -148,13 +149,13 @@ def _is_password(value: str, *, is_quoted: bool) -> bool:
 
 
 def _is_secret_of_data(value: Value) -> bool:
-    """Tell whether the value in a document such as XML is a secret: no name of a program's source stands there."""
+    """Return whether a value in a document such as XML is a secret; names of source code do not occur there."""
     name = value.name if _PASSWORD_PATTERN.search(value.name) else "secret"
     return is_secret(value._replace(name=name, is_quoted=True))
 
 
 def _is_key(value: Value) -> bool:
-    """Tell whether what begins with `sk-` is a key, and not a class of a style sheet."""
+    """Return whether a value that begins with `sk-` is a key, not a class of a style sheet."""
     rest = value.text[3:]
     return ("-" not in rest and "_" not in rest) or any(map(str.isupper, rest)) or _has_digit(value)
 
@@ -168,7 +169,7 @@ def _has_digit(value: Value) -> bool:
 
 
 def _has_digit_or_capital(value: Value) -> bool:
-    return any(not each.islower() and each.isalnum() for each in value.text.partition("_")[2])
+    return any(not char.islower() and char.isalnum() for char in value.text.partition("_")[2])
 
 
 CHECKS: dict[str, Callable[[Value], bool]] = {
@@ -182,4 +183,4 @@ CHECKS: dict[str, Callable[[Value], bool]] = {
     "mixed": _has_digit_or_capital,
     "aws": lambda value: not _AWS_EXAMPLE.fullmatch(value.text),
 }
-"""By name, as rules name them."""
+"""Checks by the names that rules use."""

@@ -1,1 +1,1 @@
-"""Programs in other languages: recipes of their toolchains, and what is made of them."""
+"""Programs in other languages: recipes, toolchains, and the engine that runs them."""

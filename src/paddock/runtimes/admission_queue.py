@@ -1,7 +1,7 @@
-"""Who runs next: a bounded number of jobs at a time, a bounded queue, and turns by caller.
+"""Admit jobs: a bounded number at a time, a bounded queue, and turns by caller.
 
-A caller who asks for a hundred jobs waits for his own; another one with a single job is next but one.
-The queue is bounded in number, in time and in bytes, because each waiting job holds its program in memory.
+A caller with a hundred jobs waits for its own jobs; another caller with a single job is next but one. The queue is
+bounded in number, time and bytes, because each waiting job keeps its program in memory.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ QUEUE_BYTES = 256 * MIB
 
 
 class QueueFullError(Exception):
-    """The job did not get a place: nothing started. The text says why; `hint` names the settings to change."""
+    """The job was not admitted; nothing started. The text has the reason; `hint` names the settings to change."""
 
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(why)
@@ -22,10 +22,10 @@ class QueueFullError(Exception):
 
 
 class AdmissionQueue:
-    """Gives places to callers, at most `most` at a time; `waiting` more may wait, each for `wait_ms`."""
+    """Admits at most `max_jobs` at a time; `waiting` more may wait, each for `wait_ms`."""
 
-    def __init__(self, most: int, *, waiting: int, wait_ms: int) -> None:
-        self._most = most
+    def __init__(self, max_jobs: int, *, waiting: int, wait_ms: int) -> None:
+        self._most = max_jobs
         self._room = waiting
         self._wait_ms = wait_ms
         self._active = 0
@@ -34,14 +34,14 @@ class AdmissionQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting jobs."""
         return sum(map(len, tuple(self._waiting.values())))
 
     async def enter(self, who: str, stop: asyncio.Event | None = None, *, size: int = 0) -> bool:
-        """Take a place for a job of `who` that holds `size` bytes while it waits.
+        """Admit a job of the caller `who`; it uses `size` bytes while it waits.
 
-        Return whether it has the place, which it has to leave: False when `stop` was set while it waited.
-        Raises QueueFullError when too many jobs wait, or when it has waited for too long.
+        Returns True if the job was admitted and must call `leave`, and False if `stop` was set during the wait.
+        Raises QueueFullError if too many jobs wait, or after too long a wait.
         """
         if self._active < self._most:
             self._active += 1
@@ -51,7 +51,7 @@ class AdmissionQueue:
                 f"the queue is full (runtimes.max_waiting = {self._room})", "runtimes.max_waiting"
             )
         if self._bytes + size > QUEUE_BYTES:
-            raise self._full_error(f"the waiting programs hold {QUEUE_BYTES // MIB} MiB already")
+            raise self._full_error(f"the waiting programs already use {QUEUE_BYTES // MIB} MiB")
         self._bytes += size
         try:
             return await self._wait_for_turn(who, stop)
@@ -72,15 +72,15 @@ class AdmissionQueue:
                 stopped.cancel()
             if not turn.done():
                 self._forget_waiter(who, turn)
-            elif not mine:  # who waits was cancelled when it had just been handed on
+            elif not mine:  # cancelled right after the slot had been passed to this job
                 self.leave()
         if mine or (stop is not None and stop.is_set()):
             return mine
         setting = "runtimes.max_wait_ms"
-        raise self._full_error(f"its turn did not come in time ({setting} = {self._wait_ms})", setting)
+        raise self._full_error(f"the job waited too long ({setting} = {self._wait_ms})", setting)
 
     def leave(self) -> None:
-        """Hand the place to the next caller in turn, or free it."""
+        """Pass the slot to the next caller in turn, or free it."""
         if not self._waiting:
             self._active -= 1
             return
@@ -98,7 +98,7 @@ class AdmissionQueue:
             del self._waiting[who]
 
     def _full_error(self, why: str, setting: str = "") -> QueueFullError:
-        """Return the error; the compat tool reports its text up to the colon."""
+        """Return the error. The compat tool reports its text up to the colon."""
         return QueueFullError(
             f"Concurrency limit reached ({self._active}/{self._most} active jobs): {why}. Nothing started; it is safe "
             "to retry.",

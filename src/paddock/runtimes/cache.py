@@ -1,11 +1,12 @@
-"""Compiled programs by what they were made of: source, toolchain, command. Jobs never see the cache.
+"""A cache of compiled programs by source, toolchain and command. Jobs cannot access it.
 
-A compile step sees neither workspace nor network, so its result depends on nothing that is not in the key. What a job
-gets is a copy, or a second name for a file that it cannot change (`safe_copy`). An entry appears by one
-rename, complete, named by its checksum, and is never changed; so any number of processes may share a directory.
+A compile step sees neither workspace nor network, so that its result depends only on the key. A job gets a copy, or a
+hard link to a file that it cannot change (`safe_copy`). An entry appears complete by one rename, its program is named
+by its checksum, and it is never changed. Therefore any number of processes may share a directory.
 
-To look at thousands of entries takes longer than many a compiler. So whoever adds one looks by chance, the more likely
-the larger it is, and then the entries used longest ago go, down to less than the bound: it is kept, but for bad luck.
+Examining thousands of entries takes longer than some compilers. Therefore adding an entry sweeps only at random, with a
+probability that grows with its size. A sweep removes the least recently used entries until the rest is well below the
+bound. The cache may exceed the bound between two sweeps.
 """
 
 import contextlib
@@ -27,16 +28,16 @@ from paddock.sandbox.child import scratch
 
 _PROGRAM = "program"
 _MAX_SEEN = 4096
-"""Programs that a process knows to be whole; with more it looks at all of them anew."""
+"""Maximum programs that a process remembers as undamaged; with more it forgets and checks all of them again."""
 _MAX_QUICK_COPY_BYTES = 2 * MIB
-"""So much is copied in less time than another thread takes to begin."""
+"""Maximum size that is copied faster than another thread would start."""
 _SWEEPS_PER_CAPACITY = 64
-"""How often all entries are looked at, on average, while programs of the size of the bound are added."""
+"""Average number of sweeps while programs of the bound's total size are added."""
 _NOTED_S = 60.0
-"""Which programs were used last is known as exactly as that, in seconds."""
+"""Precision of the time of last use, in seconds."""
 _STAGING = ".new-"
 _FORMAT_VERSION = 5
-"""Part of every key; another layout or another way of compiling is another number."""
+"""Part of every key; another layout or another way of compiling needs another number."""
 
 
 def key(
@@ -46,27 +47,27 @@ def key(
     environment: Mapping[str, str],
     files: Mapping[str, str],
 ) -> str:
-    """Return the name of a compiled program: SHA-256 (hex) over all that makes it what it is."""
+    """Return the name of a compiled program: SHA-256 (hex) over everything that its content depends on."""
     parts = (_FORMAT_VERSION, runtime, toolchain, command, environment, files)
     return hashlib.sha256(canonical(parts)).hexdigest()
 
 
 class Cache:
-    """Compiled programs below a directory of this user, at most `most` bytes of them; 0 keeps nothing."""
+    """Compiled programs in a directory of this user, of at most `max_bytes`; 0 stores nothing."""
 
-    def __init__(self, directory: Path, most: int) -> None:
+    def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory = directory
-        self._most = most
-        self._left = most - most // 8
-        """Bytes that a look at all entries leaves."""
+        self._most = max_bytes
+        self._left = max_bytes - max_bytes // 8
+        """Maximum bytes that a sweep leaves."""
         self._seen: dict[str, _Seen] = {}
 
     def is_quick(self, name: str) -> bool:
-        """Tell whether a program was whole when this process looked, and is small enough to be taken at once."""
+        """Return whether this process found a program undamaged, and it is small enough to be copied at once."""
         return name in self._seen and self._seen[name].size <= _MAX_QUICK_COPY_BYTES
 
     def take(self, name: str, target: safe_copy.StrPath, *, owner: int | None) -> bool:
-        """Put the program of that key at `target`; tell whether there was one. Whoever removes it meanwhile wins."""
+        """Put the program of a key at `target`; return whether there was one. Another process may remove it."""
         entry, made = f"{self._directory}/{name}", os.fspath(target)
         if not is_ours(self._directory):
             return False
@@ -85,19 +86,16 @@ class Cache:
                 return True
         except FileNotFoundError:
             _remove_entry(Path(made))
-            # Another process may have removed it, and made it anew: then it can be called something else.
+            # Another process may have removed it and made it again, with another checksum as its name.
             return self._seen.pop(name, None) is not None and self.take(name, target, owner=owner)
         except (OSError, ValueError):
             pass
         _remove_entry(Path(made))
-        _remove_entry(Path(entry))  # it is damaged, and the next one takes its place
+        _remove_entry(Path(entry))  # it is damaged and will be made again
         return False
 
     def keep(self, name: str, program: safe_copy.StrPath) -> None:
-        """Keep a program for the next time, unless that is impossible: a full disk costs nobody his result.
-
-        Raises TreeError.
-        """
+        """Store a program. Ignores failures, such as a full disk. Raises TreeError."""
         if not self._most:
             return
         with contextlib.suppress(OSError):
@@ -114,7 +112,7 @@ class Cache:
                     self._note_seen(name, _Seen(copied.checksum, copied.size, facts, time.monotonic()))
             finally:
                 _remove_entry(staging)
-            if random() * self._most < copied.size * _SWEEPS_PER_CAPACITY:  # noqa: S311 - nobody gains by guessing it
+            if random() * self._most < copied.size * _SWEEPS_PER_CAPACITY:  # noqa: S311 - guessing it has no advantage
                 self._make_room()
 
     def _note_seen(self, name: str, seen: "_Seen") -> None:
@@ -123,7 +121,7 @@ class Cache:
         self._seen[name] = seen
 
     def _make_room(self) -> None:
-        """Remove the entries used longest ago, and what writers that died have left, until the rest fits."""
+        """Remove the least recently used entries, and staging folders of dead writers, until the rest fits."""
         entries: list[tuple[float, int, Path]] = []
         for entry in self._directory.iterdir():
             with contextlib.suppress(OSError):
@@ -136,16 +134,16 @@ class Cache:
 
 
 class _Seen(NamedTuple):
-    """A kept program that was whole when this process looked."""
+    """A stored program that this process found undamaged."""
 
     kept: str
-    """What it is called: its checksum."""
+    """Its file name, which is its checksum."""
     size: int
     """Bytes."""
     facts: tuple[int, ...] | None
-    """What changes when the file does (stat(2)) but not with its names; None for a directory, looked at each time."""
+    """Facts that change with the file's content (stat(2)); None for a directory, which is checked each time."""
     noted: float
-    """When its use was noted last; seconds of `time.monotonic`."""
+    """When its use was last recorded; seconds of `time.monotonic`."""
 
 
 def _stat_facts(program: str) -> tuple[int, ...] | None:
@@ -156,7 +154,7 @@ def _stat_facts(program: str) -> tuple[int, ...] | None:
 
 
 def _entry_bytes(entry: Path) -> int:
-    """Return the bytes of an entry, however deep its folders are. Raises OSError."""
+    """Return the size of an entry, of any depth. Raises OSError."""
     total, pending = 0, [os.fspath(entry)]
     while pending:
         path = pending.pop()

@@ -1,7 +1,7 @@
-"""Find the file of the workspace that a failed program may not use, by its last words and by the file's mode.
+"""Find the file of the workspace that a failed program may not use, by its last output and by the file's mode.
 
-The words are hostile. So only paths below the workspace are looked at, no link is followed, and nothing is told of what
-is in a directory that the program cannot enter: it learns what it could have learned itself.
+The output is hostile. Therefore only paths below the workspace are checked, no link is followed, and nothing is
+revealed about a directory that the program cannot enter. The program learns only what it could have found out itself.
 """
 
 import os
@@ -20,12 +20,12 @@ from paddock.sandbox.child import permissions
 _DENIED_PATTERN = re.compile(
     r"permission denied|permissiondenied|eacces|accessdenied|access to the path .* is denied", re.IGNORECASE
 )
-"""What runtimes say that may not open a file."""
+"""Messages of runtimes that may not open a file."""
 _QUOTED_PATTERN = re.compile("['\"`\u2018\u201c]([^'\"`\u2019\u201d]++)['\"`\u2019\u201d]")
 _WORD_PATTERN = re.compile(r"""[^\s:,;()'"`]++""")
 _MAX_LINES = 20
 _MAX_NAMES = 64
-"""Maximum number of lines that are looked at, and of names in each."""
+"""Maximum number of lines that are searched, and of names in each."""
 _COMMANDS = {"read": "chmod o+r", "enter": "chmod o+x", "write to": "chown {user}"}
 
 
@@ -34,13 +34,13 @@ class _Closed(NamedTuple):
     """Path relative to the workspace."""
     facts: os.stat_result
     what: str
-    """What the program may not do with it."""
+    """The denied action, such as `read`."""
 
 
 def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> str:
-    """Return which file a program may not use, why, and what to do; "" if its last words name none.
+    """Return which file a program may not use, why, and what to do; "" if its output names none.
 
-    `user` is the one that it runs as, None for this process's.
+    `user` is the user that it runs as, None for this process's.
     """
     if job.terms.grants.access == "none":
         return ""
@@ -52,14 +52,14 @@ def find_closed_file(stderr_text: str, job: ProgramTask, user: int | None) -> st
 
 
 def _list_candidates(line: str) -> Iterator[str]:
-    """Yield what may be a path in a line."""
+    """Yield the parts of a line that may be a path."""
     yield from _QUOTED_PATTERN.findall(line)
     yield from line.split(": ")
     yield from _WORD_PATTERN.findall(line)
 
 
 def _find_closed(name: str, job: ProgramTask, user: int | None) -> _Closed | None:
-    """Return the first of a path's directories, or its file, that is closed to the program."""
+    """Return the first directory of a path, or its file, that the program may not use."""
     try:
         path = os.path.relpath(os.path.join(job.cwd, name), job.workspace.resolve())
         parts = Path(path).parts
@@ -120,6 +120,6 @@ def _explain_closed(found: _Closed, user: int | None) -> str:
     setting = f', or set job_user = "{owner}" under [sandbox]' if owner and os.geteuid() == 0 else ""
     return (
         f"{found.name} belongs to user {owner} and has mode {stat.S_IMODE(found.facts.st_mode):04o}; programs run as "
-        f"user {number} here, who may not {found.what} it. Let that user {found.what} it: "
+        f"user {number}, which may not {found.what} it. Let that user {found.what} it: "
         f"{command} {shlex.quote(found.name)}{setting}"
     )

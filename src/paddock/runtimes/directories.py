@@ -1,7 +1,7 @@
-"""Where Paddock keeps what jobs read: toolchains that it installed, and warm starts.
+"""Directories of Paddock that jobs read: installed toolchains and warm starts.
 
-These are directories of the user who runs Paddock. Jobs of a Paddock that runs as root have another user, who cannot
-look into root's home; then they are the machine's.
+They are in the home of the user who runs Paddock. If Paddock is root, its jobs run as another user, which cannot read
+root's home; then the directories are the machine's.
 """
 
 import os
@@ -13,7 +13,7 @@ _OF_THE_MACHINE = Path("/var/lib/paddock/toolchains")
 
 
 def warm(user: int | None) -> Path:
-    """Return the directory of warm starts for jobs of a user; None stands for the user of this process."""
+    """Return the directory of warm starts for jobs of a user; None means this process's user."""
     return (user_cache_path("paddock") if _is_own(user) else Path("/var/cache/paddock")) / "warm"
 
 
@@ -23,7 +23,7 @@ def find_install_directory(user: int | None) -> Path:
 
 
 def list_search_directories(user: int | None) -> tuple[Path, ...]:
-    """Return where toolchains are looked for: what `installed` returns, then what root installed for the machine."""
+    """Return the directories to search for toolchains: `find_install_directory`, then root's for the machine."""
     return tuple(dict.fromkeys((find_install_directory(user), _OF_THE_MACHINE)))
 
 

@@ -1,9 +1,9 @@
 """The engine of programs: a recipe, a toolchain, one or two confined steps, one raw result.
 
-    find the toolchain -> compile, or take the program out of the cache -> run -> RawResult
+    find the toolchain -> compile, or take the program from the cache -> run -> RawResult
 
-Each step has a place of its own: a scratch directory with the program's file, readable by its job alone and removed
-with it. The compiler sees neither workspace nor network. Both steps share the wall time.
+Each step has its own slot: a scratch directory with the program's file, readable only by its job and removed after it.
+The compiler sees neither workspace nor network. Both steps share the wall time.
 """
 
 import asyncio
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
     from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
-"""A compiled program with less time left than this is not started."""
+"""Minimum time left to start a compiled program, in milliseconds."""
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
 NO_OUTPUT = (
     "Compile succeeded but output binary not found at expected path: program; the source declares nothing that "
     "could be run, so give it a `main`"
 )
-SURVIVED = "Compile succeeded but something of the compiler is still alive"
+SURVIVED = "Compile succeeded but a process of the compiler is still alive"
 
 _PROGRAM = "program"
 _MAX_SMALL_SOURCE_BYTES = 64 * KIB
 _OUTPUT_END_BYTES = 8 * KIB
-"""What is looked at for why a program failed. The output itself is for the sinks to keep."""
+"""Size of the output's head and tail that are searched for the reason of a failure. The sinks keep all output."""
 
 _PROCESSORS = os.cpu_count() or 1
 
 _COMPILER_BYTES = 8 * MIB
-"""More than this on one of its streams ends a compiler; what it said is told when it fails."""
+"""Maximum output of a compiler on each stream, in bytes. It is reported if the compiler fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """How the compiled program came to be; nothing of it where nothing is compiled."""
+    """How a program was compiled; the defaults mean that nothing was compiled."""
 
     ms: float = 0.0
     cached: bool = False
@@ -75,7 +75,7 @@ class _Task:
     toolchain: Toolchain
     plan: StepRunner
     in_place: Path | None
-    """The program's own file, when it is run where it stands."""
+    """The program's own file, if it runs in place."""
     sinks: Sinks
     stop: asyncio.Event | None
 
@@ -90,7 +90,7 @@ class _Task:
         return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
 
     def job_in(self, place: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
-        """Return where its things are in a place, in which a compiler begins."""
+        """Return the paths of the program in a slot."""
         scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
@@ -101,7 +101,7 @@ class _Task:
         )
 
     def describe_start(self, phase: Phase, compiled: Compiled) -> StepStart:
-        """Return what is known of it before it has ended."""
+        """Return what is known of a step before it has ended."""
         stdin = self.job.work.stdin
         return StepStart(
             runtime=self.job.work.runtime,
@@ -115,7 +115,7 @@ class _Task:
         )
 
     def streams(self, scratch: Path, name: str) -> Streams:
-        """Return its streams; what it says of its file in scratch is said of `name`."""
+        """Return its streams; the path of its file in scratch is replaced by `name`."""
         stdout, stderr = self.sinks.stdout, self.sinks.stderr
         if self.combined:
             stdout = PathRewriter(stdout, scratch, name).take
@@ -124,18 +124,18 @@ class _Task:
         return Streams(self.job.work.stdin or b"", stdout, stderr, combined=self.combined)
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
-        """Pass on what a compiler wrote."""
+        """Pass on the output of a compiler."""
         errors = self.sinks.stdout if self.combined else self.sinks.stderr
         for sink, text in ((self.sinks.stdout, stdout), (errors, stderr)):
             if text:
                 sink(text)
 
     def compute_remaining_ms(self, compiled: Compiled) -> int:
-        """Return what the compile step has left of its wall time, at least 1 ms. Paddock's own time is not its."""
+        """Return the wall time left after the compile step, at least 1 ms. Paddock's own time does not count."""
         return max(1, self.job.terms.limits.timeout_ms - round(compiled.ms))
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
-        """Return what a step may have missed, what is made once or what it is not granted, or ""."""
+        """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
         way, work = self.toolchain.way, self.job.work
         if ended.limit == "wall" and self.toolchain.is_cold:
             compiles = phase == "compile" or (work.code is None and way.compiles_by_itself)
@@ -148,7 +148,7 @@ class _Task:
     def result(
         self, ended: ProcessResult, phase: Phase, compiled: Compiled, message: str = "", hint: str = ""
     ) -> RawResult:
-        """Return what the end of a step makes of it."""
+        """Return the result of a step that has ended."""
         begun = self.describe_start(phase, compiled)
         if ended.status is Status.OK:
             return result_of(ended, begun)
@@ -156,14 +156,14 @@ class _Task:
         return result_of(ended, begun, error_of(self.with_errors(ended), phase, limits, message, hint))
 
     def with_errors(self, ended: ProcessResult) -> ProcessResult:
-        """Return the end of a process with what it wrote as errors, which may have gone to standard output."""
+        """Return the end of a process with its error output, which may have gone to standard output."""
         return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
 class RuntimeEngine:
     """Runs programs in the toolchains of this machine.
 
-    `sandbox` gives the session's sandbox; `environ` is where toolchains and allowed variables come from.
+    `sandbox` returns the session's sandbox; `environ` has PATH and the allowed variables.
     """
 
     def __init__(
@@ -179,9 +179,9 @@ class RuntimeEngine:
         self._toolchains = Toolchains(environ, settings)
 
     async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
-        """Return what became of a program; setting `stop`, or cancelling the task, ends it first.
+        """Run a program and return its result. Setting `stop`, or cancelling the task, ends the program first.
 
-        Raises EngineError when Paddock's own machinery failed before the program started.
+        Raises EngineError if Paddock's own machinery fails before the program starts.
         """
         sandbox = await self._sandbox()
         found = await self._toolchains.for_job(job, sandbox)
@@ -258,7 +258,7 @@ class RuntimeEngine:
             place.release()
 
     def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
-        """Return how to get a package that a Python program imported in vain, or ""."""
+        """Return how to install a package that a Python program failed to import, or ""."""
         if task.job.work.runtime != "python" or ended.status is not Status.FAILED:
             return ""
         passed_over = partial(self._toolchains.find_passed_over, task.job, task.sandbox)
@@ -269,7 +269,7 @@ class RuntimeEngine:
         return {name: self._environ[name] for name in names if name in self._environ}
 
     async def _provide_files(self, task: _Task, place: "SandboxSlot") -> "Compiled | RawResult":
-        """Have everything in scratch that the run needs, or return why it will not be."""
+        """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
             if task.plan.written:
@@ -287,7 +287,7 @@ class RuntimeEngine:
         take = partial(self._compiled.take, name, target, owner=owner)
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
-        place.make_next()  # compiling takes its time, and the same program again would not
+        place.make_next()  # prepared during compilation, because this slot stays in use
         return await self._compile_program(task, step, name, target, owner)
 
     async def _compile_program(
@@ -309,7 +309,7 @@ class RuntimeEngine:
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
-                # What still lives could change what is copied while it is copied.
+                # A surviving process could change files while they are copied.
                 collect = partial(self._collect_output, name, job.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
@@ -322,7 +322,7 @@ class RuntimeEngine:
             place.release()
 
     def _collect_output(self, name: str, made: str, target: str, owner: int) -> str:
-        """Put what the compiler made into the cache and the program's scratch; return what is wrong with it."""
+        """Copy the compiler's output to the cache and the program's scratch; return what is wrong with it, or ""."""
         try:
             self._compiled.keep(name, made)
             if not self._compiled.take(name, target, owner=owner):
@@ -331,13 +331,13 @@ class RuntimeEngine:
             return NO_OUTPUT
         except safe_copy.TreeError as error:
             return f"Compile succeeded but its output is refused: {error}"
-        except OSError as error:  # what it closed to its own user, or what is deeper down than paths reach
-            return f"Compile succeeded but its output cannot be taken over: {error.strerror}"
+        except OSError as error:  # not readable by its own user, or deeper than a path can reach
+            return f"Compile succeeded but its output cannot be copied: {error.strerror}"
         return ""
 
 
 def _find_closed_file(task: _Task, ended: ProcessResult) -> str:
-    """Return which file of the workspace a program failed for that it may not use, or ""."""
+    """Return the hint on the file of the workspace that a failed program may not use, or ""."""
     if ended.status is not Status.FAILED:
         return ""
     said = task.with_errors(ended).stderr
@@ -348,14 +348,14 @@ def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
         timeout_ms=timeout_ms,
-        cpu_ms=timeout_ms * _PROCESSORS + 1000,  # wall time is the limit, whatever runs in parallel
+        cpu_ms=timeout_ms * _PROCESSORS + 1000,  # the wall time is the limit, also with parallel threads
         memory_bytes=limits.memory_bytes,
         kept_bytes=_OUTPUT_END_BYTES,
     )
 
 
 async def _put_files(texts: Mapping[str, str], folder: Path) -> None:
-    """Write the program's files; small ones are there before another thread would have begun."""
+    """Write the program's files; small ones without a thread, which would take longer to start."""
     files = {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
     if sum(map(len, files.values())) <= _MAX_SMALL_SOURCE_BYTES:
         write_files(files, folder)

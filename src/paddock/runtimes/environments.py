@@ -1,12 +1,12 @@
-"""Python environments that exist already: the one that the user's settings name, or that of the workspace.
+"""Existing Python environments: the one that the user's settings name, or that of the workspace.
 
-    [runtimes.python] environment      the user vouches for it: its interpreter is asked and used like one on PATH
+    [runtimes.python] environment      the user trusts it: its interpreter is run and used like one on PATH
     runtimes.workspace_environment     programs may have written it: only its name and its files in the workspace are
-                                       used, and only where the interpreter behind it is an installation elsewhere
+                                       used, and only if its interpreter belongs to an installation elsewhere
 
-Nothing of a workspace's environment is run outside of the sandbox, no link in it leads to a grant but that of a Python
-installation, and while a program runs nobody changes it: what your editor and your shell start would no longer be what
-you installed. Directories that `.pth` files name are not granted; those in the workspace can be read anyway.
+Nothing of a workspace's environment runs outside of the sandbox. No link in it leads to a grant, except to a Python
+installation. No program may change it while it runs, because the user's editor and shell start programs from it.
+Directories that `.pth` files name are not granted; those in the workspace can be read anyway.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ from paddock.settings.schema import RuntimeSettings
 _ENVIRONMENT_KEY = "runtimes.python.environment"
 _GRANT_KEY = "runtimes.workspace_environment"
 _MARKER_FILES = ("pyvenv.cfg", "conda-meta")
-"""What a directory has that is an environment: of venv, uv and virtualenv; of conda."""
-_READ_ONLY = "ask for the access read-only"
+"""Files that mark an environment: of venv, uv and virtualenv; of conda."""
+_READ_ONLY = "request the access read-only"
 _STANDARD_LIBRARY = "lib*/*/os.py"
 _MAX_ENTRIES = 1000
-"""Entries of the working directory that are looked at for a module of the program's own."""
+"""Maximum entries of the working directory that are searched for the program's own modules."""
 _MISSING_MODULE_PATTERN = re.compile(r"No module named '?([A-Za-z_][A-Za-z0-9_]{0,99})(?![A-Za-z0-9_])")
 _PACKAGES = {
     "Crypto": "pycryptodome",
@@ -60,34 +60,34 @@ _PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-"""Well-known packages that are not named like their module: somebody else may own the package of that name."""
+"""Well-known packages whose name differs from their module's. A package of the module's name may be a stranger's."""
 
 
 class Environment(NamedTuple):
-    """An environment that programs are to use."""
+    """An environment for programs to use."""
 
     folder: Path
     setting: str
-    """The setting that has programs use it."""
+    """The setting that names or allows it."""
     inside: bool
     """Whether it is in the workspace, so that programs may have written it."""
     refusal: str = ""
-    """Why it cannot be used for a program, though the settings name it."""
+    """Why a program cannot use it, although the settings name it."""
 
 
 class RejectedInterpreter(NamedTuple):
-    """An interpreter that a person would expect to run a program, and that does not."""
+    """An interpreter that is not used, although a person would expect it."""
 
     reason: str
-    """Which one, and why."""
+    """The interpreter and the reason."""
     remedies: tuple[str, ...]
-    """What together has programs use it; empty when nothing short does."""
+    """Steps that together make programs use it; empty if there is no short way."""
 
 
 def choose_environment(
     settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> Environment | None:
-    """Return the environment that a program is to use, None for none. One that the settings name is never replaced."""
+    """Return the environment for a program to use, or None. An environment that the settings name is never replaced."""
     if job.work.runtime != "python":
         return None
     if (named := settings.python.environment) is not None:
@@ -102,7 +102,7 @@ def choose_environment(
 def find_passed_over(
     settings: RuntimeSettings, job: ProgramTask, environ: Mapping[str, str], tier: Tier
 ) -> RejectedInterpreter | None:
-    """Return the environment of the workspace that a program does not use; None when there is none."""
+    """Return the environment of the workspace that a program does not use, or None."""
     if job.work.runtime != "python" or settings.python.environment is not None:
         return None
     if (folder := _find_in_workspace(job, environ)) is None:
@@ -116,7 +116,7 @@ def find_passed_over(
         reasons.append(refusal)
         remedies.append(_READ_ONLY)
     return (
-        RejectedInterpreter(f"{folder} was passed over: {'; '.join(reasons)}", tuple(remedies))
+        RejectedInterpreter(f"{folder} was not used: {'; '.join(reasons)}", tuple(remedies))
         if reasons
         else None
     )
@@ -125,18 +125,18 @@ def find_passed_over(
 def unreachable(
     recipe: Recipe, job: ProgramTask, environ: Mapping[str, str], user: int | None, usual: int | None
 ) -> RejectedInterpreter | None:
-    """Return the program of a runtime that comes first on PATH, where the user of a program cannot reach it.
+    """Return the first interpreter of a runtime on PATH if the user of a program cannot reach it, or None.
 
-    `user` is the one that the program runs as, `usual` the one if it could read the workspace; None is this process's.
+    The program runs as `user`; it would run as `usual` if it could read the workspace. None means this process's user.
     """
     names = job.terms.grants.executables or recipe.candidates
     path = os.pathsep.join(filter(os.path.isabs, environ.get("PATH", "").split(os.pathsep)))
     first = next(filter(None, (shutil.which(name, path=path) for name in names)), None)
     if first is None or _is_in(Path(first), job.workspace) or reachable(Path(first), user):
         return None
-    told = f"{first} was passed over: user {user}, whom the program runs as, cannot get at it"
+    reason = f"{first} was not used: the program runs as user {user}, which cannot reach it"
     helps = job.terms.grants.access == "none" and reachable(Path(first), usual)
-    return RejectedInterpreter(told, (_READ_ONLY,) if helps else ())
+    return RejectedInterpreter(reason, (_READ_ONLY,) if helps else ())
 
 
 def toolchain(
@@ -148,9 +148,9 @@ def toolchain(
     why: object = environment.refusal
     remedy = f"{_READ_ONLY}, or change {environment.setting} in the settings"
     if not why:
-        remedy = f"make it anew, or change {environment.setting} in the settings"
+        remedy = f"make it again, or change {environment.setting} in the settings"
         if not any((folder / mark).exists() for mark in _MARKER_FILES):
-            why = f"it is no environment: it has neither {' nor '.join(_MARKER_FILES)}"
+            why = f"it is not an environment: it has neither {' nor '.join(_MARKER_FILES)}"
     if not why:
         use_it = _toolchain_of_programs if environment.inside else _toolchain_of_user
         try:
@@ -166,28 +166,28 @@ def missing_module(
     toolchain: Toolchain,
     passed_over: Callable[[], list[RejectedInterpreter]],
 ) -> str:
-    """Return how a program gets the package that it imported in vain, by its last words; empty for its own modules."""
+    """Return how to install a package that a program failed to import, by its last output; "" for its own modules."""
     found = list(_MISSING_MODULE_PATTERN.finditer(stderr_text))
     if not found:
         return ""
     name = found[-1][1]
     blind = job.terms.grants.access == "none"
-    # What is in the workspace is not told of to a program that may not look there.
+    # A program that may not read the workspace must not learn what is in it.
     if not blind and _is_own(name, job.cwd):
-        return ""  # which is told otherwise
+        return ""  # another hint covers this
     interpreter = toolchain.places["executable"]
     sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
     if blind:
         sentences.append(f"It may not read the workspace (access none): {_READ_ONLY} to import what is there")
     if name in sys.stdlib_module_names:
         sentences.append(
-            f"It is a part of Python that {interpreter} was made without: use another interpreter"
+            f"It is part of Python, but {interpreter} was built without it: use another interpreter"
         )
         return ". ".join(sentences)
-    for each in passed_over():
-        sentences.append(each.reason)
-        if each.remedies:
-            sentences.append(f"To use it, {' and '.join(each.remedies)}")
+    for rejected in passed_over():
+        sentences.append(rejected.reason)
+        if rejected.remedies:
+            sentences.append(f"To use it, {' and '.join(rejected.remedies)}")
     sentences.append(
         f"Name an environment that has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, "
         f"or install it for that interpreter: {interpreter} -m pip install {_PACKAGES.get(name, name)}"
@@ -196,11 +196,11 @@ def missing_module(
 
 
 def _is_own(name: str, cwd: Path) -> bool:
-    """Tell whether a module is in the working directory or in one of the directories there."""
+    """Return whether a module is in the working directory or in a directory in it."""
     with contextlib.suppress(OSError), os.scandir(cwd) as entries:
-        folders = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_dir()]
-        places = (cwd, *(folder for folder in folders if not folder.name.startswith(".")))
-        return any((place / path).exists() for place in places for path in (name, f"{name}.py"))
+        inner = [Path(entry.path) for entry in islice(entries, _MAX_ENTRIES) if entry.is_dir()]
+        folders = (cwd, *(folder for folder in inner if not folder.name.startswith(".")))
+        return any((folder / path).exists() for folder in folders for path in (name, f"{name}.py"))
     return False
 
 
@@ -215,7 +215,7 @@ def _find_in_workspace(job: ProgramTask, environ: Mapping[str, str]) -> Path | N
 
 
 def _is_in(folder: Path, workspace: Path) -> bool:
-    with contextlib.suppress(OSError, RuntimeError):  # links in a circle
+    with contextlib.suppress(OSError, RuntimeError):  # a cycle of links
         return folder.resolve().is_relative_to(workspace.resolve())
     return False
 
@@ -231,10 +231,10 @@ def _refuse_environment(job: ProgramTask, tier: Tier) -> str:
 
 
 def _toolchain_of_user(recipe: Recipe, folder: Path, search: Search, names: tuple[str, ...]) -> Toolchain:
-    """Return the toolchain of an environment that the user vouches for. Raises UnusableError."""
+    """Return the toolchain of an environment that the user trusts. Raises UnusableError."""
     real = folder.resolve()
     if Path.home().is_relative_to(real):
-        raise UnusableError(f"it would have programs read all of {real}")
+        raise UnusableError(f"it would let programs read all of {real}")
     own = replace(search, path=str(folder / "bin"))
     for name in names:
         if not (folder / "bin" / name).exists():
@@ -259,9 +259,9 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
                 continue
             real = named.resolve(strict=True)
             if search.distrusts(real):
-                raise UnusableError(f"its interpreter {named} is a file of the workspace, not one outside")
+                raise UnusableError(f"its interpreter {named} is in the workspace, not outside")
             if not any(real.parent.parent.glob(_STANDARD_LIBRARY)):
-                raise UnusableError(f"{named} leads to {real}, which is in no installation of Python")
+                raise UnusableError(f"{named} leads to {real}, which is not in an installation of Python")
             if not reachable(named, search.user):
                 raise UnusableError(f"{named} cannot be reached by the user that programs run as")
             base = use(recipe, way, real, search)
@@ -271,10 +271,7 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
                 base,
                 executable=named,
                 places={**base.places, **places},
-                prefixes=(
-                    *base.prefixes,
-                    named,
-                ),  # the links on the way to the interpreter are made in the jail
+                prefixes=(*base.prefixes, named),  # `named`: the jail gets the links to the interpreter
                 environment={**base.environment, "PATH": path},
                 still=(bin_folder.parent,),
             )
@@ -282,4 +279,4 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
 
 
 def _no_interpreter(folder: Path, names: tuple[str, ...]) -> UnusableError:
-    return UnusableError(f"its interpreter is gone: {folder} has no {' or '.join(names)}")
+    return UnusableError(f"its interpreter is missing: {folder} has no {' or '.join(names)}")

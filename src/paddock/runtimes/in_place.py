@@ -1,6 +1,6 @@
-"""Programs that are files of the workspace: which of them are run where they stand, beside what they import.
+"""Find out which programs run in place: files of the workspace that can import the files beside them.
 
-What is read there is read by the program, with its own grants. Everything else is run from a copy that stands alone.
+The program itself reads those files, with its own grants. Every other program runs from a copy in scratch.
 """
 
 import os
@@ -16,10 +16,10 @@ from paddock.sandbox.child import permissions
 def find_in_place(
     job: ProgramTask, planned: StepRunner, toolchain: Toolchain, user: int | None
 ) -> Path | None:
-    """Return the program's own file, without links; None where a copy is to be run.
+    """Return the real path of the program's own file; None if a copy is to run.
 
-    It is interpreted, as it is; the workspace is granted, and `user`, None being this process's, may read it there;
-    and it holds the code that was asked for and decided on.
+    The program must be interpreted without changes, the workspace be granted, and `user` (None: this process's) be able
+    to read the file. The file must contain the code that was requested and approved.
     """
     work = job.work
     if not work.file or job.terms.grants.access == "none":
@@ -39,9 +39,9 @@ def find_in_place(
 
 
 def _holds_code(path: Path, code: bytes, user: int | None) -> bool:
-    """Tell whether a plain file that a user may read holds `code` and nothing else."""
+    """Return whether a regular file that a user may read contains exactly `code`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # a descriptor
+    with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         plain = stat.S_ISREG(facts.st_mode) and permissions.may_read(facts, *identity_of(user))
         return plain and facts.st_size == len(code) and file.read(len(code) + 1) == code

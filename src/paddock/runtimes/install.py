@@ -1,4 +1,4 @@
-"""How a toolchain gets onto this machine: the commands of its package managers."""
+"""Commands of package managers that install a toolchain."""
 
 import os
 import shutil
@@ -12,20 +12,20 @@ from paddock.settings.recipes import Recipe, Words
 
 
 class NotInstallableError(Exception):
-    """No package manager of this machine has a recipe's toolchain; the text says what is needed instead."""
+    """No package manager of this machine has a recipe's toolchain; the text says what is needed."""
 
 
 def has(manager: str) -> bool:
-    """Tell whether this machine has a package manager: `apt`, `npm`, `pypi` or `brew`."""
+    """Return whether this machine has a package manager: `apt`, `npm`, `pypi` or `brew`."""
     if manager == "pypi":
-        return find_spec("pip") is not None  # an environment that uv made has none
+        return find_spec("pip") is not None  # uv makes environments without it
     return shutil.which({"apt": "apt-get"}.get(manager, manager)) is not None
 
 
 def commands(recipe: Recipe, target: Path, *, has: Callable[[str], bool] = has) -> list[tuple[str, ...]]:
-    """Return the commands that install a recipe's toolchain, the best choice that this machine has managers for.
+    """Return the commands that install a recipe's toolchain: its best choice for which this machine has managers.
 
-    npm and pip install below `target`, where Paddock looks; the others for the whole machine. Raises
+    npm and pip install below `target`, which Paddock searches; the others install for the whole machine. Raises
     NotInstallableError.
     """
     for choice in recipe.install:
@@ -36,7 +36,7 @@ def commands(recipe: Recipe, target: Path, *, has: Callable[[str], bool] = has) 
         raise NotInstallableError(f"{recipe.title}: {remedy(recipe)}; its recipe names no package")
     managers = [" and ".join(choice.packages) for choice in recipe.install]
     wanted = " or ".join((*managers, *([recipe.elsewhere] if recipe.elsewhere else [])))
-    raise NotInstallableError(f"{recipe.title} needs {wanted}, which is not here")
+    raise NotInstallableError(f"{recipe.title} needs {wanted}, which this machine lacks")
 
 
 def _command_words(manager: str, names: Words, target: Path) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What runtimes a machine has: for each recipe the toolchain and its version, or what is missing."""
+"""The runtimes of a machine: for each recipe the toolchain and its version, or what is missing."""
 
 import asyncio
 import os
@@ -19,19 +19,19 @@ _LIMITS = ProcessLimits(timeout_ms=60_000)
 
 @dataclass(frozen=True, slots=True)
 class InstalledToolchain:
-    """A toolchain and what it says of itself."""
+    """A toolchain and its version."""
 
     toolchain: Toolchain
     version: str
-    """Empty when it does not say."""
+    """Empty if the toolchain does not print it."""
 
 
 async def survey(
     sandbox: Sandbox, toolchains: Toolchains, jobs: Sequence[ProgramTask]
 ) -> list[InstalledToolchain | MissingToolchain]:
-    """Return what runs each of some programs, in their order.
+    """Return the toolchain of each program, in their order.
 
-    Toolchains are asked for their version where programs run: in the sandbox, a few at a time.
+    Toolchains print their version in the sandbox, where programs run; a few run at a time.
     """
     turns = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -48,7 +48,7 @@ async def survey(
 
 
 async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
-    """Return the version that the toolchain of a program tells; empty when it tells none."""
+    """Return the version that the toolchain of a program prints; "" if it prints none."""
     asked = toolchain.way.version
     step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
     grants = program.first_grants.replace(readable=toolchain.prefixes)
@@ -60,6 +60,6 @@ async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) 
         ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, place=place)
     finally:
         place.release()
-    said = getattr(ended, asked.stream).head if ended.status is Status.OK else ""
-    match = re.search(asked.pattern, said, re.MULTILINE)
+    printed = getattr(ended, asked.stream).head if ended.status is Status.OK else ""
+    match = re.search(asked.pattern, printed, re.MULTILINE)
     return next(filter(None, match.groups()), "") if match else ""

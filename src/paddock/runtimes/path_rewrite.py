@@ -1,4 +1,4 @@
-"""Call the program's file by its name: its place in scratch says nothing, and is gone when somebody reads of it."""
+"""Replace the path of the program's file in its output by its name: the path in scratch no longer exists."""
 
 import os
 from pathlib import Path
@@ -6,37 +6,37 @@ from pathlib import Path
 from paddock.runtimes.task import Sink
 
 _URL = b"file://"
-"""How Node.js speaks of ES modules."""
+"""How Node.js writes paths of ES modules."""
 
 
 class PathRewriter:
-    """Passes a stream on, and in it a file's name instead of its place, also where that comes in pieces."""
+    """Passes on a stream with a file's name instead of its path, also if the path is split between chunks."""
 
     def __init__(self, sink: Sink, folder: Path, name: str) -> None:
-        place = os.fsencode(f"{folder}/{name}")
+        path = os.fsencode(f"{folder}/{name}")
         self._sink = sink
-        self._places = (_URL + place, place)
+        self._paths = (_URL + path, path)
         self._name = os.fsencode(name)
         self._pending = b""
 
     def take(self, data: bytes) -> None:
-        """Pass on what cannot be the beginning of the place; everything in the end."""
+        """Pass on data, but hold back what may be the beginning of the path until the next chunk or the end."""
         if not data:
             if self._pending:
                 self._sink(self._pending)
             self._pending = b""
             self._sink(b"")
             return
-        told = self._pending + data
-        for place in self._places:
-            told = told.replace(place, self._name)
-        cut = len(told) - max(_count_begun_bytes(told, place) for place in self._places)
-        self._pending = told[cut:]
+        data = self._pending + data
+        for path in self._paths:
+            data = data.replace(path, self._name)
+        cut = len(data) - max(_count_begun_bytes(data, path) for path in self._paths)
+        self._pending = data[cut:]
         if cut:
-            self._sink(told[:cut])
+            self._sink(data[:cut])
 
 
 def _count_begun_bytes(data: bytes, text: bytes) -> int:
-    """Return how many of the last bytes are the beginning of a text."""
+    """Return how many bytes at the end of `data` are the beginning of `text`."""
     max_bytes = min(len(data), len(text) - 1)
     return next((size for size in range(max_bytes, 0, -1) if data.endswith(text[:size])), 0)

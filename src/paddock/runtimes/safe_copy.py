@@ -1,11 +1,11 @@
-"""Copy what a job made. Nothing of the job lives any more, but everything it left may be meant to hurt.
+"""Copy the output of a job, which may be hostile. All processes of the job have ended.
 
-Only plain files and directories are copied, without owners, times and special bits; what is too large, or no such
-thing, is an error and no copy.
+Copies only regular files and directories, without owners, times and special bits. Anything else, or too much, is an
+error, and there is no copy.
 
-What is kept for later jobs is lent to them without being copied again, where no job can change it: as root, the files
-are given to a user that no job has. A job that becomes another user has no way to write to them, and neither has one
-that stays root, for it has lost root's capabilities.
+Files that are kept for later jobs are lent as hard links if no job can change them: if Paddock is root, they belong to
+a user that no job has. A job that becomes another user cannot write to them, nor can one that stays root, because it
+has lost root's capabilities.
 """
 
 import contextlib
@@ -24,44 +24,44 @@ StrPath = str | os.PathLike[str]
 MAX_BYTES = 256 * 1024 * 1024
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 100
-"""Folders in folders: deeper ones are not removed by who calls itself for each of them."""
+"""Maximum nesting of folders; tools that remove a tree recursively fail on deeper ones."""
 KEEPER_UID = 65533
-"""User of what is kept, as root; systemd keeps this number free (UIDs, GIDs and systemd)."""
+"""Owner of kept files if Paddock is root; systemd keeps this number free (UIDs, GIDs and systemd)."""
 _PIECE_BYTES = 256 * 1024
 
 
 class TreeError(ValueError):
-    """A tree holds what is not copied; the text says what."""
+    """A tree contains something that must not be copied; the text says what."""
 
 
 class CopyReport(NamedTuple):
-    """What was copied."""
+    """The size and checksum of a copied tree."""
 
     size: int
     """Bytes."""
     checksum: str
-    """CRC-32 (hex) of names and contents: it tells of damage, not of malice. Of names alone when it was not checked."""
+    """CRC-32 (hex) of names and contents, against damage, not attacks; only of names if contents were not checked."""
 
 
 _Take = Callable[[str, str, os.stat_result, int], int]
-"""Puts one file in its place, and returns the checksum with its content added."""
+"""Copies or links one file, and returns the checksum with its content added."""
 
 _Finish = Callable[[int, int], None]
-"""Gives a copied file, open, the owner and the mode that it is to have; the second number is the mode it has."""
+"""Sets owner and mode of a copied file by its descriptor; the second argument is its present mode."""
 
 
 def copy(source: StrPath, target: StrPath, *, owner: int | None = None) -> CopyReport:
-    """Copy a file or a directory that a job made to `target`, which is not there yet.
+    """Copy a file or a directory that a job made to `target`, which must not exist.
 
-    Files can be read, run (where they could before) and written by `owner` alone, by default this process's user.
-    Raises TreeError for a link, a device, a file with several names or too much, OSError when copying fails.
+    Only `owner`, by default this process's user, can read, write and run the files, the latter if it was possible
+    before. Raises TreeError for a link, a device, a file with several names or too much data; OSError if copying fails.
     """
     finish = None if owner is None else partial(_hand_over, owner=owner)
     return _walk_tree(os.fspath(source), os.fspath(target), owner, partial(_copy_one, finish=finish))
 
 
 def keep(source: StrPath, target: StrPath) -> CopyReport:
-    """Copy as `copy` does, for `lend`. No job may come to `target` in any other way."""
+    """Copy as `copy` does, for `lend`. No job may reach `target` in another way."""
     is_lent = os.geteuid() == 0 and lockdown.is_mapped(KEEPER_UID)
     return _walk_tree(
         os.fspath(source), os.fspath(target), None, partial(_copy_one, finish=_give_away if is_lent else None)
@@ -69,9 +69,9 @@ def keep(source: StrPath, target: StrPath) -> CopyReport:
 
 
 def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool = True) -> CopyReport:
-    """Give `owner` what `keep` has made: each file by a second name where `owner` cannot change it, else as a copy.
+    """Give `owner` a tree that `keep` made: each file as a hard link if `owner` cannot change it, else as a copy.
 
-    The checksum of contents takes longer than copying them. Raises TreeError and OSError as `copy` does.
+    Checksums of contents take longer than copying them. Raises TreeError and OSError as `copy` does.
     """
     return _walk_tree(
         os.fspath(source), os.fspath(target), owner, partial(_lend_one, owner=owner, checked=checked)
@@ -79,7 +79,7 @@ def lend(source: StrPath, target: StrPath, *, owner: int | None, checked: bool =
 
 
 def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> CopyReport:
-    # Paths are texts here: there may be thousands, and programs wait for it.
+    # Paths are strings for speed: there may be thousands, and programs wait for this.
     total, entries, checksum, pending = 0, 0, 0, [(source, target, ".")]
     while pending:
         path, made, name = pending.pop()
@@ -87,16 +87,16 @@ def _walk_tree(source: str, target: str, owner: int | None, take: _Take) -> Copy
         entries += 1
         total += facts.st_size
         if total > MAX_BYTES or entries > MAX_ENTRIES:
-            raise TreeError(f"it is over {MAX_BYTES} bytes or {MAX_ENTRIES} files")
+            raise TreeError(f"it has more than {MAX_BYTES} bytes or {MAX_ENTRIES} files")
         if stat.S_ISDIR(facts.st_mode):
             if name.count("/") >= MAX_DEPTH:
-                raise TreeError(f"it has folders in more than {MAX_DEPTH} folders")
+                raise TreeError(f"its folders are nested more than {MAX_DEPTH} levels deep")
             os.mkdir(made, 0o700)
             if owner is not None:
                 os.chown(made, owner, owner)
             below = "" if name == "." else f"{name}/"
             within = sorted(os.listdir(path))
-            pending += [(f"{path}/{each}", f"{made}/{each}", f"{below}{each}") for each in within]
+            pending += [(f"{path}/{entry}", f"{made}/{entry}", f"{below}{entry}") for entry in within]
             checksum = zlib.crc32(os.fsencode(f"{name}/"), checksum)
         elif stat.S_ISREG(facts.st_mode):
             checksum = take(path, made, facts, zlib.crc32(os.fsencode(f"{name}\0"), checksum))
@@ -130,7 +130,7 @@ def _lend_one(
 
 
 def _try_link(path: str, made: str) -> bool:
-    """Give a file a second name; tell whether that is possible: not on another file system, nor to every root."""
+    """Make a hard link; return whether that worked. It fails on another file system, and for a restricted root."""
     try:
         os.link(path, made)
     except OSError:
@@ -141,10 +141,10 @@ def _try_link(path: str, made: str) -> bool:
 def _copy_file(
     source: str, target: str, facts: os.stat_result, checksum: int, *, finish: _Finish | None, checked: bool
 ) -> int:
-    """Copy one file; return the checksum, with its content added when that is `checked`."""
+    """Copy one file; return the checksum, with the content added if it is `checked`."""
     mode = 0o700 if facts.st_mode & stat.S_IXUSR else 0o600
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(reading, "rb", buffering=0) as given:  # a descriptor
+    with open(reading, "rb", buffering=0) as given:
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(writing, "wb") as taken:
             for piece in _read_pieces(given):
@@ -161,9 +161,9 @@ def _hand_over(file: int, _: int, *, owner: int) -> None:
 
 
 def _give_away(file: int, mode: int) -> None:
-    """Let everybody who gets at a file read and run it, and nobody change it."""
+    """Make a file read-only for all users, and give it to the keeper."""
     os.fchmod(file, 0o555 if mode & stat.S_IXUSR else 0o444)
-    with contextlib.suppress(PermissionError):  # root without its capabilities; then it is copied each time
+    with contextlib.suppress(PermissionError):  # root without capabilities; the file is then copied each time
         os.fchown(file, KEEPER_UID, KEEPER_UID)
 
 

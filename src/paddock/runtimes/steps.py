@@ -1,9 +1,9 @@
-"""From a program or arguments to the one or two commands that run it.
+"""Turn a program or arguments into the one or two commands that run it.
 
-    code mode   the program is written to a file; compiled, where the recipe says so; run with the arguments
-    args mode   the toolchain itself, with the arguments
+    code mode   write the program to a file, compile it if the recipe says so, run it with the arguments
+    args mode   run the toolchain itself with the arguments
 
-Commands name places of the job in braces; `Step.filled_in` puts them in, and never into what the caller gave.
+Commands have placeholders in braces. `Step.fill_in` replaces them, but never in the caller's arguments.
 """
 
 import glob
@@ -19,25 +19,25 @@ from paddock.runtimes.toolchain import Toolchain, fill_places
 from paddock.settings.recipes import PLACEHOLDER_PATTERN, RecipeVariant
 
 _HEAP_SHARE = 3, 4
-"""Part of a job's memory that goes to a heap: stacks, code and the runtime itself need the rest."""
+"""Share of a job's memory for a heap; stacks, code and the runtime itself need the rest."""
 _MIN_HEAP_MIB = 16
 _PLAIN_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
 class StepPaths:
-    """Where a job's things are, inside the sandbox."""
+    """Paths of a job inside the sandbox."""
 
     source: str
-    """The program's file; relative where it is compiled, for compilers write its path into what they make."""
+    """The program's file; relative if it is compiled, because compilers write its path into their output."""
     output: str
-    """File or directory that compiling makes; it is not there before."""
+    """File or directory that the compiler makes."""
     scratch: str
     """Directory that the job may write to."""
     memory_bytes: int
 
     def places(self) -> dict[str, str]:
-        """Return what the words of a step mean for this job."""
+        """Return the values of placeholders for this job."""
         share, of = _HEAP_SHARE
         heap = max(_MIN_HEAP_MIB, self.memory_bytes * share // of // MIB)
         return {
@@ -54,15 +54,15 @@ class Step:
     """One command."""
 
     words: tuple[str, ...]
-    """The recipe's part, with places in braces."""
+    """The recipe's words, with placeholders in braces."""
     variables: Mapping[str, str]
     known: Mapping[str, str]
-    """Places that are the same for every job."""
+    """Values of placeholders that are the same for every job."""
     arguments: tuple[str, ...] = ()
-    """The caller's part, which follows as it is."""
+    """The caller's arguments, which follow unchanged."""
 
     def fill_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
-        """Return the argument vector for a job, and its variables."""
+        """Return the argument vector and the environment variables for a job."""
         places = {**self.known, **job.places()}
         command = [*(fill_places(word, places) for word in self.words), *self.arguments]
         return command, {name: fill_places(value, places) for name, value in self.variables.items()}
@@ -70,22 +70,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepRunner:
-    """What the engine does: write the files, compile, run."""
+    """The steps of a program: write the files, compile, run."""
 
     run: Step
     file_name: str = ""
     """Name of the program's file; empty in args mode."""
     source: str = ""
-    """What stands in it: the program, with what its language wants around it on the same lines."""
+    """The content of that file: the program, possibly with a prefix on its first line."""
     compile: Step | None = None
     output_name: str = "program"
-    """Name that the compiled file or directory must have."""
+    """Required name of the compiled file or directory."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further files beside it."""
+    """Further files beside the program's."""
 
     @property
     def written(self) -> dict[str, str]:
-        """All that is put into scratch: names and texts."""
+        """Names and contents of all files that are written to scratch."""
         return {**({self.file_name: self.source} if self.file_name else {}), **self.files}
 
 
@@ -96,10 +96,10 @@ class NoProgramError(ValueError):
 def steps(
     toolchain: Toolchain, code: str | None, arguments: Sequence[str] = (), *, file: str = ""
 ) -> StepRunner:
-    """Return the steps of a program (`code`), or of the toolchain with arguments alone when `code` is None.
+    """Return the steps of a program (`code`); if it is None, those of the toolchain with only the arguments.
 
-    `file` is where the program comes from, and what messages call it by.
-    Raises NoProgramError when the recipe runs programs only.
+    `file` is the file of the program, whose name messages then have.
+    Raises NoProgramError if the recipe needs a program.
     """
     recipe, way = toolchain.recipe, toolchain.way
     if code is None:
@@ -127,7 +127,7 @@ def steps(
 
 
 def _choose_stem(way: RecipeVariant, file: str) -> str:
-    """Return what to call a program's file: as its own one, where no tool reads anything into that."""
+    """Return the stem for a program's file: that of its own file, if no tool gives it a meaning."""
     if not file:
         return "code"
     stem = PurePath(file).stem
@@ -162,6 +162,6 @@ def _select_words(words: tuple[str, ...], state: str) -> tuple[str, ...]:
 
 
 def _expand_pattern(word: str) -> list[str]:
-    """Return what a word with a pattern stands for: `-r:/x/*.dll` is one word for each of the files."""
+    """Return the words for a pattern: `-r:/x/*.dll` becomes one word for each file."""
     option, colon, pattern = word.rpartition(":")
     return [f"{option}{colon}{match}" for match in sorted(glob.glob(pattern))]

@@ -1,7 +1,7 @@
-"""What a program in one of several styles needs to be run: its file's name, its text, its entry point.
+"""Prepare a program of one of several styles: the name of its file, its text, its entry point.
 
-Nothing here parses a language. A program that is misread runs into its compiler's error, on the user's own lines:
-whatever is put around a program adds no line.
+This module does not parse languages. If it misreads a program, the compiler reports an error, on the user's own lines:
+additions to a program never add a line.
 """
 
 import re
@@ -20,13 +20,13 @@ class PreparedProgram:
     file_name: str
     source: str
     main: str = ""
-    """What the run command names as its entry point."""
+    """The entry point in the run command."""
 
 
 def prepare_program(style: Style, code: str, extension: str, stem: str = "code") -> PreparedProgram:
-    """Return a program as the commands of its recipe want it, without the byte order mark of some editors.
+    """Return a program in the form that the commands of its recipe need, without a byte order mark.
 
-    `stem` is what its file is called by, where nothing depends on that.
+    `stem` is the stem of its file, unless the language prescribes one.
     """
     return _STYLES[style](code.removeprefix("\ufeff"), f"{stem}{extension}")
 
@@ -35,8 +35,8 @@ def _prepare_plain(code: str, name: str) -> PreparedProgram:
     return PreparedProgram(name, code)
 
 
-# Texts and comments. What is not closed ends with its line or the file: to look for its end again from every later
-# place would let a program of a megabyte hold Paddock up for an hour.
+# Strings and comments. An unclosed one ends with its line or the file: searching for its end again from every later
+# position would let a program of a megabyte block Paddock for an hour.
 _SILENT = r'"(?:\\.|[^"\\\n])*+"?|\'(?:\\.|[^\'\\\n])*+\'?|//[^\n]*+|/\*(?:(?!\*/).)*+(?:\*/)?'
 _PHP_SILENT = re.compile(rf"{_SILENT}|#[^\n]*+", re.DOTALL)
 _PHP_OPEN = re.compile(r"<\?(?:php\b|=)|\A\s*+<(?!<)", re.IGNORECASE)
@@ -44,7 +44,7 @@ _PHP_STATEMENT = re.compile(r"\s*+(?:[$/]|#(?!!)|[^\n]*[;{]\s*$)", re.MULTILINE)
 
 
 def _prepare_php(code: str, name: str) -> PreparedProgram:
-    """Open PHP where the program does not; what its texts and comments say of it does not count, unlike in a page."""
+    """Add `<?php` unless the program has it; one in a string or comment does not count, unlike in a page."""
     text = _PHP_SILENT.sub(" ", code) if _PHP_STATEMENT.match(code) else code
     return PreparedProgram(name, code if _PHP_OPEN.search(text) else f"<?php {code}")
 
@@ -54,7 +54,7 @@ def _prepare_csharp(code: str, name: str) -> PreparedProgram:
 
 
 def _without_interpreter(code: str) -> str:
-    """Make a comment of a first line that names an interpreter: its compiler takes that for an error."""
+    """Turn a `#!` line into a comment, because the compiler rejects it."""
     return f"//{code}" if code.startswith("#!") else code
 
 
@@ -66,14 +66,14 @@ _JAVA_TOKEN = re.compile(
     r"|\bvoid\s+(?P<main>main)\s*\((?P<takes>[^(){}]*)"
 )
 _MAX_NAME_CHARS = 240
-"""Bytes of the name of a type that its files can have, too, of which each takes 255."""
+"""Maximum bytes of a type's name from which a file name is made; file names have at most 255."""
 _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.MULTILINE)
 
 
 def _prepare_java(code: str, name: str) -> PreparedProgram:
-    """Name the file after the public type, and run the first type that has `main`, best one that takes texts.
+    """Name the file after the public type, and run the first type with a `main`, preferably one that takes strings.
 
-    A file without types around `main` is a class of the file's name (JEP 512).
+    A file with `main` outside of types is a class with the file's name (JEP 512).
     """
     code = _without_interpreter(code)
     text = _JAVA_SILENT.sub(" ", code)
@@ -91,7 +91,7 @@ def _prepare_java(code: str, name: str) -> PreparedProgram:
     owner = owner or other
     file = public or owner or "Main"
     if len(file.encode("utf-8", "surrogatepass")) > _MAX_NAME_CHARS:
-        file = "Main"  # no file can have such a name, and the compiler says so
+        file = "Main"  # a file cannot have such a name; the compiler then reports the mismatch
     return PreparedProgram(
         f"{file}{PurePath(name).suffix}", code, _find_prefix(_JAVA_PACKAGE.search(text)) + (owner or file)
     )
@@ -114,7 +114,7 @@ _KOTLIN_TOKEN = re.compile(
 
 
 def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
-    """Tell a script (statements) from a program (`fun main`, at the top or in an object, which nothing calls)."""
+    """Distinguish a script (statements) from a program (a `fun main`, at the top or in an object, without a call)."""
     text = _KOTLIN_SILENT.sub("", code)
     package = _find_prefix(_KOTLIN_PACKAGE.search(text))
     top = _outside_braces(text)
@@ -128,7 +128,7 @@ def _prepare_kotlin(code: str, name: str) -> PreparedProgram:
 
 
 def _outside_braces(text: str) -> str:
-    """Return what stands in no braces, wherever on its line."""
+    """Return the text outside of braces."""
     depth, kept = 0, list[str]()
     for part in _BRACE_PATTERN.split(text):
         if part in ("{", "}"):
@@ -139,7 +139,7 @@ def _outside_braces(text: str) -> str:
 
 
 def _kotlin_owner(text: str) -> str:
-    """Return the first object or class at the top whose static `main` nothing calls, or ""."""
+    """Return the first top-level object or class with a static `main` that the program does not call, or ""."""
     depth, current, within, owner = 0, "", 1, ""
     for token in _KOTLIN_TOKEN.finditer(text):
         if token["brace"]:

@@ -1,4 +1,4 @@
-"""What the engine of programs is given: the seam between engine and gate."""
+"""The interface between the engine of programs and the gate: a task and the sinks of its output."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from paddock.settings.recipes import Recipe
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
 
 
 class ProgramTask(NamedTuple):
@@ -34,7 +34,7 @@ class ProgramTask(NamedTuple):
         return ProcessGrants() if compiles else self.grants()
 
     def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:
-        """Return what the program may reach, and its toolchain."""
+        """Return the grants of the program, with its toolchain."""
         given = self.terms.grants
         inside = given.access != "none"
         return ProcessGrants(
@@ -48,7 +48,7 @@ class ProgramTask(NamedTuple):
 
 
 class Sinks(NamedTuple):
-    """Who takes the output as it comes: of the program, or of its compiler when that fails; and the files it left."""
+    """The sinks of the output of the program, or of a compiler that fails; and the files it left."""
 
     stdout: Sink
     stderr: Sink

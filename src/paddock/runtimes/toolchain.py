@@ -1,8 +1,8 @@
-"""Find the toolchain of a recipe on this machine: which program, what a job must read, which environment.
+"""Find the toolchain of a recipe on this machine: its program, the paths that a job must read, the environment.
 
-PATH is searched in its order, way after way. Nothing is taken from where programs may write (`untrusted`), for
-Paddock itself asks stand-ins of version managers what they stand for; and nothing that the user of jobs cannot reach.
-A request chooses by name alone: with paths it could choose what a job may read.
+PATH is searched in order, for one way of the recipe after another. Programs in `untrusted` directories, to which
+programs may write, are not used, because Paddock itself runs stand-ins of version managers. Nor are programs that the
+user of jobs cannot reach. A request can choose only by name: with a path it could choose what a job may read.
 """
 
 import glob
@@ -24,19 +24,19 @@ from paddock.settings.recipes import PLACEHOLDER_PATTERN, Recipe, RecipeVariant
 _SYSTEM_FOLDERS = tuple(
     Path(path) for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 )
-"""What every job can read; `paddock.sandbox.spec` grants it."""
+"""Directories that every job can read; `paddock.sandbox.spec` grants them."""
 _DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _STAND_INS = frozenset({"rustup", "volta-shim", "mise", "asdf"})
 _SCRIPT_MAGIC = b"#!"
 INSTALLED = ("node_modules/.bin", "node_modules/*/bin", "python/*/bin")
-"""Where npm and pip put programs, below the directory they are told."""
+"""Where npm and pip put programs, below their target directory."""
 _SHIM_TIMEOUT_S = 20
-_NARROWER = "choose a workspace that does not hold the system itself (--workspace)"
+_NARROWER = "choose a workspace that does not contain the system itself (--workspace)"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingToolchain:
-    """Why a recipe cannot be run here."""
+    """The reason why a recipe cannot run on this machine."""
 
     recipe: Recipe
     reason: str
@@ -51,45 +51,45 @@ class Toolchain:
     way: RecipeVariant
     executable: Path
     places: Mapping[str, str]
-    """What the words of the way mean here; those of a job come later (`paddock.runtimes.steps`)."""
+    """Values of the way's placeholders, except those of a job (`paddock.runtimes.steps`)."""
     prefixes: tuple[Path, ...]
-    """What a job must be granted to read, beside what every job can."""
+    """Paths that a job must be able to read, in addition to those of every job."""
     environment: Mapping[str, str]
-    """Variables of every job; values may name places of the job."""
+    """Variables of every job; values may have placeholders of the job."""
     identity: str
-    """Hex SHA-256 over what would change when the toolchain does, without starting it."""
+    """Hex SHA-256 over facts that change with the toolchain, found without starting it."""
     still: tuple[Path, ...] = ()
-    """Directories of it in the workspace, which a job must not change."""
+    """Its directories in the workspace, which a job must not change."""
 
     @property
     def is_cold(self) -> bool:
-        """Tell whether its compiler lacks what `paddock runtimes warm` makes for it."""
+        """Whether its compiler lacks the warm start that `paddock runtimes warm` makes."""
         return self.way.warm is not None and "warm" not in self.places
 
 
 class UnusableError(Exception):
-    """A way cannot be used; the text says why."""
+    """A way cannot be used; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where to look, and for whom."""
+    """The directories of a search and the user of jobs."""
 
     path: str
-    """Directories, as in PATH; relative ones are passed over."""
+    """Directories, as in PATH; relative ones are ignored."""
     user: int | None = None
-    """User that jobs become; None for the one of this process."""
+    """User that jobs become; None for this process's user."""
     untrusted: tuple[Path, ...] = ()
     """Directories that programs may write to."""
     warm: Path | None = None
-    """Where `paddock runtimes warm` keeps what it made."""
+    """Directory of `paddock runtimes warm`."""
     answers: MutableMapping[tuple[object, ...], str] = field(
         default_factory=dict[tuple[object, ...], str], compare=False
     )
-    """What stand-ins of version managers have said: asking one takes a tenth of a second. Who keeps it for longer than
-    a search goes on with the version that was chosen then."""
+    """Cached output of version managers' stand-ins, each of which takes a tenth of a second. If it is kept longer than
+    a search, a later change of the chosen version is not noticed."""
     looked: list[str] = field(default_factory=list[str], compare=False)
-    """Where it has looked for a program so far, whether there was one or not."""
+    """Paths of programs that the search has tried so far, whether they exist or not."""
 
     @classmethod
     def of_machine(
@@ -100,11 +100,11 @@ class Search:
         untrusted: tuple[Path, ...] = (),
         answers: MutableMapping[tuple[object, ...], str] | None = None,
     ) -> Self:
-        """Return the search of PATH, then of what `paddock runtimes install` has put beside Paddock's own files."""
+        """Return a search of PATH and then of the directories of `paddock runtimes install`."""
         given = environ.get("PATH") or os.pathsep.join(_DEFAULT_PATH)
         patterns = [
-            str(place / pattern)
-            for place in directories.list_search_directories(user)
+            str(folder / pattern)
+            for folder in directories.list_search_directories(user)
             for pattern in INSTALLED
         ]
         folders = [match for pattern in patterns for match in sorted(glob.glob(pattern))]
@@ -112,8 +112,8 @@ class Search:
         return cls(path, user, untrusted, directories.warm(user), {} if answers is None else answers)
 
     def program(self, names: Iterable[str]) -> Path:
-        """Return the first program of these names. Raises UnusableError when there is none for this user."""
-        told: list[str] = []
+        """Return the first program of these names. Raises UnusableError if this user can use none."""
+        reasons: list[str] = []
         wanted = list(names)
         folders = [Path(part) for part in self.path.split(os.pathsep) if part.startswith("/")]
         for found in (folder / name for name in wanted for folder in folders):
@@ -121,31 +121,31 @@ class Search:
             if not os.access(found, os.X_OK) or not found.is_file():
                 continue
             if self.distrusts(found) or self.distrusts(found.parent):
-                told.append(f"{found} is not used, for programs may have put it there")
+                reasons.append(f"{found} is not used, because programs may have put it there")
             elif not reachable(found, self.user):
-                told.append(f"{found} cannot be reached by the user that programs run as")
+                reasons.append(f"{found} cannot be reached by the user that programs run as")
             else:
                 return found
-        raise UnusableError("; ".join(told) or f"{' or '.join(wanted)} is not on PATH")
+        raise UnusableError("; ".join(reasons) or f"{' or '.join(wanted)} is not on PATH")
 
     def distrusts(self, path: Path) -> bool:
-        """Tell whether programs may have made what is at `path`."""
+        """Return whether programs may have made the file at `path`."""
         real = path.resolve()
-        return any(real.is_relative_to(place.resolve()) for place in self.untrusted)
+        return any(real.is_relative_to(folder.resolve()) for folder in self.untrusted)
 
 
 def normalise_name(executable: str) -> str:
-    """Return the name of an executable: no quotes, no directories, lower case."""
+    """Return the name of an executable without quotes and directories, in lower case."""
     return PureWindowsPath(executable.strip().strip("\"'")).name.lower()
 
 
 def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | MissingToolchain:
-    """Return the best way of a recipe that this machine has, or why there is none.
+    """Return the best way of a recipe on this machine, or why there is none.
 
-    `executable` chooses among the ways by name. What is found must be reachable for the user of jobs.
+    `executable` chooses among the ways by name. The user of jobs must be able to reach the program.
     """
     wanted = normalise_name(executable)
-    told: list[str] = []
+    reasons: list[str] = []
     for way in recipe.ways:
         names = [name for name in way.executables if not wanted or name.lower() == wanted]
         if not names:
@@ -153,43 +153,43 @@ def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain |
         try:
             return use(recipe, way, search.program(names), search)
         except UnusableError as error:
-            told.append(str(error))
-    if not told:
+            reasons.append(str(error))
+    if not reasons:
         known = ", ".join(recipe.candidates)
-        told.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
-    if any(_SYSTEM_FOLDERS[0].is_relative_to(place.resolve()) for place in search.untrusted):
-        return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), _NARROWER)
-    return MissingToolchain(recipe, "; ".join(dict.fromkeys(told)), remedy(recipe))
+        reasons.append(f"Paddock runs {recipe.title} with {known}, not with {wanted}")
+    if any(_SYSTEM_FOLDERS[0].is_relative_to(folder.resolve()) for folder in search.untrusted):
+        return MissingToolchain(recipe, "; ".join(dict.fromkeys(reasons)), _NARROWER)
+    return MissingToolchain(recipe, "; ".join(dict.fromkeys(reasons)), remedy(recipe))
 
 
 def remedy(recipe: Recipe) -> str:
-    """Return what somebody without this toolchain can do."""
-    told = f"paddock runtimes install {recipe.name}" if recipe.install else ""
+    """Return how to install this toolchain."""
+    command = f"paddock runtimes install {recipe.name}" if recipe.install else ""
     usual = f"put {' or '.join(recipe.candidates)} on PATH"
-    return " or ".join(text for text in (told, recipe.elsewhere) if text) or usual
+    return " or ".join(text for text in (command, recipe.elsewhere) if text) or usual
 
 
 def reachable(path: Path, user: int | None) -> bool:
-    """Tell whether a user without groups and capabilities may execute (a file) or enter (a directory) `path`.
+    """Return whether a user without groups and capabilities may execute the file, or enter the directory, at `path`.
 
-    `user` None stands for the user of this process, root included: jobs keep its number and lose its powers.
+    None means this process's user, also if it is root: jobs keep its number but lose its capabilities.
     """
     number, groups = identity_of(user)
     try:
         real = path.resolve(strict=True)
         chains = {*path.absolute().parents, *real.parents, real}
-        return all(permissions.may_pass(place.stat(), number, groups) for place in chains)
+        return all(permissions.may_pass(folder.stat(), number, groups) for folder in chains)
     except OSError:
         return False
 
 
 def identity_of(user: int | None) -> tuple[int, set[int]]:
-    """Return number and groups of the user of jobs, None being this process's."""
+    """Return number and groups of the user of jobs; None means this process's user."""
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
 def use(recipe: Recipe, way: RecipeVariant, found: Path, search: Search) -> Toolchain:
-    """Return the toolchain of a program that was found. Raises UnusableError when it cannot be used."""
+    """Return the toolchain of a program that was found. Raises UnusableError if it cannot be used."""
     executable = _resolve_shim(way, found, search)
     places = _list_places("", executable)
     programs = [found, executable]
@@ -197,7 +197,7 @@ def use(recipe: Recipe, way: RecipeVariant, found: Path, search: Search) -> Tool
         try:
             tool = search.program(names)
         except UnusableError as error:
-            raise UnusableError(f"{executable.name} is there, but {error}") from None
+            raise UnusableError(f"{executable.name} exists, but {error}") from None
         programs.append(tool)
         places |= _list_places(place, tool)
     for place, patterns in way.requires.items():
@@ -218,11 +218,11 @@ def use(recipe: Recipe, way: RecipeVariant, found: Path, search: Search) -> Tool
 
 
 def _list_places(place: str, program: Path) -> dict[str, str]:
-    """Return the places of a program: itself, its directory, the one above that, and where links lead in the end."""
+    """Return the placeholders of a program: itself, its directory, the parent of that, and its installation."""
     real = program.resolve()
     prefix = f"{place}." if place else ""
-    # A virtual environment is what it is through the name of its interpreter, so that name stays. What leads to its
-    # directory does not: programs are granted that directory, and see no link outside of it.
+    # The interpreter's name makes a virtual environment, so that the name is kept. Links to its directory are resolved:
+    # programs are granted that directory and see no link outside of it.
     inside = program.parent.resolve() / program.name
     named = inside if (inside.parent.parent / "pyvenv.cfg").exists() else real
     return {
@@ -234,7 +234,7 @@ def _list_places(place: str, program: Path) -> dict[str, str]:
 
 
 def _resolve_shim(way: RecipeVariant, found: Path, search: Search) -> Path:
-    """Return the program itself: stand-ins need the home of their user, which jobs do not have."""
+    """Return the program behind a stand-in: stand-ins need their user's home, which jobs do not have."""
     if way.shim is None or not _is_stand_in(found):
         return found
     words = tuple(fill_places(word, {"executable": str(found)}) for word in way.shim.argv)
@@ -244,16 +244,16 @@ def _resolve_shim(way: RecipeVariant, found: Path, search: Search) -> Path:
         printed = search.answers[question] = _ask_stand_in(words, found)
     real = Path(fill_places(way.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
-        raise UnusableError(f"{found} stands for {real}, which cannot be used")
+        raise UnusableError(f"{found} is a stand-in for {real}, which cannot be used")
     if not reachable(real, search.user):
         raise UnusableError(f"{real} cannot be reached by the user that programs run as")
     return real
 
 
 def _ask_stand_in(words: Sequence[str], found: Path) -> str:
-    """Return what a stand-in prints. Raises UnusableError when it does not say."""
+    """Return the output of a stand-in. Raises UnusableError if it fails."""
     try:
-        done = subprocess.run(  # noqa: S603 - what the owner of PATH put there
+        done = subprocess.run(  # noqa: S603 - the user's PATH is trusted
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -263,15 +263,17 @@ def _ask_stand_in(words: Sequence[str], found: Path) -> str:
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise UnusableError(f"{found} stands for another program and does not say which ({error})") from None
+        raise UnusableError(
+            f"{found} is a stand-in for another program and does not print which ({error})"
+        ) from None
     return done.stdout.strip()
 
 
 def _is_stand_in(found: Path) -> bool:
-    """Tell a version manager's script, or its one program under many names, from the program itself."""
+    """Return whether a program is a version manager's script, or the manager itself under another name."""
     if found.resolve().name in _STAND_INS:
         return True
-    rustup = found.parent / "rustup"  # its stand-ins may be hard links
+    rustup = found.parent / "rustup"  # stand-ins of rustup may be hard links
     if rustup.exists() and rustup.samefile(found):
         return True
     with found.open("rb") as file:
@@ -279,14 +281,14 @@ def _is_stand_in(found: Path) -> bool:
 
 
 def _find_newest(patterns: Sequence[str], executable: Path) -> str:
-    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # they are absolute
+    matches = [match for pattern in patterns for match in glob.glob(pattern)]  # absolute patterns
     if not matches:
-        raise UnusableError(f"{executable} is there, but {' or '.join(patterns)} is not")
+        raise UnusableError(f"{executable} exists, but {' or '.join(patterns)} does not")
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
 def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
-    """Return what to grant, without what every job can read anyway. Raises UnusableError on more than a toolchain."""
+    """Return the paths to grant, without those that every job can read. Raises UnusableError if they are too broad."""
     found: dict[Path, None] = {}
     words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
     warm = [places["warm"]] if "warm" in places else []
@@ -296,14 +298,14 @@ def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) 
             if any(real.is_relative_to(system) for system in _SYSTEM_FOLDERS):
                 continue
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
-                raise UnusableError(f"{places['executable']} would have programs read all of {real}")
+                raise UnusableError(f"{places['executable']} would let programs read all of {real}")
             found[real] = None
     program = Path(places["executable"])
     on_the_way = [program, *map(Path, list_links(str(program)))]
     if not all(
-        any(path.is_relative_to(place) for place in (*_SYSTEM_FOLDERS, *found)) for path in on_the_way
+        any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *found)) for path in on_the_way
     ):
-        # It stands alone, in no directory that toolchains have; or it leads through a link in none.
+        # The program, or a link that it leads through, is outside of the granted directories.
         found[program] = None
     unreachable = [str(path) for path in found if not reachable_to_read(path, search.user)]
     if unreachable:
@@ -312,12 +314,12 @@ def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) 
 
 
 def reachable_to_read(path: Path, user: int | None) -> bool:
-    """Tell whether the directory of `path` can be entered."""
+    """Return whether a user can enter the directory of `path`."""
     return reachable(path if path.is_dir() else path.parent, user)
 
 
 def is_ours(folder: Path) -> bool:
-    """Tell whether a directory is this user's, and nobody else can put files into it."""
+    """Return whether a directory is this user's, and no other user can put files into it."""
     try:
         facts = folder.lstat()
     except OSError:
@@ -347,5 +349,5 @@ def _hash_identity(recipe: Recipe, way: RecipeVariant, files: Sequence[Path]) ->
 
 
 def fill_places(word: str, places: Mapping[str, str]) -> str:
-    """Return a word with the places that are known put in, each once: what is put in is not looked at again."""
+    """Return a word with its known placeholders replaced, once: replaced text is not searched again."""
     return PLACEHOLDER_PATTERN.sub(lambda match: places.get(match[1], match[0]), word)

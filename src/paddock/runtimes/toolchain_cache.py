@@ -1,8 +1,8 @@
-"""The toolchains that a session has found, each until something that it was found by changes.
+"""Cache the toolchains that a session has found, until the files by which they were found change.
 
-Looking for one costs a millisecond and more; looking whether it is still the same costs a tenth of that. What counts
-as the same is what the kernel says of the files: device, inode, owner, mode, size, times. So a toolchain that was
-replaced, one that comes to stand before it on PATH, and a warm start that was made meanwhile are seen at the next run.
+A search takes a millisecond and more; checking that nothing changed takes a tenth of that. The check compares what the
+kernel reports: device, inode, owner, mode, size, times. Therefore the next run notices a replaced toolchain, one that
+now precedes it on PATH, and a new warm start.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from paddock.settings.recipes import Recipe
 from paddock.settings.schema import RuntimeSettings
 
 _MAX_TOOLCHAINS = 64
-"""Toolchains that are remembered; the one not used for longest goes."""
+"""Maximum number of cached toolchains; the least recently used one is removed first."""
 
 _Facts = tuple[int, ...] | None
 _IDENTITY_FIELDS = "st_dev", "st_ino", "st_mode", "st_uid", "st_gid"
@@ -37,22 +37,22 @@ _WHOLE: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(
 class _Known:
     toolchain: Toolchain
     path: str | None
-    """PATH as it was."""
+    """PATH at the time of the search."""
     seen: Mapping[str, _Facts]
 
 
 class Toolchains:
-    """Finds toolchains; `environ` is where PATH comes from."""
+    """Finds toolchains on the PATH of `environ`."""
 
     def __init__(self, environ: Mapping[str, str], settings: RuntimeSettings | None = None) -> None:
-        """Take environments from `settings`; without them programs get none."""
+        """Take Python environments from `settings`; without settings there are none."""
         self._environ = environ
         self._settings = settings or RuntimeSettings()
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
     async def for_job(self, job: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
-        """Return what runs a program, as its job will see it: what its user can reach, and nobody but us put there."""
+        """Return the toolchain of a program: its user must be able to reach it, and programs cannot have written it."""
         return await self.find(
             job.recipe,
             user=sandbox.user(job.first_grants),
@@ -62,7 +62,7 @@ class Toolchains:
         )
 
     def find_passed_over(self, job: ProgramTask, sandbox: Sandbox) -> list[RejectedInterpreter]:
-        """Return the environment of the workspace, and what is first on PATH, where a program uses them not."""
+        """Return the environment of the workspace and the first interpreter on PATH, if a program does not use them."""
         tier = sandbox.tier
         if environments.choose_environment(self._settings, job, self._environ, tier) is not None:
             return []
@@ -73,7 +73,7 @@ class Toolchains:
             environments.find_passed_over(self._settings, job, self._environ, tier),
             environments.unreachable(job.recipe, job, self._environ, user, usual),
         )
-        return [each for each in found if each is not None]
+        return [rejected for rejected in found if rejected is not None]
 
     async def find(
         self,
@@ -86,8 +86,8 @@ class Toolchains:
     ) -> Toolchain | MissingToolchain:
         """Return the first toolchain that `user` can reach and that is not in `untrusted`, or why there is none.
 
-        `names` are the executables that may be taken, the best first; None stands for all of the recipe. An
-        `environment` is used instead of PATH.
+        `names` are the permitted executables, the best first; None means all of the recipe. An `environment` is used
+        instead of PATH.
         """
         key = (recipe.name, user, untrusted, names, environment)
         known = self._known.get(key)
@@ -107,8 +107,8 @@ class Toolchains:
     def _still_holds(self, known: _Known) -> bool:
         if known.path != self._environ.get("PATH"):
             return False
-        for place, facts in known.seen.items():  # noqa: SIM110 - a generator takes longer, and each program waits
-            if _stat_facts(place) != facts:
+        for path, facts in known.seen.items():  # noqa: SIM110 - a generator is slower, and every program waits
+            if _stat_facts(path) != facts:
                 return False
         return True
 
@@ -121,7 +121,7 @@ def _find_first(
     if names is None or names == recipe.candidates:
         return find(recipe, search)
     found: Toolchain | MissingToolchain = MissingToolchain(
-        recipe, "nothing that policy allows can run it", ""
+        recipe, "policy allows no executable that can run it", ""
     )
     for name in names:
         found = find(recipe, search, executable=name)
@@ -131,7 +131,7 @@ def _find_first(
 
 
 def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
-    """Return what tells that a search would find something else: what was found, and what would come before it."""
+    """Return the facts that change if a search would have another result: of the files found, and of earlier ones."""
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
     found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
@@ -147,20 +147,20 @@ def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
 
 
 def _list_installed(search: Search, looked: Container[str]) -> list[str]:
-    """Return the directories that show what Paddock has installed, when the search came to that: it comes last."""
-    places = directories.list_search_directories(search.user)
+    """Return the directories of Paddock's own installations if the search reached them, which come last."""
+    roots = directories.list_search_directories(search.user)
     path = [folder for folder in search.path.split(os.pathsep) if folder.startswith("/")]
-    others = [folder for folder in path if not any(Path(folder).is_relative_to(place) for place in places)]
+    others = [folder for folder in path if not any(Path(folder).is_relative_to(root) for root in roots)]
     if not all(folder in looked for folder in others):
         return []
     parts = "", *(pattern.partition("/")[0] for pattern in INSTALLED)
-    return [str(place / part) for place in places for part in parts]
+    return [str(root / part) for root in roots for part in parts]
 
 
 def _stat_facts(path: str) -> _Facts:
-    """Return what the kernel says of a file or directory; of what is in a directory too when `path` ends in a slash."""
+    """Return the facts of a file or directory; if `path` ends in a slash, they change with the directory's entries."""
     try:
-        facts = os.stat(path)  # some fifty of them for each program that runs
+        facts = os.stat(path)  # about fifty of these calls for each program that runs
     except OSError:
         return None
     if stat.S_ISDIR(facts.st_mode) and not path.endswith("/"):

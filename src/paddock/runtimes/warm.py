@@ -1,8 +1,8 @@
-"""What makes later starts faster, made once per toolchain: Go's compiled standard library, archives of JVM classes.
+"""Warm starts, made once per toolchain, speed up later starts: Go's compiled standard library, archives of JVM classes.
 
     <cache>/warm/<recipe>/<identity of the toolchain>/
 
-Jobs read it and never write it. What it is made from is the recipe's own program: nothing of any request is in it.
+Jobs can read but not write it. It is made from the recipe's own program and contains nothing of a request.
 """
 
 import os
@@ -20,15 +20,14 @@ from paddock.runtimes.toolchain import Toolchain
 _TIMEOUT_S = 600
 _MAX_QUOTED_CHARS = 2000
 _MAX_OTHER_TOOLCHAINS = 2
-"""How many warm starts of other toolchains are kept for a recipe."""
+"""Maximum number of warm starts of other toolchains that are kept for a recipe."""
 
 
 def warm(toolchain: Toolchain, kept: Path) -> Path | None:
-    """Make the warm start of a toolchain below `kept` and return it; None when its way has none.
+    """Make the warm start of a toolchain below `kept` and return it; None if its way has none.
 
-    What is there stays, also the latest that were made for other toolchains of the recipe: another version of it, or of
-    Paddock, may be in use. What is older is removed. Raises EngineError, with the command's own words, when it cannot
-    be made.
+    Keeps an existing one, and the latest of other toolchains of the recipe, because another version of it, or of
+    Paddock, may be in use. Removes older ones. Raises EngineError, with the command's output, if it cannot be made.
     """
     if toolchain.way.warm is None:
         return None
@@ -36,7 +35,7 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
     if not ready.is_dir():
         new = () if kept.parent.exists() else (kept.parent,)
         ready.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (*new, kept, ready.parent):  # whatever the umask, others read and do not write
+        for folder in (*new, kept, ready.parent):  # other users may read but not write, whatever the umask
             folder.chmod(0o755)
         with tempfile.TemporaryDirectory(dir=kept, prefix=".making-") as staging:
             made = Path(staging, "made")
@@ -56,7 +55,7 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
 
 
 def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
-    """Run the commands of the warm start, as the way's own commands are run but for confinement."""
+    """Run the commands of the warm start as the way's own commands, but without confinement."""
     way = toolchain.way
     assert way.warm is not None
     source = f"code{toolchain.recipe.extensions[0]}"
@@ -87,7 +86,7 @@ def _run_command(step: Step, job: StepPaths, title: str) -> None:
             timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{title} was not made warm: {error}") from error
+        raise EngineError(f"the warm start of {title} cannot be made: {error}") from error
     if done.returncode:
-        told = done.stdout[-_MAX_QUOTED_CHARS:].decode(errors="replace").strip()
-        raise EngineError(f"{title} was not made warm: {told}")
+        output = done.stdout[-_MAX_QUOTED_CHARS:].decode(errors="replace").strip()
+        raise EngineError(f"the warm start of {title} cannot be made: {output}")

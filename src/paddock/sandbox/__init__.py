@@ -1,1 +1,1 @@
-"""Mechanisms that take powers away from processes."""
+"""Confinement of processes: namespaces, Landlock, seccomp, limits."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.files import passing_directory
+from paddock.files import make_temporary_directory
 from paddock.model.errors import EngineError
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
@@ -227,7 +227,10 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
     source = f"{inspect.getsource(canary)}\n{_ATTACK}"
     limits = ProcessLimits(timeout_ms=20_000)
     attempts: dict[str, bool] = {}
-    with passing_directory("paddock-canary-") as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+    with (
+        make_temporary_directory("paddock-canary-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
         secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
         place = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}

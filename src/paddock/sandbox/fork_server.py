@@ -1,4 +1,4 @@
-"""The server's ends of the fork server, of its supervisors, and of the places that these keep for one job each."""
+"""The server's handles of the fork server, of its supervisors, and of the slots in which jobs start."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ _START_S = 20.0
 
 @dataclass(slots=True)
 class SupervisorHandle:
-    """The server's end of one supervisor, which serves one place at a time. Closing it is the order to kill."""
+    """The server's handle of one supervisor, which serves one slot at a time. Closing the socket kills the job."""
 
     socket: socket.socket
     folder: Path
 
     @property
     def alive(self) -> bool:
-        """Tell whether it can take a job; an idle one that says something says that it never was."""
+        """Return whether it can take a job. An idle supervisor sends nothing, except that it failed to start."""
         try:
             self.socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -36,8 +36,8 @@ class SupervisorHandle:
         return False
 
     def next_scratch(self, owner: int | None) -> Path:
-        """Return a new scratch directory for the next place. Raises OSError."""
-        # Jobs of the same user own each other's scratch. Its folder cannot be listed or watched, so that none finds it.
+        """Make a scratch directory for the next slot and return its path. Raises OSError."""
+        # Jobs of the same user own each other's scratch. They can neither list nor watch its folder to find its name.
         path = self.folder / os.urandom(8).hex()
         try:
             scratch.make_scratch(str(path), owner)
@@ -50,42 +50,42 @@ class SupervisorHandle:
 
 @dataclass(slots=True)
 class Slot:
-    """Where one job can start: a supervisor, and the scratch directory that goes when the place is released.
+    """Where one job can start: a supervisor, and a scratch directory, which is removed when the slot is released.
 
-    Before the job, scratch can be filled; after it, what the job made can be read: nothing of it lives any more.
+    The caller may put files into scratch before the job, and may read it when all processes of the job have ended.
     """
 
     supervisor: SupervisorHandle
     scratch: Path
     take_back: Callable[[SupervisorHandle], None]
-    """Gets the supervisor when it can serve another place."""
+    """Called with the supervisor when it can serve another slot."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
-    """From `prepared` on the supervisor removes scratch. `ended`: nothing of the job is left."""
+    """From `prepared` on, the supervisor removes scratch. `ended`: all processes of the job have ended."""
     room: JobSpec | None = None
-    """What has been prepared."""
+    """The job spec that has been prepared, without a program."""
     make_next: Callable[[], None] = lambda: None
-    """Has another place prepared for the next program of these grants; for callers who let this one wait."""
+    """Prepares another slot for the next program of these grants; for callers that keep this one waiting."""
     on_start: Callable[[], None] = lambda: None
-    """Called when the job is on its way, for what can be done beside it."""
+    """Called when the job has been sent, for work to do while it runs."""
     on_end: Callable[[], None] = lambda: None
-    """Called when scratch is released after the job, for what would have taken the processor from it."""
+    """Called when scratch is released after the job, for work that would have taken processor time from it."""
 
     def prepare(self, room: JobSpec) -> None:
-        """Have the supervisor prepare for a program that is not known yet. Raises OSError."""
+        """Have the supervisor prepare for a program that is not yet known. Raises OSError."""
         self._send(b"prepare", room)
         self.room, self.state = room, "prepared"
 
     def run(self, order: JobSpec, *files: int) -> None:
-        """Have the supervisor run the job of an order with its streams and what follows them, and close them here.
+        """Send the supervisor a job spec with the descriptors of the job, and close them in this process.
 
-        Raises OSError when nothing was sent.
+        Raises OSError if nothing was sent.
         """
         self._send(b"run", order, *files)
         self.state = "running"
         self.on_start()
 
     def end(self, *, kept: bool) -> None:
-        """Take note that nothing of the job is left. Unless it is `kept`, this releases it."""
+        """Note that all processes of the job have ended. Releases the slot unless it is `kept`."""
         if self.state == "released":
             self.lose()
             return
@@ -94,7 +94,7 @@ class Slot:
             self.release()
 
     def lose(self) -> None:
-        """Have done with a supervisor that died, or that has processes left; it removes scratch if it can."""
+        """Give up a supervisor that died or could not kill all processes; it removes scratch if it can."""
         self.state = "released"
         self.supervisor.socket.close()
 
@@ -102,16 +102,14 @@ class Slot:
         sent = [*files]
         try:
             sent.insert(0, order.to_file())
-            with contextlib.suppress(
-                OSError
-            ):  # the supervisor is gone, which its socket tells whoever listens
+            with contextlib.suppress(OSError):  # the supervisor has died; the listener on its socket notices
                 socket.send_fds(self.supervisor.socket, [word], sent)
         finally:
             for file in sent:
                 os.close(file)
 
     def release(self) -> None:
-        """Have scratch removed; harmless when it has been. A program that still runs is killed first."""
+        """Remove scratch, after killing a program that still runs. Does nothing the second time."""
         state, self.state = self.state, "released"
         if state == "empty":
             scratch.remove_directory(str(self.scratch))
@@ -125,11 +123,11 @@ class Slot:
             self.supervisor.socket.close()
         elif state == "running":
             with contextlib.suppress(OSError):
-                self.supervisor.socket.shutdown(socket.SHUT_RDWR)  # who listens to the job closes it
+                self.supervisor.socket.shutdown(socket.SHUT_RDWR)  # the job's listener closes the socket
 
 
 class ForkServerClient:
-    """The server's end of the fork server."""
+    """The server's handle of the fork server."""
 
     def __init__(self) -> None:
         self._up = False
@@ -147,31 +145,31 @@ class ForkServerClient:
 
     @property
     def alive(self) -> bool:
-        """Tell whether it has not ended."""
+        """Return whether the fork server runs."""
         return self._process.poll() is None
 
     async def ready(self) -> None:
-        """Wait until it forks. Raises EngineError when it does not come up."""
+        """Wait until it accepts requests. Raises EngineError if it does not start."""
         if self._up:
             return
         try:
             async with asyncio.timeout(_START_S):
                 word = await asyncio.shield(self._ready)
         except (OSError, TimeoutError) as error:
-            raise EngineError(f"the process zygote did not start: {error}") from error
+            raise EngineError(f"the fork server for programs did not start: {error}") from error
         if word != b"ready":
-            raise EngineError("the process zygote died while it started")
+            raise EngineError("the fork server for programs died during its start")
         self._up = True
 
     def start_supervisor(self, root: Path) -> SupervisorHandle:
-        """Return a new supervisor, with a folder below `root`. Raises OSError, and EngineError when it is gone."""
+        """Start a supervisor with a folder below `root`. Raises OSError; EngineError if the fork server has died."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         folder = root / f"paddock-{os.urandom(8).hex()}"
         with theirs:
             try:
                 folder.mkdir()
-                folder.chmod(0o711)  # jobs pass through, and may do nothing else
+                folder.chmod(0o711)  # jobs may pass through it, but not list it
             except OSError:
                 ours.close()
                 raise
@@ -180,16 +178,16 @@ class ForkServerClient:
             except OSError as error:
                 ours.close()
                 folder.rmdir()
-                raise EngineError(f"the process zygote is gone ({error.strerror})") from error
+                raise EngineError(f"the fork server for programs has died ({error.strerror})") from error
         return SupervisorHandle(ours, folder)
 
     def forget(self) -> None:
-        """Let go of a fork server that has ended by itself."""
-        # Whoever waits for it hears of its end first.
+        """Close the connection to a fork server that has ended by itself."""
+        # After its end has been reported to the tasks that wait in `ready`.
         self._ready.add_done_callback(lambda _: self._control.close())
 
     async def close(self) -> None:
-        """End the fork server; it waits a little for the last supervisors, whose sockets have to be closed."""
+        """End the fork server. It waits briefly for the last supervisors, whose sockets the caller has closed."""
         if not self._ready.done():
             self._ready.cancel()
         self._control.close()

@@ -1,4 +1,4 @@
-"""Start Paddock's own helper processes: the interpreter of this one, without site-packages and environment."""
+"""Start Paddock's helper processes: this process's interpreter, without site-packages and environment."""
 
 import subprocess
 import sys
@@ -11,9 +11,9 @@ _CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import 
 
 
 def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
-    """Run `main()` of a module of this package with `arguments`, and with the descriptor `keep` open.
+    """Run `main()` of a module of this package with `arguments`; the descriptor `keep` stays open in the child.
 
-    Raises EngineError when the system starts no process, or is not as confinement wants it (`preflight`).
+    Raises EngineError if the system cannot start a process or does not meet the requirements of `preflight`.
     """
     if lacking := preflight.find_missing():
         raise EngineError(lacking)
@@ -27,7 +27,7 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
-            start_new_session=True,  # Ctrl-C is the server's to handle, from the first moment on
+            start_new_session=True,  # only the server handles Ctrl-C, from the first moment
         )
     except OSError as error:
         raise EngineError(

@@ -1,8 +1,8 @@
-"""The server's ends of a process's three pipes. Nothing here waits for the process, and nothing makes it wait.
+"""The server's ends of a process's three pipes. The server never blocks on the process, nor the process on the server.
 
-Output is read as soon as it comes, to the end of the process, whatever its size: the start and the end stay in memory,
-everything goes to a sink. A process that floods, never ends a line, closes its streams or leaves them to others is
-treated like any other.
+Output of any size is read as soon as it arrives, until the process ends. Its head and tail stay in memory; all of it
+goes to a sink. This also holds for a process that floods its output, never ends a line, closes its streams or passes
+them to other processes.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from paddock.model.program import CapturedStream
 from paddock.sandbox.protocol import Sink
 
 _CHUNK_BYTES = 64 * 1024
-"""What a pipe holds: no program has a larger one, and no more is looked through for secrets at a time."""
+"""Size of a pipe, which no program can enlarge. A larger chunk would take longer to search for secrets."""
 _TURN_S = 0.01
-"""After so long the event loop gets its turn, however much more there is."""
+"""Maximum time of reading before the event loop runs other tasks, in seconds."""
 _MAX_CHUNKS_AFTER_END = 64
-"""Reads after the process is gone: more than any pipe holds, so that nobody who got hold of one keeps us here."""
+"""Maximum reads after the process has ended. A pipe holds less; another process may still write to it for ever."""
 
 
 class OutputReader:
-    """One output stream, read until its end or until `finish`."""
+    """Reads one output stream until its end or until `finish`."""
 
     def __init__(
         self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
@@ -40,7 +40,7 @@ class OutputReader:
         self._loop.add_reader(file, self._readable)
 
     def finish(self) -> CapturedStream:
-        """Take what is in the pipe, close it, and return what was kept. Only after the process has ended."""
+        """Read the rest of the pipe, close it and return the captured stream. Call it after the process has ended."""
         for _ in range(_MAX_CHUNKS_AFTER_END):
             if self._file < 0 or not self._read_ready():
                 break
@@ -48,7 +48,7 @@ class OutputReader:
         return self._kept.make_captured()
 
     def close(self) -> None:
-        """Stop reading; harmless when it has stopped."""
+        """Stop reading. Does nothing the second time."""
         if self._file >= 0:
             self._loop.remove_reader(self._file)
             os.close(self._file)
@@ -84,7 +84,7 @@ class OutputReader:
 
 
 class InputWriter:
-    """Standard input, written as fast as the process takes it; one that never reads is nobody's fault."""
+    """Writes standard input as fast as the process reads it. It is no error if the process never reads."""
 
     def __init__(self, file: int, data: bytes) -> None:
         self._file = file
@@ -98,7 +98,7 @@ class InputWriter:
         self._loop.add_writer(file, self._writable)
 
     def close(self) -> None:
-        """Stop writing; harmless when all is written."""
+        """Stop writing. Does nothing after all data has been written."""
         if self._file >= 0:
             self._loop.remove_writer(self._file)
             os.close(self._file)
@@ -115,7 +115,7 @@ class InputWriter:
 
 
 def decode_stream(sink: Callable[[str], None]) -> Sink:
-    """Return a sink of bytes that hands `sink` text, however the pieces cut its characters (UTF-8, RFC 3629)."""
+    """Return a sink of bytes that passes text to `sink`; a chunk may end within a character (UTF-8, RFC 3629)."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def take(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One running program, as the server sees it: its three pipes, its supervisor, and in the end its result."""
+"""One running program on the server's side: its three pipes, the connection to its supervisor, and its result."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from paddock.sandbox.protocol import Sink, Streams
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
 GRACE_S = 1.0
-"""How much later than its wall limit a supervisor may answer before it counts as broken."""
+"""Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds."""
 
 _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "wall": (Status.TIMEOUT, "wall"),
@@ -31,11 +31,11 @@ _BY_CEILING: dict[str, tuple[Status, Ceiling]] = {
     "unrestored": (Status.ERROR, "protected"),
 }
 _SIGXFSZ, _SIGXCPU = 25, 24
-_BAD_MESSAGE = "said what no warden says"
+_BAD_MESSAGE = "sent a malformed report"
 
 
 class RunningProcess:
-    """One running program. `result` is done when nothing of it is left."""
+    """One running program. `result` is done when all of its processes have ended."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RunningProcess:
         jailed: bool,
         kept: bool,
     ) -> None:
-        """Run in `place`, which is released at the end unless it is `kept`."""
+        """Run in a slot, which is released at the end unless it is `kept`."""
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
         self._place = place
@@ -62,22 +62,22 @@ class RunningProcess:
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
 
     def start(self, order: JobSpec, *shared: int) -> None:
-        """Hand the order, the far ends of the pipes and what others share to the supervisor, and listen.
+        """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
 
-        Raises OSError when it cannot; then nothing has started.
+        Raises OSError if that fails; then nothing has started.
         """
         limits, streams = self._limits, self._streams
         self._watched = bool(order.workspace)
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
         if streams.combined:
-            os.dup2(stdout, stderr, inheritable=False)  # the pipe of standard error is at its end then
+            os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
         try:
             self._place.run(order, stdin, stdout, stderr, *shared)
         except OSError:
             for file in (our_stdin, our_stdout, our_stderr):
                 os.close(file)
             raise
-        # Beside the job's start: whatever comes meanwhile waits in its pipe.
+        # After sending, so that the job starts at the same time; early output waits in the pipe.
         self._pipes = (
             InputWriter(our_stdin, streams.stdin),
             self._reader(our_stdout, "stdout", limits.stdout_bytes, streams.stdout),
@@ -87,7 +87,7 @@ class RunningProcess:
         self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Have the supervisor end the job; `result` follows. Harmless when it has ended."""
+        """Have the supervisor end the job, which completes `result`. Does nothing after the end."""
         if self.result.done():
             return
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ class RunningProcess:
             message = b""
         try:
             report = JobReport.from_bytes(message) if message else self._on_lost("died")
-        except (ValueError, TypeError):  # whatever it is, somebody waits for a result
+        except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
             report = self._on_lost(_BAD_MESSAGE)
         self._finish(report)
 
@@ -115,10 +115,10 @@ class RunningProcess:
         self._finish(self._on_lost("died"))
 
     def _on_lost(self, how: str) -> JobReport:
-        told = (
-            "; look at the protected paths of its workspace, which were not put back" if self._watched else ""
+        hint = (
+            "; check the protected paths of its workspace, which were not restored" if self._watched else ""
         )
-        return JobReport(ended_by="lost", why=f"the warden of this process {how}{told}")
+        return JobReport(ended_by="lost", why=f"the supervisor of this process {how}{hint}")
 
     def _finish(self, report: JobReport) -> None:
         assert self._pipes is not None
@@ -126,9 +126,7 @@ class RunningProcess:
         self._late.cancel()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
-        self._pipes = (
-            None  # they know this job: nothing would free what they keep before garbage is looked for
-        )
+        self._pipes = None  # breaks a reference cycle, so that buffers are freed without a garbage collection
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
         try:
@@ -143,7 +141,7 @@ class RunningProcess:
             self._place.end(kept=self._kept)
 
     def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
-        """Return what became of it. Raises ValueError and TypeError for a report that no supervisor makes."""
+        """Return the result of the job. Raises ValueError and TypeError for a malformed report."""
         status, limit, reason = verdict(report)
         if status is Status.OK and (out.total_bytes > self._limits.stdout_bytes):
             status, limit = _BY_CEILING["stdout"]
@@ -170,7 +168,7 @@ class RunningProcess:
 
 
 def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return the ends of a pipe for each stream. Raises OSError, with nothing left open, also not of what is shared."""
+    """Return the ends of a pipe for each stream. On OSError, all of them and the `shared` files are closed."""
     made: list[tuple[int, int]] = []
     try:
         while len(made) < STREAM_COUNT:
@@ -183,7 +181,7 @@ def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def verdict(report: JobReport) -> tuple[Status, Ceiling | None, str]:
-    """Return status, ceiling and reason of a report."""
+    """Return the status, the exceeded limit and the reason of a report."""
     if report.ended_by in _BY_CEILING:
         return (*_BY_CEILING[report.ended_by], report.why)
     match report.ended_by:

@@ -1,11 +1,11 @@
-"""The one way to run a child: `KernelSandbox.run`.
+"""Run confined processes: `KernelSandbox.run` is the only way to start one.
 
-    server (asyncio, any size)          never forks, never waits for a pipe's end
-      fork server                            started once (`child.fork_server`)
-        supervisor, one job at a time       deadline, accounting, the end of every process (`child.supervisor`)
-          shim, which becomes the job   the order in which powers are given up (`child.shim`)
+    server (asyncio, any size)          never forks, never waits for the end of a pipe
+      fork server                       started once (`child.fork_server`)
+        supervisor, one job at a time   enforces deadline and limits, ends every process (`child.supervisor`)
+          shim, which becomes the job   gives up powers one after another (`child.shim`)
 
-Each supervisor has a socket to the server. Closing it, on purpose or by dying, is the order to kill.
+Each supervisor has a socket to the server. When the server closes it, or dies, the supervisor kills its job.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
 _MAX_IDLE_SUPERVISORS = 16
-"""Supervisors without a job that are kept; the first fork costs a millisecond."""
+"""Maximum number of supervisors kept without a job; starting one costs a millisecond."""
 _MAX_PREPARED_GRANTS = 8
-"""Sets of grants for which places are kept; the one not used for longest loses its own."""
+"""Maximum sets of grants for which slots are kept. The least recently used set loses its slots first."""
 _PAUSE_S = 0.05
-"""A program that starts so soon after another has ended comes in a row with it."""
+"""Programs come in a row if one starts within this time after the end of another, in seconds."""
 
 _Key = tuple[int, str, tuple[object, ...]]
 
 
 def _explain_refusal(error: OSError) -> EngineError:
-    """Return the error for what the system refused before a process could start."""
+    """Return the error to raise if the system refused something before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
     return EngineError(explain_start_failure(f"no process can be started: {where}{error.strerror}"))
 
@@ -53,8 +53,9 @@ def _explain_refusal(error: OSError) -> EngineError:
 class KernelSandbox:
     """Runs processes in one tier. Use it as an asynchronous context manager, or `close` it.
 
-    `job_user` is the user that jobs become when Paddock runs as root; without it, and for 0, `plan.user` decides.
-    With `protected_paths` "refuse", a job that could change one does not start (`child.protected_paths`).
+    `job_user` is the user that jobs become when Paddock runs as root; for None and 0, `spec.user` decides.
+    With `protected_paths` "refuse", a job that could change a protected path does not start
+    (`child.protected_paths`).
     """
 
     facts: SandboxFacts
@@ -63,21 +64,21 @@ class KernelSandbox:
     protected_paths: Protection = "restore"
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
     group: Group | None = None
-    """Control group of all jobs, where one holds (`paddock.sandbox.tiers`); it is this sandbox's to release."""
+    """Control group of all jobs, if its limits hold (`paddock.sandbox.tiers`); this sandbox releases it."""
     own: tuple[str, ...] = ()
-    """Paddock's own directories (`private.known`), which no program gets at, whatever it is granted above them."""
+    """Paddock's own directories (`state_paths`). No program can access them, even if a parent is granted."""
     installed: tuple[str, ...] = ()
-    """Where Paddock and what it imports are, which no program changes, whatever it may write to above them."""
+    """Where Paddock and its imports are installed. No program can write there, even if a parent is writable."""
     files: tuple[StateFile, ...] = ()
-    """Paddock's own files elsewhere: what would get at one does not start."""
+    """Paddock's own files in other directories. A program whose grants expose one does not start."""
     spares: int = 0
-    """Confined processes (in their jails) that wait for the next program of the same grants, once there were two."""
+    """Number of slots prepared for the next program of the same grants, after two programs used these grants."""
     _fork_server: ForkServerClient | None = None
     _idle: deque[SupervisorHandle] = field(default_factory=deque)
     _waiting: dict[_Key, deque[Slot]] = field(default_factory=dict)
     _jobs: set[RunningProcess] = field(default_factory=set)
     _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
-    """What is known of each workspace that jobs write to, and these."""
+    """For each workspace that running jobs may write to: the file that they share, and the jobs."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
     _closing: bool = False
@@ -99,13 +100,13 @@ class KernelSandbox:
         stop: asyncio.Event | None = None,
         canary: str = "",
     ) -> ProcessResult:
-        """Run a program to its end and return what became of it, no later than wall limit + 250 ms.
+        """Run a program to its end and return its result within the wall limit + 250 ms.
 
-        Setting `stop` kills the program, to the last process, and the result is `cancelled`; one that was set before
-        starts nothing. Cancelling the caller kills it likewise before the cancellation goes on. A `place` of the
-        same grants and limits serves one program and stays until it is released.
+        Setting `stop` kills every process of the program, and the result is `cancelled`; nothing starts if it is set
+        already. Cancelling the caller also kills the program before the cancellation continues. `place` is a slot of
+        the same grants and limits, which the caller releases.
         With `canary` the program is `child.canary` with that target.
-        Raises EngineError only when Paddock's own machinery fails.
+        Raises EngineError only if Paddock's own machinery fails.
         """
         if stop is not None and stop.is_set():
             return ProcessResult(status=Status.CANCELLED, sandbox=self.facts)
@@ -130,7 +131,7 @@ class KernelSandbox:
         place: Slot | None = None,
         canary: str = "",
     ) -> RunningProcess | ProcessResult:
-        """Start a program and return it, or the result that says why it may not start."""
+        """Start a program and return it; if it may not start, return a result with the reason."""
         grants, limits, streams = grants or ProcessGrants(), limits or ProcessLimits(), streams or Streams()
         if len(streams.stdin) > limits.stdin_bytes:
             reason = (
@@ -168,7 +169,7 @@ class KernelSandbox:
         return job
 
     def _open_shared_file(self, workspace: str, job: RunningProcess) -> tuple[int, ...]:
-        """Return a file that all jobs share that write to a workspace at the same time (`protected.Before`)."""
+        """Return the file shared by all current jobs that may write to a workspace (`ProtectedPaths`)."""
         if not workspace:
             return ()
         file, jobs = self._known.get(workspace) or (
@@ -188,9 +189,9 @@ class KernelSandbox:
         return (os.dup(file),)
 
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
-        """Have `count` confined processes wait for programs of these grants, each with its scratch and its jail.
+        """Prepare `count` slots for programs of these grants, each with its scratch and its jail.
 
-        A place is used once. It depends on grants and on the room in scratch, not on program and environment.
+        A slot is used once. It depends on the grants and the scratch limit, not on the program and its environment.
         """
         key = self._key(grants, limits)
         self._note(key)
@@ -207,23 +208,23 @@ class KernelSandbox:
             raise _explain_refusal(error) from error
 
     def _note(self, key: _Key) -> deque[Slot]:
-        """Return what waits for programs with this in common, which are then the last to be forgotten."""
+        """Return the slots prepared for a key, and mark the key as the most recently used."""
         places = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
         while len(self._waiting) > _MAX_PREPARED_GRANTS:
             self._drop(next(iter(self._waiting)))
         return places
 
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
-        """Return what two programs must have in common to use the same jail."""
+        """Return what two programs must have in common to use the same slot."""
         text = grants.model_dump_json(exclude={"environment", "cwd", "folder"})
         return limits.scratch_bytes, text, spec.state(grants, (*self.own, *self._find_installation(grants)))
 
     def user(self, grants: ProcessGrants) -> int | None:
-        """Return the user that jobs of these grants become, None for this process's (`plan.user`)."""
+        """Return the user that jobs of these grants become; None for this process's user (`spec.user`)."""
         return spec.user(grants, self.job_user, self.tier)
 
     def _find_installation(self, grants: ProcessGrants) -> tuple[str, ...]:
-        """Return where Paddock is installed that a program with such grants could otherwise change."""
+        """Return the directories of Paddock's installation that a program with these grants could otherwise change."""
         workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
         return state_paths.find_exposed_installation(self.installed, [*workspace, *grants.writable])
 
@@ -241,9 +242,9 @@ class KernelSandbox:
         )
 
     async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
-        """Return a place for one program of these grants and limits; it is the caller's to fill and to release.
+        """Return a slot for one program of these grants and limits; the caller fills and releases it.
 
-        What does not depend on the program is done while the caller fills it.
+        The supervisor prepares the slot while the caller fills it.
         """
         place = await self._take_place(grants, limits)
         if place.state == "empty":
@@ -264,9 +265,9 @@ class KernelSandbox:
         return place
 
     def _refill_for(self, place: Slot, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
-        """Have the next place prepared after the program of this one, or beside it when programs come in a row.
+        """Prepare the next slot after this slot's program ends, or during it if programs come in a row.
 
-        Beside it, it takes processor time from the program; after it, from the next one that does not wait.
+        Preparing takes processor time: during the program, from that program; afterwards, from an immediate next one.
         """
         now = asyncio.get_running_loop().time
         refill = partial(self._refill, key, grants, limits)
@@ -282,9 +283,9 @@ class KernelSandbox:
         place.make_next, place.on_start, place.on_end = refill, start, end
 
     def _refill(self, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
-        if self._closing:  # nobody would end what a place that is released from now on had begun
+        if self._closing:  # `close` would not end a refill that starts from now on
             return
-        if len(self._waiting.get(key, ())) >= self.spares:  # to look what the key is by now would cost more
+        if len(self._waiting.get(key, ())) >= self.spares:  # computing the current key would cost more
             return
         task = asyncio.create_task(self.prepare(grants, limits, self.spares))
         self._refills.add(task)
@@ -327,9 +328,9 @@ class KernelSandbox:
             place.release()
 
     async def close(self) -> None:
-        """End every job, every waiting place and the fork server; scratch is gone but for what takes long to remove.
+        """End every job, every prepared slot and the fork server. Removing large scratch directories may take longer.
 
-        That is done when the caller is cancelled, too, before the cancellation goes on.
+        If the caller is cancelled, this finishes before the cancellation continues.
         """
         await run_shielded(self._close())
 

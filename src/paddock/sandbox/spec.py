@@ -1,4 +1,4 @@
-"""From grants and limits to an order: which paths, which user, which environment. Pure but for looking at paths."""
+"""Turn grants and limits into a job spec: paths, user, environment. The only side effect is reading the file system."""
 
 import functools
 import os
@@ -37,19 +37,19 @@ _SCRATCH_VARIABLES = {
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _KEEP_ROOT = (
     'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-    "mode, times and attributes of every file of root's"
+    "mode, times and attributes of every file that root owns"
 )
-_OCCUPIED = "{path} is in {place}, where Paddock keeps its own files; work in another directory"
+_OCCUPIED = "{path} is in {keeper}, where Paddock keeps its own files; work in another directory"
 
 
 class GrantError(ValueError):
-    """A grant that makes no sense or that nobody may get; nothing was started."""
+    """A grant is invalid or not permitted; nothing was started."""
 
 
 def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -> None:
-    """Raise GrantError unless there is a program and every path is absolute, is there and fits its grant.
+    """Raise GrantError unless there is a program and every path is absolute, exists and fits its grant.
 
-    Nobody works in Paddock's `own` directories (`private.known`).
+    No job may work in Paddock's `own` directories (`state_paths`).
     """
     if not argv or not argv[0]:
         raise GrantError("there is no program to run")
@@ -74,7 +74,7 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
     for path in (*folders, *grants.readable):
         real = os.path.realpath(path)
         if real == "/" or _is_the_kernels(real):
-            raise GrantError(f"{path} is no path to be granted")
+            raise GrantError(f"{path} can never be granted")
         if path in folders:
             _check_vacancy(path, real, grants, own)
     if grants.cwd:
@@ -82,22 +82,22 @@ def _check_paths(grants: ProcessGrants, own: Sequence[str]) -> None:
 
 
 def _is_the_kernels(path: str) -> bool:
-    """Tell whether a real path is among processes and devices; what is in shared memory is a file like others."""
-    kernels = any(state_paths.is_below(path, each) for each in ("/proc", "/dev"))
-    return kernels and not any(state_paths.is_below(path, each) for each in namespaces.PRIVATE_FOLDERS)
+    """Return whether a real path is in /proc or /dev; files in shared memory count as ordinary files."""
+    kernels = any(state_paths.is_below(path, folder) for folder in ("/proc", "/dev"))
+    return kernels and not any(state_paths.is_below(path, folder) for folder in namespaces.PRIVATE_FOLDERS)
 
 
 def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:
-    """Raise GrantError for a directory in one of Paddock's, but for a script tool's, which may be beside settings."""
-    place = state_paths.keeper(own, real)
-    if place and not any(state_paths.is_below(real, str(fixed)) for fixed in grants.fixed):
-        raise GrantError(_OCCUPIED.format(path=path, place=place))
+    """Raise GrantError for a directory in one of Paddock's own, except a script tool's beside the settings."""
+    keeper = state_paths.keeper(own, real)
+    if keeper and not any(state_paths.is_below(real, str(fixed)) for fixed in grants.fixed):
+        raise GrantError(_OCCUPIED.format(path=path, keeper=keeper))
 
 
 def read_configured_user(name: str) -> int | None:
-    """Return the number of the setting `sandbox.job_user`, None for an empty one. Raises ConfigurationError.
+    """Return the user number for the setting `sandbox.job_user`; None if it is empty. Raises ConfigurationError.
 
-    0 stands for root, whose number jobs with a workspace keep then, without any capability.
+    With 0, jobs with a workspace stay root, without any capability.
     """
     if not name:
         return None
@@ -110,7 +110,7 @@ def read_configured_user(name: str) -> int | None:
 
 
 def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None:
-    """Raise GrantError when the user that a job becomes cannot get to where it is to work, or not write there."""
+    """Raise GrantError if the user that a job becomes cannot enter its directories, or not write to them."""
     number = user(grants, job_user, tier)
     if number is None:
         _check_reach_of_root(grants)
@@ -124,7 +124,7 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
                 else "move it, or change sandbox.job_user"
             )
             raise GrantError(
-                f"{path} is out of reach: programs run as user {number} here, who may not enter {closed}; "
+                f"{path} is out of reach: programs run as user {number}, which may not enter {closed}; "
                 f"let others through (chmod o+x {closed}), {remedy}"
             )
     if leaves_root:
@@ -132,7 +132,7 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
 
 
 def _check_writing(grants: ProcessGrants, number: int) -> None:
-    """Raise GrantError when the default user of jobs may not write to what is granted for writing."""
+    """Raise GrantError if the default user of jobs may not write to a directory that is granted for writing."""
     whole = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
     for path in (*whole, *grants.writable):
         facts = path.stat()
@@ -141,28 +141,28 @@ def _check_writing(grants: ProcessGrants, number: int) -> None:
         owner = facts.st_uid
         remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
         raise GrantError(
-            f"{path} cannot be granted for writing: it belongs to user {owner}, and programs of a Paddock that is "
-            f"root run as user {number} in the tier landlock, which cannot keep a program that is root from changing "
-            "the mode of root's files; make the tier namespaces available (paddock doctor says how), give that user "
-            f"the workspace (chown -R {number}:{number} {path}), or {remedy}"
+            f"{path} cannot be granted for writing: it belongs to user {owner}, and programs run as user {number}, "
+            "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode "
+            "of root's files; make the tier namespaces available (paddock doctor says how), give that user the "
+            f"workspace (chown -R {number}:{number} {path}), or {remedy}"
         )
 
 
 def _check_reach_of_root(grants: ProcessGrants) -> None:
-    """Raise GrantError when a job that stays root, without its powers, cannot enter a workspace of somebody else."""
+    """Raise GrantError if a job that stays root, without root's powers, cannot enter another user's workspace."""
     if os.geteuid() != 0 or grants.workspace is None or grants.access == "none":
         return
     if closed := permissions.find_barrier(str(grants.workspace), 0):
         owner = Path(closed).stat().st_uid
         raise GrantError(
-            f"{grants.workspace} is out of reach: programs run as root without its powers here, and {closed} is "
-            f'open to its owner alone; set job_user = "{owner}" under [sandbox], or let others through '
+            f"{grants.workspace} is out of reach: programs run as root without its powers, and only its owner may "
+            f'enter {closed}; set job_user = "{owner}" under [sandbox], or let others through '
             f"(chmod o+x {closed})"
         )
 
 
 def foreign(grants: ProcessGrants, job_user: int | None) -> str:
-    """Return what to say of a workspace that is granted for writing and belongs to another user than jobs, or "".
+    """Return a hint if a workspace is granted for writing but the user of jobs may not write to it; else "".
 
     `job_user` is the one that the job ran as, None for this process's.
     """
@@ -180,7 +180,7 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
         else f"let user {number} write to it"
     )
     return (
-        f"{grants.workspace} belongs to user {facts.st_uid}, and programs run as user {number} here, who may not write "
+        f"{grants.workspace} belongs to user {facts.st_uid}, and programs run as user {number}, which may not write "
         f"to it; {remedy}"
     )
 
@@ -188,37 +188,37 @@ def foreign(grants: ProcessGrants, job_user: int | None) -> str:
 def check_private(
     grants: ProcessGrants, own: tuple[str, ...], tier: Tier, files: Sequence[state_paths.StateFile] = ()
 ) -> None:
-    """Raise GrantError when a job cannot be kept from Paddock's `files`, or `own` directories that it writes above."""
+    """Raise GrantError if the tier cannot protect Paddock's `files`, or `own` directories below writable ones."""
     written = _list_writable(grants)
     _check_files(grants, written, files)
-    told = "where Paddock keeps its own files; work in a directory that does not hold them"
+    advice = "where Paddock keeps its own files; work in a directory that does not contain them"
     if tier == "landlock" and (found := state_paths.within(own, written)):
         raise GrantError(
-            f"a program that may write there can get at {found[0]}, {told}, make the tier namespaces available "
+            f"a program that may write there could change {found[0]}, {advice}, make the tier namespaces available "
             "(paddock doctor says how), or grant the workspace read-only"
         )
     if tier != "unconfined" and (
         link := next(filter(None, (state_paths.find_link(own, path) for path in written)), "")
     ):
         raise GrantError(
-            f"a program that may write there can put another directory in the place of the link {link}, by which "
-            f"one is found, {told}, or grant the workspace read-only"
+            f"a program that may write there could replace the link {link}, which leads to a directory {advice}, or "
+            "grant the workspace read-only"
         )
 
 
 def _check_files(grants: ProcessGrants, written: list[str], files: Sequence[state_paths.StateFile]) -> None:
-    """Raise GrantError when a job gets at one of Paddock's files that a setting has put into what is granted."""
+    """Raise GrantError if a grant exposes one of Paddock's files, which a setting placed there."""
     given = [_real(path, grants) for path in (*_folders(grants), *grants.readable)] if files else []
     whole = grants.access == "workspace-write" and bool(files)
     kept = [f"{written[0]}/{name}" for name in protected_paths.PROTECTED_PATHS] if whole else []
     for file in files:
-        told = f"{file.path}, which is Paddock's own ({file.key}); move it out of what programs are granted"
+        advice = f"{file.path}, Paddock's own file ({file.key}); move it to where no program has a grant"
         if file.readable and state_paths.is_exposed(file, written, kept):
             raise GrantError(
-                f"a program that may write there can change {told}, or grant the workspace read-only"
+                f"a program that may write there could change {advice}, or grant the workspace read-only"
             )
         if not file.readable and state_paths.is_exposed(file, given):
-            raise GrantError(f"a program that is granted what is there can get at {told}")
+            raise GrantError(f"a program with these grants could read {advice}")
 
 
 def _list_writable(grants: ProcessGrants) -> list[str]:
@@ -234,11 +234,10 @@ def _folders(grants: ProcessGrants) -> list[Path]:
 
 
 def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
-    """Return the user that a job becomes; None where it keeps the number of this process, without any capability.
+    """Return the user that a job becomes; None if it keeps the number of this process, without any capability.
 
-    Only root can become another user. A job of root's that works in a workspace, which belongs to who asked, keeps
-    root's number where its tier hides the other files of root's, and where `job_user` is 0. In a user namespace there
-    may be no other user to become.
+    Only root can become another user. A job of root in a workspace stays root if its tier hides root's other files,
+    or if `job_user` is 0: the workspace belongs to the caller. A user namespace may have no other user to become.
     """
     if os.geteuid() != 0 or not lockdown.is_mapped(job_user or lockdown.JOB_UID):
         return None
@@ -260,9 +259,9 @@ def room(
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
 ) -> JobSpec:
-    """Return the order of a job with such grants, which have been checked, but for its program.
+    """Return the job spec for these grants, which the caller has checked, without a program.
 
-    `own` are Paddock's directories (`private.known`), no part of what is granted; where it is `installed` none changes.
+    The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
@@ -311,9 +310,9 @@ def _jail(
     still: Sequence[str],
     user: int | None,
 ) -> str:
-    """Return the command that builds the root of a jail for these real paths; `user` is the job's, None this one."""
+    """Return the command that builds the root of a jail for these real paths, for a job of `user` or this user."""
     who = os.geteuid() if user is None else user
-    made = state_paths.list_hidden_paths(hidden, writable, who)  # before the ways there are looked at
+    made = state_paths.list_hidden_paths(hidden, writable, who)  # makes directories that `ways` then finds
     watched = grants.workspace if grants.access == "workspace-write" else None
     return namespaces.build_command(
         readable=readable,
@@ -335,9 +334,9 @@ def _real(path: Path, grants: ProcessGrants) -> str:
 
 
 def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
-    """Return the links that granted names lead through where nothing that is visible has them.
+    """Return the links on granted paths that no visible directory contains.
 
-    Those in directories that each jail has of its own are left out.
+    Leaves out links in directories that each jail has for itself.
     """
     known = tuple(f"{path}/" for path in (*visible, *namespaces.PRIVATE_FOLDERS, "/proc", "/dev"))
     through = [link for path in grants.readable if path not in grants.fixed for link in list_links(str(path))]
@@ -347,7 +346,7 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
 def order(
     room: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
 ) -> JobSpec:
-    """Return the order of a job in a room of its grants."""
+    """Return the job spec of a program in a slot that was prepared for its grants."""
     cwd = Path(room.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
@@ -369,9 +368,9 @@ def order(
 
 
 def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
-    """Return what an order for these grants says of the file system, as it is now; `own` as in `room`.
+    """Return the present state of the file system that a job spec for these grants depends on; `own` as above.
 
-    Where a path leads to something else, what was confined before that would not get at it, or at what it must not.
+    If a path has come to lead elsewhere, a slot prepared earlier would lack the new target or expose the old one.
     """
     folders = _folders(grants)
     granted = [*map(str, (*folders, *grants.readable))]
@@ -396,12 +395,12 @@ def _system(*, network: bool) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
-    """Return those of `paths` that are there, remembered as long as their places are what they were."""
+    """Return those of `paths` that exist; cached by the identities of the paths."""
     return tuple(path for path in paths if os.path.exists(path))
 
 
 def _list_private_paths(paths: list[str]) -> list[str]:
-    """Return the paths below directories that each jail has of its own, but for those below another."""
+    """Return the paths below directories that each jail has for itself, except paths below another one of them."""
     owned = tuple(f"{own}/" for own in namespaces.PRIVATE_FOLDERS)
     inside = sorted({path for path in paths if f"{path}/".startswith(owned)})
     return [path for path in inside if not any(path.startswith(f"{other}/") for other in inside)]
@@ -412,19 +411,19 @@ def _existing(paths: tuple[str, ...]) -> list[str]:
 
 
 def _list_covered_paths(workspace: str) -> list[str]:
-    """Return the protected paths that a mount can cover: those that are there, and no links."""
+    """Return the protected paths that a mount can cover: those that exist and involve no link."""
     paths = (f"{workspace}/{name}" for name in protected_paths.PROTECTED_PATHS)
     return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
 
 
 def check_protection(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError when the tier cannot keep the protected paths that are there from being changed."""
+    """Raise GrantError if the tier cannot prevent changes to the protected paths that exist."""
     if grants.access != "workspace-write" or grants.workspace is None:
         return
     refused = "sandbox.protected_paths is refuse, and"
     if tier != "namespaces":
         raise GrantError(
-            f"{refused} the tier {tier} can only put protected paths of a writable workspace back after the run; "
+            f"{refused} the tier {tier} can only restore protected paths of a writable workspace after the run; "
             "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
         )
     workspace = str(grants.workspace.resolve())
@@ -432,8 +431,8 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
     for name in protected_paths.PROTECTED_PATHS:
         if os.path.lexists(f"{workspace}/{name}") and f"{workspace}/{name}" not in covered:
             raise GrantError(
-                f"{refused} {name} of the workspace is a link or behind one, which no mount can keep from being "
-                "changed; replace the link by what it points to, or grant the workspace read-only"
+                f"{refused} {name} of the workspace is a link or behind one, which no mount can protect; replace the "
+                "link with its target, or grant the workspace read-only"
             )
 
 

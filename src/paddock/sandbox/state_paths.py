@@ -1,18 +1,19 @@
-"""Paddock's own directories, which a grant of a directory above them leaves out: settings, record, vault, caches.
+"""Keep programs out of Paddock's own directories (settings, ledger, vault, caches), even if a parent is granted.
 
-A workspace may hold them, as somebody's home does. A program that reads them has the key of the vault; one that writes
-there grants itself what it likes.
+A granted workspace may contain them, as a home directory does. A program that reads them has the key of the vault; one
+that writes to them can grant itself anything.
 
-    namespaces   an empty directory lies over each, and what leads there from a writable directory is a mount, so that
-                 nobody can move it away and put another one in its place
-    landlock     rules only add up: what stands beside the way is granted for reading, piece by piece. Nothing can be
-                 new in a directory without a rule for all of it, so a writable one is refused
+    namespaces   an empty directory covers each. Every directory between it and a writable one is a mount, which no
+                 program can move away and replace
+    landlock     rules can only add access. A readable grant is split: its entries beside the path to Paddock's
+                 directories are granted one by one. That cannot cover files that a program will make, so a writable
+                 grant is rejected
 
-Where Paddock is installed, as in the virtual environment of a project, whoever writes becomes the user. So that stays
-as it is, and can be read.
+A program that writes to Paddock's installation, such as a project's virtual environment, gains the user's powers.
+Therefore the installation is readable but not writable.
 
-Paddock replaces a single file that a setting places in a workspace (`StateFile`) now and then, and no mount over a file
-outlives that: a program that would get at one does not start.
+A setting may place a single file of Paddock in a workspace (`StateFile`). Paddock replaces it at times, and a mount
+over a file does not survive that. Therefore a program whose grants expose the file does not start.
 """
 
 import functools
@@ -26,35 +27,35 @@ from paddock.sandbox.child.paths import list_links
 
 
 class PartialGrant(NamedTuple):
-    """What stands for directories of which something is left out."""
+    """A grant of directories, without the hidden paths in them."""
 
     granted: tuple[str, ...] = ()
-    """Those of the directories that hold nothing of it."""
+    """The directories that contain no hidden path."""
     found: tuple[str, ...] = ()
-    """Files and directories in the others that neither hold nor are what is left out, and are no links."""
+    """Files and directories in the `listed` ones that are not hidden, contain no hidden path and are not links."""
     listed: tuple[str, ...] = ()
-    """Directories that hold what is left out."""
+    """Directories that contain a hidden path."""
 
 
 class StateFile(NamedTuple):
-    """A file that Paddock goes by, where a setting places it."""
+    """A file that Paddock trusts, and that a setting places."""
 
     key: str
     """The setting."""
     path: str
-    """Its name, and nothing more: it may lead through links."""
+    """Its path, which may lead through links."""
     readable: bool = False
     """Whether a program may read it; none may change it."""
 
 
 def list_own_directories(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Return the names of Paddock's own directories, those through links and those they lead to."""
+    """Return the absolute paths of Paddock's own directories, both as given and with links resolved."""
     names = [os.path.abspath(path) for path in paths]
     return tuple(dict.fromkeys((*names, *map(os.path.realpath, names))))
 
 
 def find_exposed_installation(installed: Sequence[str], written: Sequence[Path]) -> tuple[str, ...]:
-    """Return those directories in which Paddock is `installed` that are in `written` ones, or hold one."""
+    """Return the directories of Paddock's installation that are in a `written` directory or contain one."""
     folders = [os.path.realpath(folder) for folder in written]
     return tuple(
         path
@@ -64,12 +65,12 @@ def find_exposed_installation(installed: Sequence[str], written: Sequence[Path])
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Tell whether a path is a directory or in it, by name."""
+    """Return whether a path is a folder or in it, by name."""
     return f"{path}/".startswith(f"{folder}/")
 
 
 def within(own: Sequence[str], folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the real paths of Paddock's `own` directories below one of some `folders`, but for those below another."""
+    """Return the real paths of Paddock's outermost `own` directories below one of `folders`."""
     if not any(is_below(path, folder) for path in own for folder in folders):
         return ()
     folders = [os.path.realpath(folder) for folder in folders]
@@ -79,30 +80,30 @@ def within(own: Sequence[str], folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def keeper(own: Sequence[str], real: str) -> str:
-    """Return which of Paddock's `own` directories holds a real path, or is it; empty when none does."""
-    return next((each for each in own if is_below(real, each)), "")
+    """Return the one of Paddock's `own` directories that is or contains a real path; "" without one."""
+    return next((folder for folder in own if is_below(real, folder)), "")
 
 
 def find_link(own: tuple[str, ...], folder: str) -> str:
-    """Return a link below a real `folder` by which Paddock's `own` directories are found; empty when there is none."""
+    """Return a link below a real `folder` that leads to one of Paddock's `own` directories; "" without one."""
     return next((link for link in _links(own) if is_below(link, folder)), "")
 
 
 def is_exposed(file: StateFile, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
-    """Tell whether a file, or a link by which it is found, is in one of some real `folders`, and not `covered`."""
+    """Return whether a file, or a link on its path, is in one of some real `folders` and not in a `covered` one."""
     places = (os.path.realpath(file.path), *list_links(os.path.abspath(file.path)))
     found = (place for place in places if any(is_below(place, folder) for folder in folders))
-    return any(not any(is_below(place, each) for each in covered) for place in found)
+    return any(not any(is_below(place, folder) for folder in covered) for place in found)
 
 
 @functools.lru_cache(maxsize=4)
 def _links(own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the links that lead to directories, looked for once: no program may make one."""
+    """Return the links on the paths of directories. The result is cached: no program may make such a link."""
     return tuple(link for path in own for link in list_links(path))
 
 
 def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[str]:
-    """Yield the directories between writable `folders` and what is `hidden` in them, as far as `user` may enter."""
+    """Yield the directories between writable `folders` and the `hidden` paths in them, as far as `user` may enter."""
     for path in hidden:
         above = [folder for folder in folders if is_below(path, folder)]
         here = max(above, key=len) if above else path
@@ -113,14 +114,14 @@ def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[s
 
 
 def _next(here: str, path: str) -> str:
-    """Return the directory after `here` on the way to `path`."""
+    """Return the directory after `here` on the path to `path`."""
     return path if here == path else f"{here}/{path[len(here) + 1 :].partition('/')[0]}"
 
 
 def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) -> list[str]:
-    """Return what of `hidden` is there and not closed to `user` anyway; below writable `folders` it is made first.
+    """Return the `hidden` directories that exist and that `user` could enter. Raises OSError.
 
-    What is not there could be made by a program. Raises OSError.
+    First makes those below writable `folders`, because a program could make a missing one.
     """
     for path in hidden:
         if any(is_below(path, folder) for folder in folders):
@@ -130,7 +131,7 @@ def list_hidden_paths(hidden: Sequence[str], folders: Sequence[str], user: int) 
 
 
 def pieces(folders: Sequence[str], hidden: Sequence[str]) -> PartialGrant:
-    """Return what stands for `folders` of which some may hold something `hidden`. Raises OSError."""
+    """Return the grant of `folders` without the `hidden` paths in them. Raises OSError."""
     granted: list[str] = []
     found: list[str] = []
     listed: list[str] = []
@@ -138,8 +139,8 @@ def pieces(folders: Sequence[str], hidden: Sequence[str]) -> PartialGrant:
         (listed if any(path != folder and is_below(path, folder) for path in hidden) else granted).append(
             folder
         )
-    for place in listed:  # grows as it goes
-        with os.scandir(place) as entries:
+    for folder in listed:  # grows during the loop
+        with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.path in hidden or entry.is_symlink():
                     continue

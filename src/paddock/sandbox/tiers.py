@@ -1,7 +1,7 @@
-"""Which tier holds on this machine: try each from the strongest, believe only what a canary could not do.
+"""Find the strongest tier that holds on this machine: try each one, and trust only what a canary failed to do.
 
-A tier is proved in the running process, by a child that goes the way of every job and then attacks it. Nothing is
-concluded from versions. A tier that is not proved is not used, and the next one only when the minimum allows it.
+A tier is proved at run time by a child that starts as every job does and then attacks the tier. Nothing is concluded
+from versions. A tier that is not proved is not used. The next weaker one is used only if the minimum allows it.
 """
 
 import json
@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from paddock.files import passing_directory
+from paddock.files import make_temporary_directory
 from paddock.model.errors import NO_MORE_PROCESSES, EngineError, explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -23,30 +23,32 @@ from paddock.sandbox.sandbox import KernelSandbox
 from paddock.sandbox.state_paths import StateFile
 from paddock.settings.schema import Protection
 
-_SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
-_SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two looks is seen late"
+_SAMPLED = (
+    "memory, CPU time, process count and scratch are sampled: a burst between two samples is noticed late"
+)
+_SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two samples is noticed late"
 _UNSEEN = "memory of pipes and sockets is estimated"
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,
-    "protected paths that do not exist before a run are put back after it, not prevented",
+    "protected paths that a program makes are removed after the run, not prevented",
 )
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
-_SIGNALS = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+_SIGNALS = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
 _OWNED_FILES = (
-    "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+    "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
 )
 _ROOT_USER = (
     "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
-    "attributes of every file of root's (chmod, utime)"
+    "attributes of every file that root owns (chmod, utime)"
 )
 _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
-        "names, sizes and owners of files outside can be seen (stat)",
-        "use of files outside that the job's user may read can be watched (inotify)",
+        "programs can see names, sizes and owners of outside files (stat)",
+        "programs can watch the use of outside files that their user may read (inotify)",
         _OWNED_FILES,
-        "protected paths of a writable workspace are put back after the run, not prevented",
+        "changes to protected paths of a writable workspace are undone after the run, not prevented",
         *_ALWAYS,
     ),
     "unconfined": ("everything: the program has all powers of its user", *_ALWAYS),
@@ -59,11 +61,11 @@ _LAYERS: dict[Tier, tuple[str, ...]] = {
 
 
 class _CanaryError(Exception):
-    """The canary, or a program after it, could not run."""
+    """The canary, or the program that is run after it, failed to run."""
 
 
 async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
-    """Try every tier on this machine and return what was found. Takes about 0.2 s."""
+    """Try every tier on this machine and return the findings. Takes about 0.2 s."""
     tiers = (
         await prove("namespaces", job_user),
         await prove("landlock", job_user),
@@ -83,19 +85,19 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
 
 
 def _users(tier: Tier, job_user: int | None) -> str:
-    """Return whom programs run as in a tier, and what follows from that for workspaces; empty where nobody is root."""
+    """Return which user programs run as in a tier, and the consequences for workspaces; "" unless Paddock is root."""
     if os.geteuid() != 0 or spec.user(ProcessGrants(), job_user, tier) is None:
         return ""
     number = spec.user(ProcessGrants(), job_user, tier)
     named = "sandbox.job_user" if job_user else "the default of sandbox.job_user"
     if spec.user(ProcessGrants(access="read-only"), job_user, tier) is None:
         return f"programs with a workspace run as root without its powers, others as user {number}"
-    told = f"programs run as user {number} ({named})"
+    summary = f"programs run as user {number} ({named})"
     if job_user:
-        return told
+        return summary
     return (
-        f"{told}: they read of a workspace what everybody may read, and none of root's is granted for writing; "
-        'the tier namespaces, a workspace of that user, or job_user = "root" under [sandbox] allow it'
+        f"{summary}: in a workspace they read what every user may read, and a workspace of root's cannot be granted "
+        'for writing; the tier namespaces, a workspace of that user, or job_user = "root" under [sandbox] allow it'
     )
 
 
@@ -109,11 +111,10 @@ async def choose(
     installed: tuple[str, ...] = (),
     files: tuple[StateFile, ...] = (),
 ) -> KernelSandbox:
-    """Return a sandbox of the strongest proved tier, which keeps programs from Paddock's `own` directories and `files`.
+    """Return a sandbox of the strongest proved tier.
 
-    They do not write where it is `installed` either.
-
-    Raises EngineError, with the fix, when that tier is below `minimum`.
+    Its programs cannot access Paddock's `own` directories and `files`, nor write where it is `installed`.
+    Raises EngineError, with the fix, if that tier is below `minimum`.
     """
     reports: list[TierReport] = []
     for tier in reversed(TIERS[TIERS.index(minimum) :]):
@@ -139,12 +140,14 @@ async def choose(
     tiers: dict[str, list[str]] = {}
     for report in reports:
         tiers.setdefault(f"{report.why}{report.fix and f' (fix: {report.fix})'}", []).append(report.tier)
-    told = "; ".join(f"{' and '.join(names)}: {why}" for why, names in tiers.items())
-    raise EngineError(f"programs need at least the tier {minimum}, which this machine does not give: {told}")
+    reasons = "; ".join(f"{' and '.join(names)}: {why}" for why, names in tiers.items())
+    raise EngineError(
+        f"programs need at least the tier {minimum}, which is not available on this machine: {reasons}"
+    )
 
 
 async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
-    """Run the canary in a tier, as every user that jobs run as, and a program; return what happened."""
+    """Run the canary in a tier, as every user that jobs run as, and then a program; return the findings."""
     facts = _facts(tier, job_user)
     for layer in (_landlock(), _bubblewrap()) if tier == "namespaces" else (_landlock(),):
         if not layer.available:
@@ -157,7 +160,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
     ):
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
-        with passing_directory("paddock-canary-") as folder:
+        with make_temporary_directory("paddock-canary-") as folder:
             attempts = await _attack(folder, KernelSandbox(facts, tier, job_user))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
@@ -173,17 +176,17 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
 
 
 def _explain_closed_directory(job_user: int | None) -> str:
-    """Return what to say of a directory for temporary files that the user of programs may not enter, or ""."""
+    """Return an error text if the user of programs may not enter the directory for temporary files; else ""."""
     number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
     closed = "" if number is None else permissions.find_barrier(place, number)
     return closed and (
-        f"programs run as user {number} here, who may not enter {closed}, and Paddock keeps what they write in {place}"
-        "; set TMPDIR to a directory that everybody may enter, such as /tmp"
+        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {place}"
+        "; set TMPDIR to a directory that every user may enter, such as /tmp"
     )
 
 
 async def _attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
-    """Return what the canary tried, and whether it was refused each time. Raises _CanaryError when it cannot run."""
+    """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
     target = json.dumps({**canary.server_facts(), "secret": str(secret)})
@@ -198,13 +201,13 @@ async def _attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
         ran = await sandbox.run(["/bin/true"], limits=limits)
     if ran.status is not Status.OK:
         raise _CanaryError(f"/bin/true: {ran.reason or ran.status}")
-    # A jail has directories of that name of its own; what counts is what can be seen from outside.
+    # A jail has its own directory of that name; what counts is whether the file exists outside of the jail.
     attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
     return attempts
 
 
 def _bait(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that only confinement protects, and a workspace; return both, and what must not appear."""
+    """Make a file that only confinement protects, and a workspace; return both, and a path that must not appear."""
     folder.chmod(0o755)
     secret, workspace = folder / "secret", folder / "workspace"
     secret.write_text("canary")
@@ -249,7 +252,7 @@ def _explain_error(error: Exception) -> str:
 
 
 async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
-    """Give a sandbox a control group for its jobs when one is delegated and its limit holds; return what was found."""
+    """Give a sandbox a control group for its jobs if one is delegated and its limit holds; return the findings."""
     name = "cgroup v2"
     try:
         group = sandbox.group = cgroup.Group(cgroup.find_delegated_folder())
@@ -261,8 +264,8 @@ async def _limit_by_group(sandbox: KernelSandbox) -> Layer:
     if (result.limit, result.reason) != ("memory", OUT_OF_MEMORY):
         sandbox.group = None
         group.release()
-        told = result.reason or result.status
-        detail = f"a limit of a group did not hold when it was tried ({told}); {_SAMPLES}"
+        outcome = result.reason or result.status
+        detail = f"the memory limit of a control group was tried and did not hold ({outcome}); {_SAMPLES}"
         return Layer(name=name, available=False, detail=detail)
     sandbox.facts = _facts(sandbox.tier, sandbox.job_user, group)
     return Layer(name=name, available=True, detail="memory and processes are limited by the kernel")
@@ -279,23 +282,23 @@ def _facts(tier: Tier, job_user: int | None, group: cgroup.Group | None = None) 
     residual = residual if scoped else (_SIGNALS, *residual)
     if group:
         residual = tuple(
-            _SAMPLED_BESIDE_GROUP if told == _SAMPLED else told for told in residual if told != _UNSEEN
+            _SAMPLED_BESIDE_GROUP if risk == _SAMPLED else risk for risk in residual if risk != _UNSEEN
         )
     return SandboxFacts(tier=tier, layers=tuple(layers), residual=(*_other_user(job_user), *residual))
 
 
 def _explain_owner(residual: tuple[str, ...], job_user: int | None) -> tuple[str, ...]:
-    """Say whose files jobs can change by their names in the tier `landlock`: by default a root Paddock's own none."""
+    """Replace the risk of changed files by the one that holds if Paddock is root; by default there is none."""
     if job_user or preflight.find_missing() or spec.user(ProcessGrants(), job_user, "landlock") is None:
         return residual
-    told = (
+    actual = (
         (_ROOT_USER,) if job_user is not None else (_OWNED_FILES,) if _is_an_account(lockdown.JOB_UID) else ()
     )
-    return tuple(each for risk in residual for each in (told if risk == _OWNED_FILES else (risk,)))
+    return tuple(kept for risk in residual for kept in (actual if risk == _OWNED_FILES else (risk,)))
 
 
 def _is_an_account(number: int) -> bool:
-    """Tell whether somebody has given a user number to an account, which may own files."""
+    """Return whether a user number belongs to an account, which may own files."""
     try:
         pwd.getpwuid(number)
     except KeyError:
@@ -304,7 +307,7 @@ def _is_an_account(number: int) -> bool:
 
 
 def _other_user(job_user: int | None) -> tuple[str, ...]:
-    """Say so where jobs do not become the user that the settings name."""
+    """Return the risk that jobs do not become the user that the settings name, if that is so."""
     own = os.geteuid()
     if job_user in {None, 0, own} or spec.user(ProcessGrants(), job_user, "landlock") is not None:
         return ()
@@ -329,7 +332,7 @@ def _bubblewrap() -> Layer:
     found = shutil.which(namespaces.BUBBLEWRAP)
     if found:
         return Layer(name="bubblewrap", available=True, detail=found)
-    detail = f"{namespaces.BUBBLEWRAP} is not there"
+    detail = f"{namespaces.BUBBLEWRAP} does not exist"
     return Layer(name="bubblewrap", available=False, detail=detail, fix="apt install bubblewrap")
 
 
@@ -357,7 +360,7 @@ def _user_namespaces() -> Layer:
 
 
 def _job_user(job_user: int | None) -> list[Layer]:
-    """Say, where jobs become another user, what of the search path that user cannot get at."""
+    """Return whether the user that jobs become, if another, can enter every directory of the search path."""
     number = None if preflight.find_missing() else spec.user(ProcessGrants(), job_user, "landlock")
     if number is None:
         return []
@@ -366,7 +369,7 @@ def _job_user(job_user: int | None) -> list[Layer]:
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if Path(folder).is_dir()]
     closed = {folder: barrier for folder in folders if (barrier := permissions.find_barrier(folder, number))}
     if not closed:
-        return [Layer(name="PATH of programs", available=True, detail=f"{name}, who can get at all of PATH")]
-    detail = f"{name}, who cannot get at {', '.join(closed)} of PATH"
+        return [Layer(name="PATH of programs", available=True, detail=f"{name}, which can enter all of PATH")]
+    detail = f"{name}, which cannot enter {', '.join(closed)} of PATH"
     fix = f"install toolchains outside of {', '.join(sorted(set(closed.values())))}, for instance with apt"
     return [Layer(name="PATH of programs", available=False, detail=detail, fix=fix)]

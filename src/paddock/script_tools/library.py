@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from paddock.files import place_of, read_bounded
+from paddock.files import read_bounded, real_path_of
 from paddock.model.base import Json
 from paddock.model.limits import SCRIPT_BYTES
 from paddock.schema.check import Schema
@@ -207,7 +207,7 @@ def read_inside(directory: Path, name: str) -> str:
         with os.fdopen(file, "rb") as stream:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise ToolError(f"{name} is no regular file")
-            if place_of(file) != path:
+            if real_path_of(file) != path:
                 raise ToolError(f"{name} leads out of the tool's directory")
             data = stream.read(_FILE_BYTES + 1)
     except OSError as problem:

@@ -1,1 +1,1 @@
-"""Secrets: the vault of scripts, and stored logins at upstream servers."""
+"""Secrets: the vault of scripts, and stored logins for upstream servers."""

@@ -1,7 +1,7 @@
-"""Logins at upstream servers, kept in a part of the vault that no script can name.
+"""Store logins for upstream servers in a part of the vault that no script can access.
 
-Which servers have one, with facts that are no secrets, stands in a file beside the pins, so that a call of a server
-without a login opens no vault.
+A file beside the pins lists the servers with a login, and facts that are not secret. A call of a server without a login
+therefore does not open the vault.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _AGAIN_S = 0.02
 
 
 class KeptLogins:
-    """The logins of one servers file. `learn` hears of every secret that is taken out."""
+    """The logins of one servers file. `learn` is called with every secret that is read or written."""
 
     def __init__(self, settings: Settings, file: Path, learn: Callable[[str], None] | None = None) -> None:
         self._settings = settings
@@ -45,11 +45,11 @@ class KeptLogins:
         return self.directory.name
 
     def find_keeper(self, server: HttpServer) -> "KeptLogin":
-        """Return where the login at a server is kept."""
+        """Return the store of the login for a server."""
         return KeptLogin(self, server)
 
     def find_state(self, server: HttpServer) -> str:
-        """Return what the login at a server is: `logged in`, `ended`, or empty. Raises ConfigurationError."""
+        """Return the state of the login for a server: `logged in`, `ended` or "". Raises ConfigurationError."""
         found: object = self.index.look().get(_name_login(server))
         if not isinstance(found, dict):
             return ""
@@ -60,7 +60,7 @@ class KeptLogins:
 
 
 class KeptLogin:
-    """The login at one server."""
+    """The login for one server."""
 
     def __init__(self, logins: KeptLogins, server: HttpServer) -> None:
         self._logins = logins
@@ -68,7 +68,7 @@ class KeptLogin:
         self._name = _name_login(server)
 
     def read_login(self) -> Login | None:
-        """Return the login, None when there is none. Raises VaultError and ConfigurationError."""
+        """Return the login, or None without one. Raises VaultError and ConfigurationError."""
         if self._name not in self._logins.index.look():
             return None
         text = self._logins.vault.get(self._logins.scope, self._name)
@@ -80,13 +80,14 @@ class KeptLogin:
         return login
 
     def write_login(self, login: Login) -> None:
-        """Keep a login in the place of an older one. Raises VaultError and ConfigurationError."""
+        """Store a login and replace an older one. Raises VaultError and ConfigurationError."""
         for secret in login.secrets:
             self._logins.learn(secret)
         text = login.model_dump_json()
         if len(text.encode()) > VALUE_BYTES:
             raise VaultError(
-                "the login is too large to be kept; its authorization server gives tokens that are no such"
+                f"the login takes more than {VALUE_BYTES} bytes and cannot be stored; ask the operator of the "
+                "authorization server for smaller tokens"
             )
         self._logins.vault.set(self._logins.scope, self._name, text)
         facts = {
@@ -98,7 +99,7 @@ class KeptLogin:
         self._logins.index.update(lambda held: held.__setitem__(self._name, facts))
 
     def delete_login(self) -> bool:
-        """Remove the login; tell whether there was one. Raises VaultError and ConfigurationError."""
+        """Remove the login; return whether there was one. Raises VaultError and ConfigurationError."""
         if self._name not in self._logins.index.look():
             return False
         self._logins.vault.delete(self._logins.scope, self._name)
@@ -107,7 +108,7 @@ class KeptLogin:
 
     @asynccontextmanager
     async def hold_lock(self) -> AsyncGenerator[None]:
-        """Keep others, in this process and in others, from changing the login meanwhile."""
+        """Prevent other tasks and processes from changing the login within the context."""
         while True:
             try:
                 with hold_lock(self._logins.directory / f"{self._name}.lock", wait=False) as mine:
@@ -116,7 +117,7 @@ class KeptLogin:
                         return
             except OSError as error:
                 raise ConfigurationError(f"{error.filename}: cannot be used: {error.strerror}") from None
-            await asyncio.sleep(_AGAIN_S)  # who holds it waits for one answer of an authorization server
+            await asyncio.sleep(_AGAIN_S)  # the holder waits for one reply of an authorization server
 
 
 def _ignore_secret(_secret: str) -> None:
@@ -124,5 +125,5 @@ def _ignore_secret(_secret: str) -> None:
 
 
 def _name_login(server: HttpServer) -> str:
-    """Return the name of a login: of an entry with one name and one address."""
+    """Return the name of a login, which depends on the name and the address of a server's entry."""
     return hashlib.sha256(f"{server.name}\0{server.url}".encode()).hexdigest()[:32]

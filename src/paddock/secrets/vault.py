@@ -1,9 +1,9 @@
 """Secrets by scope and name, in the keyring of the operating system or in an encrypted file.
 
-The file is one Fernet token (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) over all secrets. Its key
-is a file of its own, made at the first use and readable by its owner alone: a copy of the one without the other tells
-nothing, and who reads both as the same user reads all. A keyring does not list what it holds; names (never values)
-are kept beside it.
+The file is one Fernet token (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) over all secrets. Its key is
+another file, made at the first use and readable only by its owner. A copy of one file without the other reveals
+nothing; a process of the same user can read both, and so all secrets. A keyring cannot list its entries, so that their
+names (never values) are stored beside it.
 """
 
 import json
@@ -30,21 +30,21 @@ Secrets = dict[str, dict[str, str]]
 
 
 class Vault(Protocol):
-    """Where secrets are kept. Names and scopes are 1 to 128 of letters, digits, `_`, `.` and `-`.
+    """A store of secrets. Names and scopes are 1 to 128 letters, digits, `_`, `.` and `-`.
 
-    Every method raises VaultError: for a malformed name, and when the place cannot be read or written.
+    Every method raises VaultError for a malformed name, and if the store cannot be read or written.
     """
 
     def get(self, scope: str, name: str) -> str | None:
-        """Return a secret, None when there is none."""
+        """Return a secret, or None without one."""
         ...
 
     def set(self, scope: str, name: str, value: str) -> None:
-        """Keep a secret of 1 byte to 64 KiB, in the place of an older one."""
+        """Store a secret of 1 byte to 64 KiB, and replace an older one."""
         ...
 
     def delete(self, scope: str, name: str) -> bool:
-        """Remove a secret; tell whether there was one."""
+        """Remove a secret; return whether there was one."""
         ...
 
     def names(self, scope: str) -> list[str]:
@@ -53,9 +53,9 @@ class Vault(Protocol):
 
 
 def open_vault(settings: VaultSettings, part: str = "") -> Vault:
-    """Return the vault that the settings name. Raises VaultError when it asks for a keyring that is not there.
+    """Return the vault that the settings name. Raises VaultError if they require a keyring and there is none.
 
-    A named part is a vault of its own beside the one that scripts read: none of them can name what is in it.
+    A named part is a separate vault, which scripts cannot access.
     """
     directory = settings.directory / part
     if settings.backend != "file":
@@ -102,14 +102,14 @@ class FileVault:
 
 
 class Backend(Protocol):
-    """What is needed of `keyring.backend.KeyringBackend`."""
+    """The used part of `keyring.backend.KeyringBackend`."""
 
     def get_password(self, service: str, username: str, /) -> str | None:
         """Return a secret, or None."""
         ...
 
     def set_password(self, service: str, username: str, password: str, /) -> None:
-        """Keep a secret."""
+        """Store a secret."""
         ...
 
     def delete_password(self, service: str, username: str, /) -> None:
@@ -152,7 +152,7 @@ class KeyringVault:
 
 
 class _EncryptedFile:
-    """One encrypted file, and the key beside it."""
+    """An encrypted file, with its key in a file beside it."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -165,9 +165,9 @@ class _EncryptedFile:
 
     @contextmanager
     def change_secrets(self) -> Generator[Secrets]:
-        """Hold the file while its content is changed, then replace it whole."""
+        """Yield the content under a lock, and replace the file if it was changed."""
         with _translate_errors(), suppress(FileNotFoundError):
-            check_directory(self._directory)  # before a lock is made below a link
+            check_directory(self._directory)  # so that no lock file is made behind a link
         with _translate_errors(), hold_lock(self._directory / "lock"):
             secrets = self._decrypt_file()
             before = json.dumps(secrets)
@@ -186,11 +186,11 @@ class _EncryptedFile:
         try:
             return _parse_secrets(json.loads(Fernet(read_own(self._key, _KEY_BYTES)).decrypt(token)))
         except FileNotFoundError:
-            text = f"the key {self._key} is missing; put it back, or delete {self._file} to begin anew"
+            text = f"the key {self._key} is missing; restore it, or delete {self._file} to start afresh"
         except (InvalidToken, ValueError, RecursionError):
             text = (
-                f"{self._file} does not fit the key beside it or was changed; "
-                "restore both, or delete both to begin anew"
+                f"{self._file} was not encrypted with the key beside it, or was changed; "
+                "restore both, or delete both to start afresh"
             )
         raise VaultError(text)
 
@@ -207,11 +207,11 @@ class _EncryptedFile:
 
 
 def _parse_secrets(document: object) -> Secrets:
-    """Return a document that holds texts by scope and name. Raises ValueError."""
+    """Return a document if it has strings by scope and name. Raises ValueError."""
     scopes = list(cast("dict[str, object]", document).values()) if isinstance(document, dict) else [document]
     for scope in scopes:
         if not isinstance(scope, dict):
-            raise ValueError("no names")  # noqa: TRY004 - it is a file's content, and no argument
+            raise ValueError("no names")  # noqa: TRY004 - the content of a file, not an argument
         if not all(isinstance(value, str) for value in cast("dict[str, object]", scope).values()):
             raise ValueError("no texts")
     return cast("Secrets", document)
@@ -219,7 +219,7 @@ def _parse_secrets(document: object) -> Secrets:
 
 @contextmanager
 def _translate_errors() -> Generator[None]:
-    """Raise VaultError in the place of what a file or a keyring raises; its text may hold what it was given."""
+    """Raise VaultError instead of errors of files and keyrings, whose texts may contain a secret."""
     try:
         yield
     except VaultError:

@@ -1,5 +1,5 @@
-"""What operators see of requests: traces, metrics and log lines. Nothing here is loaded unless it is configured.
+"""Telemetry for operators: traces, metrics and log lines of requests. Nothing is loaded unless it is configured.
 
-Whatever happens passes the audit sink, so telemetry stands around it (`watched`). It tells facts of the record, and of
-those no payloads, paths or secrets, nor names that a program made up. What goes wrong here fails no request.
+Every event passes the audit sink; therefore telemetry wraps that sink (`observed_sink`). It exports facts of the
+ledger, but no payloads, paths or secrets, and no names that a program made up. Its failures do not fail a request.
 """

@@ -1,4 +1,4 @@
-"""What watches a session: the observers that its settings ask for."""
+"""Set up the observers of a session that its settings require."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ class Instrumentation:
     """Telemetry of a session."""
 
     def __init__(self, settings: Settings, sources: Sources, metrics: "Metrics | None" = None) -> None:
-        """Count in `metrics`, which may be another session's. Raises ConfigurationError without its packages."""
+        """Count in `metrics`, which several sessions may share. Raises ConfigurationError if a package is missing."""
         self.metrics = metrics
-        """What counts requests, where that is wanted."""
+        """The metrics, if they are configured."""
         self._observers: list[Observer] = []
         self._traces: Traces | None = None
         self._counting: RequestMetrics | None = None
@@ -32,16 +32,16 @@ class Instrumentation:
             self._load_observers(settings)
         except ModuleNotFoundError as missing:
             raise ConfigurationError(
-                f"[telemetry] is configured, and the package {(missing.name or '').partition('.')[0]} that it takes is "
-                "not installed. Run: pip install 'paddock-sandbox[telemetry]'"
+                f"[telemetry] is configured, but the package {(missing.name or '').partition('.')[0]}, which it needs, "
+                "is not installed. Run: pip install 'paddock-sandbox[telemetry]'"
             ) from None
 
     def wrap_sink(self, sink: AuditSink) -> AuditSink:
-        """Return a sink, watched where there is somebody to watch it."""
+        """Return a sink with the observers around it, if there are any."""
         return ObservedSink(sink, self._observers) if self._observers else sink
 
     async def close(self) -> None:
-        """Send what has not been sent, within a bound; metrics tell no more how it is."""
+        """Send the remaining spans, within a time limit, and remove the session's gauges from the metrics."""
         if self.metrics is not None and self._counting is not None:
             self.metrics.end_session(self._counting)
         if self._traces is not None:

@@ -1,4 +1,4 @@
-"""Log lines: one JSON object a line, and one line for each request that ended and each answer of a person."""
+"""Log lines: one JSON object per line, and one line for each request that ended and each answer of a person."""
 
 import json
 import logging
@@ -11,38 +11,38 @@ from paddock.settings.schema import LogSettings
 from paddock.telemetry.observed_sink import Facts
 
 REQUESTS = logging.getLogger("paddock.requests")
-"""Says at level `info` how each request ended."""
+"""Logs at level `info` how each request ended."""
 
 _LOGGED_FACTS = ("kind", "surface", "status", "ms", "cpu_ms", "peak_bytes", "calls")
 _OWN_LOGGERS = ("paddock", "uvicorn")
 
 
 class RequestLog:
-    """Logs how requests end: names and numbers of Paddock's own."""
+    """Logs how requests end, with only Paddock's own names and numbers."""
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Say nothing yet."""
+        """Do nothing."""
 
     def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Say how it ended."""
+        """Log how a request ended."""
         known = {name: facts[name] for name in _LOGGED_FACTS if facts.get(name) is not None}
         self._log_event("ended", request, parent, known)
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Say what a person answered, and after how long."""
+        """Log what a person answered, and after how long."""
         self._log_event("answered", request, parent, {"answer": facts["answer"], "ms": facts["ms"]})
 
     def _log_event(self, event: str, request: str, parent: str | None, facts: Facts) -> None:
-        told = {"request": request, **({"parent": parent} if parent else {}), **facts}
-        text = " ".join(f"{name}={value}" for name, value in told.items())
-        REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": told})
+        logged = {"request": request, **({"parent": parent} if parent else {}), **facts}
+        text = " ".join(f"{name}={value}" for name, value in logged.items())
+        REQUESTS.info("%s %s", event, text, extra={"event": event, "facts": logged})
 
 
 class JsonFormatter(logging.Formatter):
     """Formats a record as one JSON object.
 
-    Messages of libraries may hold what they were sent, and texts of exceptions too: unless `all_text`, these are left
-    out, and only say where they come from.
+    Messages of libraries, and texts of exceptions, may contain payloads. Unless `all_text` is set, they are left out,
+    and the line has only their origin.
     """
 
     def __init__(self, *, all_text: bool) -> None:
@@ -65,7 +65,9 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and (fault := record.exc_info[1]) is not None:
             line["exception"] = type(fault).__name__
             frames = extract_tb(fault.__traceback__)
-            line["frames"] = [f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames]
+            line["frames"] = [
+                f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames
+            ]
         return json.dumps(line, ensure_ascii=True, default=str)
 
 

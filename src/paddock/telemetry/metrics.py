@@ -1,6 +1,7 @@
-"""Requests as metrics of Prometheus.
+"""Export requests as metrics of Prometheus.
 
-No label holds what somebody made up: kinds and statuses are Paddock's, servers those of the servers file.
+No label has a name that a caller or program made up: kinds and statuses are Paddock's, servers those of the servers
+file.
 """
 
 import asyncio
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
 
 MAX_SERVERS = 64
-"""Servers that have labels of their own; calls of further ones, and of those that do not exist, are `other`."""
+"""Maximum number of servers with their own label; others, and servers that do not exist, have the label `other`."""
 _OTHER_SERVER = "other"
 _SIZE_AGE_S = 60.0
 _ANSWER_SECONDS = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 Reading = tuple[str, str, float]
-"""A gauge: its name, what it is, and its value now."""
+"""A gauge: its name, its help text and its present value."""
 
 
 class Metrics:
@@ -57,7 +58,7 @@ class Metrics:
         )
         self.approvals = Histogram(
             "paddock_approval_seconds",
-            "Time until a person answered a question, or nobody did.",
+            "Time until a person answered a question, or the wait ended.",
             ("answer",),
             buckets=_ANSWER_SECONDS,
             registry=self.registry,
@@ -67,13 +68,13 @@ class Metrics:
         self._sizes: dict[str, tuple[float, int]] = {}
 
     def count_session(self, sources: Sources) -> "RequestMetrics":
-        """Count a session too, until `leave`."""
+        """Add a session, until `end_session`."""
         counting = RequestMetrics(self, sources)
         self._sessions.append(counting)
         return counting
 
     def end_session(self, counting: "RequestMetrics") -> None:
-        """Look at a session no more; what it counted stays."""
+        """Remove a session; its counts stay."""
         self._sessions.remove(counting)
 
     async def render_page(self) -> bytes:
@@ -81,19 +82,19 @@ class Metrics:
         return await asyncio.to_thread(generate_latest, self.registry)
 
     def label_server(self, server: str) -> str:
-        """Return what calls of a server are counted under; empty is one that may not be told."""
+        """Return the label for calls of a server; "" means a server that must not be named."""
         if server and (server in self._servers or len(self._servers) < MAX_SERVERS):
             self._servers.add(server)
             return server
         return _OTHER_SERVER
 
     def _read_gauges(self) -> Iterator[Reading]:
-        """Yield the gauges, of all sessions together; called in a thread of its own."""
-        sources = [each.sources for each in tuple(self._sessions)]
-        yield "paddock_waiting", "Programs that wait for a place.", sum(each.waiting() for each in sources)
-        about = "Live workers of the guest, spares included."
-        yield "paddock_workers", about, sum(each.workers() for each in sources)
-        yield "paddock_servers", "Live upstream servers.", sum(each.servers() for each in sources)
+        """Yield the gauges, summed over all sessions; called in a separate thread."""
+        sources = [session.sources for session in tuple(self._sessions)]
+        yield "paddock_waiting", "Programs that wait for a slot.", sum(source.waiting() for source in sources)
+        about = "Live JavaScript workers, including spares."
+        yield "paddock_workers", about, sum(source.workers() for source in sources)
+        yield "paddock_servers", "Live upstream servers.", sum(source.servers() for source in sources)
         stored = {
             str(where.settings.url or where.settings.directory): where
             for where in map(_find_artifacts, sources)
@@ -105,7 +106,7 @@ class Metrics:
             yield "paddock_artifacts_bytes", "Bytes of stored output.", sum(sizes)
 
     def _measure_store(self, name: str, where: "Artifacts") -> int | None:
-        """Return the size of what is stored, a minute old at most: a bucket has to be listed for that."""
+        """Return the size of all stored output, at most a minute old, because a bucket must be listed for it."""
         now = time.monotonic()
         if name not in self._sizes or now - self._sizes[name][0] >= _SIZE_AGE_S:
             try:
@@ -143,7 +144,7 @@ class RequestMetrics:
             ).inc()
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Count an answer, and how long it took."""
+        """Count an answer and its time."""
         self._metrics.approvals.labels(str(facts["answer"])).observe(cast("float", facts["ms"]) / 1000)
 
 
@@ -152,7 +153,7 @@ def _find_artifacts(sources: Sources) -> "Artifacts":
 
 
 class _Readings(Collector):
-    """Gauges whose values are looked up when they are asked for."""
+    """Gauges whose values are read when the page is rendered."""
 
     def __init__(self, readings: Callable[[], Iterable[Reading]]) -> None:
         self._readings = readings
@@ -162,5 +163,5 @@ class _Readings(Collector):
             yield GaugeMetricFamily(name, about, value=value)
 
     def describe(self) -> Iterator[Metric]:
-        """Register without looking anything up."""
+        """Register without reading any value."""
         return iter(())

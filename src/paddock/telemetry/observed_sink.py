@@ -1,4 +1,4 @@
-"""The audit sink with observers around it."""
+"""An audit sink that notifies observers."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,44 +15,44 @@ _ENDS = ("finished", "decided")
 _log = logging.getLogger("paddock.telemetry")
 
 Facts = Mapping[str, Field]
-"""What the record keeps of a request (see `paddock.app.audit_facts`)."""
+"""Facts of a request in the ledger (`paddock.app.audit_facts`)."""
 
 LabelFinder = Callable[[str, str], tuple[str, str]]
-"""Returns a server's and a tool's name if they are configured and listed; empty for those that a program made up."""
+"""Returns the names of a server and a tool if they are configured and listed; "" for names that a program made up."""
 
 
 class Sources(NamedTuple):
-    """What is known of a session besides its requests."""
+    """Sources of facts about a session besides its requests."""
 
     find_labels: LabelFinder
     waiting: Callable[[], int]
-    """How many programs wait for a place."""
+    """Number of programs that wait for a slot."""
     workers: Callable[[], int]
-    """How many workers of the guest live, spares included."""
+    """Number of live JavaScript workers, including spares."""
     servers: Callable[[], int]
-    """How many upstream servers live."""
+    """Number of live upstream servers."""
     artifacts: "Callable[[], Artifacts]"
-    """Where output is stored."""
+    """Returns the store of output."""
 
 
 class Observer(Protocol):
-    """Hears of requests, in the task that carries them out."""
+    """Is notified of requests, in the task that carries them out."""
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Hear that a request is about to run."""
+        """Handle the start of a request."""
         ...
 
     def on_end(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Hear how a request ended; one that was decided without running never started."""
+        """Handle the end of a request; a rejected request ends without a start."""
         ...
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Hear what a person said who was asked about a request, and how long that took."""
+        """Handle a person's answer about a request, and the time that it took."""
         ...
 
 
 class ObservedSink:
-    """An `AuditSink` whose observers hear what it was given to write. None of them can fail a request."""
+    """An `AuditSink` that notifies observers of its records. An observer cannot fail a request."""
 
     def __init__(self, sink: AuditSink, observers: Sequence[Observer]) -> None:
         self._sink = sink
@@ -65,14 +65,14 @@ class ObservedSink:
         return record
 
     def append(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
-        """Write one record; see `AuditSink.append`. A request has ended although that cannot be written."""
+        """Write one record; see `AuditSink.append`. Observers are notified even if it cannot be written."""
         try:
             return self._sink.append(event, request, fields, parent=parent)
         finally:
             self._tell_of(event, request, parent, fields)
 
     def append_soon(self, event: str, request: str, fields: Facts, *, parent: str | None = None) -> str:
-        """Hand over one record; see `AuditSink.append_soon`."""
+        """Queue one record; see `AuditSink.append_soon`."""
         try:
             return self._sink.append_soon(event, request, fields, parent=parent)
         finally:
@@ -106,11 +106,11 @@ class ObservedSink:
         for observer in self._observers:
             try:
                 tell(observer)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, the request goes on
+            except Exception as fault:  # noqa: BLE001 - the request continues after any fault
                 _log.warning("%s failed: %s", type(observer).__name__, type(fault).__name__)
 
 
 def call_of(facts: Facts, find_labels: LabelFinder) -> tuple[str, str]:
-    """Return the server and the tool of a call, as far as they may be told."""
+    """Return the server and the tool of a call, or "" for names that must not be exported."""
     server, _, tool = str(facts["name"]).rpartition("/")
     return find_labels(server, tool)

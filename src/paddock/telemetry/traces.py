@@ -1,7 +1,7 @@
-"""Requests as spans of OpenTelemetry.
+"""Export requests as spans of OpenTelemetry.
 
-The provider is our own and never the process's: libraries would write messages with payloads into spans of theirs. They
-pass contexts on all the same, so that a span has its client's as a parent and a server hears of ours.
+The provider is our own, not the process's, because libraries would write payloads into their own spans. Libraries still
+propagate contexts, so that the client's span is the parent of ours, and a server gets ours.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from paddock.settings.schema import TelemetrySettings
 from paddock.telemetry.observed_sink import Facts, LabelFinder, call_of
 
 FLUSH_S = 2.0
-"""How long the end of a session waits for spans to leave."""
+"""Maximum time that the end of a session waits for the export of spans, in seconds."""
 _DELAY_MS = 1000
 
 _PLAIN_FACTS = (
@@ -50,9 +50,9 @@ _PLAIN_FACTS = (
     ),
     *("compile_ms", "ms", "cpu_ms", "peak_bytes", "bytes_in", "bytes_out", "calls"),
 )
-"""Facts that are attributes as they are: numbers, and names of Paddock's own."""
+"""Facts that become attributes unchanged: numbers, and Paddock's own names."""
 _NAMED_KINDS = {"tool": "tool", "sdk": "method", "runtime": "runtime"}
-"""Kinds of work whose name Paddock knows, and the attribute that holds it."""
+"""Kinds of work with a name that Paddock knows, and the attribute for that name."""
 
 _log = logging.getLogger("paddock.telemetry")
 
@@ -63,7 +63,7 @@ class _Open(NamedTuple):
 
 
 class Traces:
-    """Makes a span of each request, and its span the current one while it runs."""
+    """Makes a span for each request, which is the current span while the request runs."""
 
     def __init__(self, exporter: SpanExporter, find_labels: LabelFinder) -> None:
         resource = Resource.create({"service.name": "paddock", "service.version": __version__})
@@ -75,7 +75,7 @@ class Traces:
         self._open: dict[str, _Open] = {}
 
     def on_start(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Open the span of a request, below its parent's or what is current."""
+        """Open the span of a request, as a child of its parent's span or of the current one."""
         span = self._start_span(parent, facts)
         self._open[request] = _Open(span, context.attach(trace.set_span_in_context(span)))
 
@@ -97,7 +97,7 @@ class Traces:
         span.end()
 
     def on_answer(self, request: str, parent: str | None, facts: Facts) -> None:
-        """Make a span of the wait for an answer, beside that of the request, which has not begun."""
+        """Make a span for the wait for an answer, as a sibling of the request's span, which has not begun."""
         now, waited = time.time_ns(), round(float(cast("float", facts["ms"])) * 1_000_000)
         span = self._tracer.start_span(
             "approval", context=self._find_parent_context(parent), start_time=now - waited
@@ -108,7 +108,7 @@ class Traces:
         span.end(now)
 
     async def close(self) -> None:
-        """Send what is there, for at most `FLUSH_S`."""
+        """Send the remaining spans, for at most `FLUSH_S`."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
         sending.start()
         await asyncio.to_thread(sending.join, FLUSH_S)
@@ -125,7 +125,7 @@ class Traces:
         )
 
     def _find_parent_context(self, parent: str | None) -> Context | None:
-        """Return where a span begins that a request's parent is above of; None where that is what is current."""
+        """Return the context of a request's parent span; None means the current context."""
         above = self._open.get(parent or "")
         return trace.set_span_in_context(above.span) if above else None
 
@@ -133,27 +133,25 @@ class Traces:
         if kind == "server":
             server, tool = call_of(facts, self._find_labels)
             return {name: value for name, value in (("server", server), ("tool", tool)) if value}
-        if kind not in _NAMED_KINDS or status in (
-            "denied",
-            "invalid",
-        ):  # then a program may have made the name up
+        # The name in a rejected request may be made up by a program.
+        if kind not in _NAMED_KINDS or status in ("denied", "invalid"):
             return {}
         return {_NAMED_KINDS[kind]: facts["name"]}
 
 
 class _LossWarning(SpanExporter):
-    """Says once that spans are lost; the exporter's own words are many."""
+    """Warns once that spans are lost; the exporter itself would log too much."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self._reported = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Pass spans on."""
+        """Pass on spans."""
         result = self._exporter.export(spans)
         if result is not SpanExportResult.SUCCESS and not self._reported:
             self._reported = True
-            _log.warning("%d spans were not exported and are lost; of later ones nothing is said", len(spans))
+            _log.warning("%d spans were not exported and are lost; later losses are not logged", len(spans))
         return result
 
     def shutdown(self) -> None:
@@ -162,7 +160,7 @@ class _LossWarning(SpanExporter):
 
 
 def make_exporter(settings: TelemetrySettings) -> SpanExporter:
-    """Return where spans go: a collector, or standard error with one line of JSON for each."""
+    """Return the exporter of spans: to a collector, or to standard error with one line of JSON for each."""
     if settings.traces == "console":
         return ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n")
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # takes 0.1 s

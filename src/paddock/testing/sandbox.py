@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from paddock.files import passing_directory
+from paddock.files import make_temporary_directory
 from paddock.model.outcome import Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.sandbox.checked import prove_sandbox
@@ -232,7 +232,7 @@ async def _wait_until(condition: Callable[[], bool]) -> bool:
 @contextmanager
 def _make_workspace() -> Generator[Path]:
     """Give a directory that every user may write to."""
-    with passing_directory("paddock-check-") as folder:
+    with make_temporary_directory("paddock-check-") as folder:
         folder.chmod(0o755)
         workspace = folder.resolve() / "workspace"
         workspace.mkdir()

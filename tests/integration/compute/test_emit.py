@@ -111,7 +111,7 @@ def test_a_last_promise_that_never_settles_is_an_error(answer, source):
     found = answer(source)
     assert found.error == {"code": "EVAL_ERROR", "message": message}
     assert found.hint == (
-        "a computation has no timers and nothing to wait for: what comes after such an `await` never runs"
+        "a computation has no timers and nothing to wait for: code after such an `await` never runs"
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-EMIT = "a computation gives its result by emit(text), as often as it likes"
+EMIT = "a computation outputs its result with emit(text), once or several times"
 AT_ONCE = "a computation has no timers, and nothing to wait for"
 ALONE = "a computation has its input and nothing else: no modules, files, network or servers"
 PLAIN = "a computation is plain JavaScript, without types"
@@ -14,13 +14,13 @@ PLAIN = "a computation is plain JavaScript, without types"
         ("console.log(5)", EMIT),
         ("return 5", EMIT),
         ("export default 5", EMIT),
-        ("emit(input)", "read_input() gives the input, a text"),
+        ("emit(input)", "read_input() returns the input, a string"),
         ("await servers.git.log()", AT_ONCE),
         ("emit(await 5)", AT_ONCE),
         ("setTimeout(() => emit(1), 10)", AT_ONCE),
         ("const fs = require('fs')", ALONE),
         ("import fs from 'fs'", ALONE),
-        ("emit(new Intl.Segmenter())", "Intl is there with `limits.deterministic: false`"),
+        ("emit(new Intl.Segmenter())", "Intl is available with `limits.deterministic: false`"),
         ("const x: number = 5", PLAIN),
         ("interface Row { id: string }", PLAIN),
         ("emit(True)", "this is JavaScript: true, false, null"),

@@ -23,7 +23,7 @@ LIMIT = {"code": "OUTPUT_LIMIT", "message": "output exceeded 1 KB"}
 BOOM = {"code": "EVAL_ERROR", "message": "Error: boom at <eval>:1:18", "partial": "a"}
 TIMEOUT = {"code": "TIMEOUT", "message": "execution exceeded 50 ms"}
 RETURN = {"code": "EVAL_ERROR", "message": "SyntaxError: Illegal return statement at <eval>:1:1"}
-RETURN_HINT = "a computation gives its result by emit(text), as often as it likes"
+RETURN_HINT = "a computation outputs its result with emit(text), once or several times"
 INVALID = [
     {"code": "INVALID_INPUT", "message": "missing source"},
     {"code": "INVALID_INPUT", "message": "missing source"},

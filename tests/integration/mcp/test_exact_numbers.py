@@ -210,6 +210,6 @@ def test_script_tools_and_computations_of_the_command_line_keep_digits(place: Pl
     status, out, told = paddock(place, "compute", stdin=json.dumps(request))
     assert (status, out) == (0, '{"output":"0.1"}\n')
     assert told == (
-        "warning: A number that was emitted goes out as 0.1 and may lack digits: there is a longer number with the same "
-        "double; pass on the object that it came in, a BigInt, or a text\n"
+        "warning: A number that was emitted is sent as 0.1 and may lack digits: a longer number has the same "
+        "double; pass on the object that it came in, a BigInt or a string\n"
     )

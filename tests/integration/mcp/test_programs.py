@@ -171,7 +171,8 @@ def test_mistakes_are_told(place: Place) -> None:
     assert texts[2].startswith("failure · exit 3 · ")
     assert texts[3] == "invalid\nInvalid artifact handle: path traversal detected"
     assert texts[4] == (
-        "invalid\nArtifact not found: runtime-ws-1-0123456789abcdef; it never was, or has expired (artifacts.ttl_hours)"
+        "invalid\nArtifact not found: runtime-ws-1-0123456789abcdef; it does not exist or has expired "
+        "(artifacts.ttl_hours)"
     )
 
 

@@ -47,8 +47,8 @@ def test_a_program_runs_in_the_workspace_that_repo_id_names(place: Place, site: 
     )
     assert [json.loads(text(each))["matchCount"] for each in (named, unnamed)] == [1, 1]
     assert (text(other), other.is_error) == (
-        f"Artifact not found in this workspace: {handle}; ask from its own workspace, "
-        "or set artifacts.cross_workspace = true",
+        f"Artifact not found in this workspace: {handle}; read it from its own workspace, or set "
+        "artifacts.cross_workspace = true",
         True,
     )
     assert site.is_dir()

@@ -200,7 +200,7 @@ def test_no_script_is_shown_that_a_link_leads_to_elsewhere(place: Place, tmp_pat
     (scripts / "theirs.ts").symlink_to(tmp_path / "credentials")
     message = (
         "theirs: cannot read this script: it leads out of the workspace; "
-        "run it by its path, or keep it in the home directory"
+        "run it by its path, or save it in the home directory"
     )
 
     async def main() -> None:

@@ -129,7 +129,7 @@ def test_a_collector_that_is_not_there_fails_nothing_and_that_is_told(place: Pla
     done = run(place, "console.log('ran')")
     told = (
         "the last spans were not exported within 2 s, so they are lost\n",
-        "1 spans were not exported and are lost; of later ones nothing is said\n",
+        "1 spans were not exported and are lost; later losses are not logged\n",
     )
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert done.stderr in told
@@ -166,7 +166,7 @@ def test_without_its_packages_the_error_says_what_to_install(place: Place) -> No
     assert (done.returncode, done.stdout, done.stderr) == (
         1,
         "",
-        "[telemetry] is configured, and the package opentelemetry that it takes is not installed. Run: "
+        "[telemetry] is configured, but the package opentelemetry, which it needs, is not installed. Run: "
         "pip install 'paddock-sandbox[telemetry]'\n",
     )
 

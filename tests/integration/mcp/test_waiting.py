@@ -270,7 +270,7 @@ def test_nobody_can_be_asked_through_a_directory_of_others(place: Place) -> None
         assert (code, err) == (
             1,
             f"{directory}: cannot be opened: it can be written to by others (mode 0777), who may have put files there; "
-            f"look at what it holds, then run: chmod 700 {directory} (approvals.directory)\n",
+            f"check what it contains, then run: chmod 700 {directory} (approvals.directory)\n",
         )
 
     asyncio.run(main())

@@ -79,7 +79,7 @@ def test_a_package_in_a_thousand_packages_is_refused_and_no_fault_of_ours(progra
     )
     outcome = programs.run("java", code)
     assert (outcome.status, outcome.program.phase) == ("failed", "compile")
-    told = "Compile succeeded but its output is refused: it has folders in more than 100 folders"
+    told = "Compile succeeded but its output is refused: its folders are nested more than 100 levels deep"
     assert outcome.error.message == told
 
 

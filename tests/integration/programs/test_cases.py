@@ -235,7 +235,7 @@ def test_a_workspace_of_somebody_else_is_named_when_a_program_fails(open_program
         os.chown(programs.workspace, os.geteuid(), os.getegid())
     assert (outcome.status, outcome.error.hint) == (
         "failed",
-        f"{programs.workspace} belongs to user 54321, and programs run as user 0 here, who may not write to it; "
+        f"{programs.workspace} belongs to user 54321, and programs run as user 0, which may not write to it; "
         'set job_user = "54321" under [sandbox]',
     )
     assert (other.status, other.error.hint) == ("failed", "")

@@ -22,7 +22,7 @@ def test_a_file_of_root_is_named_to_who_reads_it(as_root, open_programs, runtime
     outcome = programs.run(runtime, READ[runtime], output={"combined": combined})
     assert outcome.status == "failed"
     assert outcome.error.hint == (
-        f"their file.csv belongs to user 0 and has mode 0600; programs run as user {JOB_UID} here, who may not read "
+        f"their file.csv belongs to user 0 and has mode 0600; programs run as user {JOB_UID}, which may not read "
         "it. Let that user read it: chmod o+r 'their file.csv'"
     )
 
@@ -32,6 +32,6 @@ def test_a_file_that_is_not_granted_for_writing_is_another_matter(as_root, open_
     (programs.workspace / "open.csv").write_text("1,2\n")
     outcome = programs.run("shell", "echo 3 > open.csv")
     assert outcome.error.hint == (
-        "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
+        "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a person "
         "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml"
     )

@@ -70,7 +70,7 @@ def test_without_the_grant_it_is_passed_over_and_named(open_programs, tier):
     outcome = programs.run("python", THING)
     interpreter = programs.text("python", "import sys; print(sys.executable)").strip()
     assert (outcome.status, outcome.program.exit_code) == ("failed", 1)
-    assert outcome.error.hint == hint(interpreter, f"{folder} was passed over: {OFF}. To use it, {GRANT}. ")
+    assert outcome.error.hint == hint(interpreter, f"{folder} was not used: {OFF}. To use it, {GRANT}. ")
     (folder / "pyvenv.cfg").unlink()
     assert programs.run("python", THING).error.hint == hint(interpreter)
     missing = programs.run("python", "import sys; sys.path.clear(); import yaml")
@@ -88,8 +88,8 @@ def test_a_program_that_may_not_read_the_workspace_is_told_so_and_nothing_of_wha
     interpreter = programs.text("python", "import sys; print(sys.executable)", access="none").strip()
     assert outcome.error.hint == hint(
         interpreter,
-        "It may not read the workspace (access none): ask for the access read-only to import what is there. "
-        f"{folder} was passed over: {OFF}; the program may not read the workspace. To use it, {GRANT} and ask for the "
+        "It may not read the workspace (access none): request the access read-only to import what is there. "
+        f"{folder} was not used: {OFF}; the program may not read the workspace. To use it, {GRANT} and request the "
         "access read-only. ",
     )
     (programs.workspace / "thing.py").unlink()
@@ -101,8 +101,8 @@ def test_a_module_of_python_itself_is_no_package(open_programs):
     interpreter = programs.text("python", "import sys; print(sys.executable)").strip()
     code = "raise ModuleNotFoundError(\"No module named 'tkinter'\")"
     assert programs.run("python", code).error.hint == (
-        f"tkinter is not installed for {interpreter}, which ran this program. It is a part of Python that {interpreter} was "
-        "made without: use another interpreter"
+        f"tkinter is not installed for {interpreter}, which ran this program. It is part of Python, but "
+        f"{interpreter} was built without it: use another interpreter"
     )
 
 
@@ -115,9 +115,7 @@ def test_a_module_name_of_any_length_is_no_hint(open_programs):
 def test_a_module_of_the_program_itself_is_no_package(open_programs):
     programs = open_programs("landlock")
     (programs.workspace / "thing.py").write_text("")
-    assert programs.run("python", THING).error.hint.startswith(
-        "it was run from a copy, with nothing beside it"
-    )
+    assert programs.run("python", THING).error.hint.startswith("inline code cannot import files beside it")
 
 
 def test_the_activated_one_comes_before_others(open_programs, monkeypatch):
@@ -160,8 +158,8 @@ def test_where_it_could_be_changed_it_is_passed_over(open_programs):
     folder = make(programs.workspace / ".venv")
     outcome = programs.run("python", THING, access="workspace-write")
     why = "in the tier landlock a program that may write to the workspace could change it"
-    assert f" {folder} was passed over: {why}. " in outcome.error.hint
-    assert f" {folder} was passed over: the program may not read the workspace. " in (
+    assert f" {folder} was not used: {why}. " in outcome.error.hint
+    assert f" {folder} was not used: the program may not read the workspace. " in (
         programs.run("python", THING, access="none").error.hint
     )
 
@@ -177,10 +175,10 @@ def test_no_interpreter_out_of_the_workspace_runs_outside_of_the_sandbox(open_pr
     interpreter = folder / "bin" / "python3"
     assert outcome.status == "unavailable"
     assert outcome.error.message == (
-        f"Python cannot be run here: {folder} cannot be used: its interpreter {interpreter} is a file of the workspace, "
-        "not one outside"
+        f"Python cannot be run here: {folder} cannot be used: its interpreter {interpreter} is in the workspace, "
+        "not outside"
     )
-    assert outcome.error.hint == "make it anew, or change runtimes.workspace_environment in the settings"
+    assert outcome.error.hint == "make it again, or change runtimes.workspace_environment in the settings"
     assert not marker.exists()
 
 
@@ -199,7 +197,7 @@ def test_links_of_an_environment_open_nothing(open_programs, tier, tmp_path):
 
     (interpreter := folder / "bin" / "python3").unlink()
     interpreter.symlink_to(tool)
-    assert error() == f"{interpreter} leads to {tool}, which is in no installation of Python"
+    assert error() == f"{interpreter} leads to {tool}, which is not in an installation of Python"
     interpreter.unlink()
     interpreter.symlink_to(real)
     (folder / "lib").rename(folder / "old")
@@ -255,8 +253,8 @@ def test_one_that_leads_to_its_interpreter_through_links_works(open_programs, ti
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("missing", "it is no environment: it has neither pyvenv.cfg nor conda-meta"),
-        ("broken", "its interpreter is gone: {folder}/bin has no python3 or python"),
+        ("missing", "it is not an environment: it has neither pyvenv.cfg nor conda-meta"),
+        ("broken", "its interpreter is missing: {folder}/bin has no python3 or python"),
     ],
 )
 def test_one_that_cannot_be_used_is_not_replaced_by_another(open_programs, tmp_path, name, why):
@@ -267,7 +265,7 @@ def test_one_that_cannot_be_used_is_not_replaced_by_another(open_programs, tmp_p
     assert (outcome.status, outcome.error.message, outcome.error.hint) == (
         "unavailable",
         f"Python cannot be run here: {folder} cannot be used: {why.format(folder=folder)}",
-        "make it anew, or change runtimes.python.environment in the settings",
+        "make it again, or change runtimes.python.environment in the settings",
     )
 
 
@@ -286,7 +284,7 @@ def test_one_of_the_workspace_that_the_user_names_is_held_to_the_same(open_progr
         error = named.run("python", THING, access=access).error
         assert (error.message, error.hint) == (
             f"Python cannot be run here: {programs.workspace}/.venv cannot be used: {why}",
-            "ask for the access read-only, or change runtimes.python.environment in the settings",
+            "request the access read-only, or change runtimes.python.environment in the settings",
         )
 
 

@@ -66,8 +66,8 @@ def test_a_compiler_that_is_too_slow_comes_with_its_remedy(paddock):
         alone = paddock("exec", "go", *wall, "--", "test", "./...", path=path)
     [row] = [row for row in json.loads(text) if row["runtime"] == "go"]
     remedy = (
-        "it had 500 ms; runtimes.timeout_ms is the most that it may ask for; "
-        "`paddock runtimes warm go`, run once, makes its compiler faster"
+        "it had 500 ms; runtimes.timeout_ms is the maximum; "
+        "run `paddock runtimes warm go` once to make its compiler faster"
     )
     assert (row["state"], row["reason"], row["remedy"]) == (
         "fails",
@@ -110,7 +110,7 @@ def test_an_interpreter_of_programs_without_the_workspace_is_told_apart(paddock)
             f"with --access none: {Path(shutil.which('bash', path='/usr/bin:/bin')).resolve()}",
         )
     )
-    assert failed[2].endswith("ask for the access read-only, up to runtimes.access\n")
+    assert failed[2].endswith("request the access read-only, which runtimes.access must allow\n")
 
 
 def test_what_is_missing_comes_with_its_remedy(paddock):
@@ -139,7 +139,9 @@ def test_install_only_prints_unless_told(paddock):
 def test_install_prints_what_can_be_installed_and_tells_of_the_rest(paddock):
     code, text, errors = paddock("runtimes", "install", "powershell", "ruby", path="/usr/bin:/bin")
     assert (code, text.endswith("install --yes --no-install-recommends ruby\n")) == (1, True)
-    assert errors == "PowerShell needs brew or the powershell package of its makers, which is not here\n"
+    assert (
+        errors == "PowerShell needs brew or the powershell package of its makers, which this machine lacks\n"
+    )
 
 
 def test_an_unknown_runtime_is_refused_by_name(paddock):

@@ -12,7 +12,9 @@ from paddock.sandbox import tiers
 
 MIB = 1 << 20
 TAKE = "import os, time\nif os.fork() == 0:\n os.setsid()\n taken = b'x' * (150 << 20)\ntime.sleep(60)"
-SAMPLED = "memory, CPU time, process count and scratch are sampled: a burst between two looks is seen late"
+SAMPLED = (
+    "memory, CPU time, process count and scratch are sampled: a burst between two samples is noticed late"
+)
 # As root of a machine with a tree of its own, in which no process but this one's own is touched.
 LEFT_BEHIND = """
 import fcntl, json, os, subprocess, tempfile
@@ -36,7 +38,7 @@ with tempfile.TemporaryDirectory() as top:
 
     leaf, left = sleeper(dead)
     own, kept = sleeper(alive)
-    cgroup._bury_the_dead(str(folder))
+    cgroup._remove_stale_groups(str(folder))
     print(json.dumps({
         "dead": dead.exists(), "alive": alive.exists(), "other": other.exists(),
         "left": left.wait(10), "kept": kept.poll(),

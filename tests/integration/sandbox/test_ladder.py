@@ -16,7 +16,7 @@ from paddock.sandbox import tiers
 from paddock.sandbox.child import namespaces
 from paddock.sandbox.sandbox import KernelSandbox
 
-RISK = "programs can end each other's processes where they run as the same user (Landlock before ABI 6)"
+RISK = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
 
 
 def test_both_tiers_are_proved_by_every_attempt_of_the_canary():
@@ -54,8 +54,8 @@ def test_without_bubblewrap_the_next_tier_is_used_only_where_allowed(monkeypatch
     with pytest.raises(EngineError) as caught:
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (
-        "programs need at least the tier namespaces, which this machine does not give: "
-        "namespaces: /usr/bin/no-bwrap is not there (fix: apt install bubblewrap)"
+        "programs need at least the tier namespaces, which is not available on this machine: "
+        "namespaces: /usr/bin/no-bwrap does not exist (fix: apt install bubblewrap)"
     )
 
 
@@ -68,7 +68,7 @@ def test_a_machine_that_gives_no_further_process_is_not_blamed_for_its_confineme
     with pytest.raises(EngineError) as caught:
         asyncio.run(tiers.choose("namespaces"))
     assert str(caught.value) == (
-        "programs need at least the tier namespaces, which this machine does not give: namespaces: no further process "
+        "programs need at least the tier namespaces, which is not available on this machine: namespaces: no further process "
         "or thread can be started: this user, or this control group, has reached its limit; end some of "
         "them, or raise the limit (ulimit -u; in a container, pids.max)"
     )
@@ -100,7 +100,7 @@ def test_doctor_exits_with_1_below_the_minimum_and_names_the_fix(tmp_path, monke
     done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 1
     assert (
-        "layer bubblewrap\tmissing\t/usr/bin/no-bwrap is not there\tapt install bubblewrap\n" in done.stdout
+        "layer bubblewrap\tmissing\t/usr/bin/no-bwrap does not exist\tapt install bubblewrap\n" in done.stdout
     )
     assert "tier: landlock; the minimum is namespaces\n" in done.stdout
 
@@ -128,10 +128,12 @@ def test_another_user_keeps_signals_from_the_server_where_the_kernel_cannot(monk
 
 @pytest.mark.usefixtures("as_root")
 def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(monkeypatch):
-    owned = "mode, times and attributes of files outside can be changed where the job's user owns them (chmod, utime)"
+    owned = (
+        "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
+    )
     roots = (
         "programs with a workspace are root without its powers (sandbox.job_user): they can change mode, times and "
-        "attributes of every file of root's (chmod, utime)"
+        "attributes of every file that root owns (chmod, utime)"
     )
 
     def told(job_user):
@@ -141,8 +143,9 @@ def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(
 
     monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
     default = (
-        "programs run as user 65531 (the default of sandbox.job_user): they read of a workspace what everybody may "
-        "read, and none of root's is granted for writing; the tier namespaces, a workspace of that user, or "
+        "programs run as user 65531 (the default of sandbox.job_user): in a workspace they read what every user may "
+        "read, and a workspace of root's cannot be granted for writing; the tier namespaces, a workspace of that "
+        "user, or "
         'job_user = "root" under [sandbox] allow it'
     )
     assert told(None) == ([], default)
@@ -178,13 +181,13 @@ def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeyp
     monkeypatch.setenv("PATH", f"/usr/bin:{open_path}/closed/bin")
     (layer,) = tiers._job_user(54321)
     assert (layer.name, layer.available) == ("PATH of programs", False)
-    assert layer.detail == f"programs run as user 54321, who cannot get at {open_path}/closed/bin of PATH"
+    assert layer.detail == f"programs run as user 54321, which cannot enter {open_path}/closed/bin of PATH"
     assert layer.fix == f"install toolchains outside of {open_path}/closed, for instance with apt"
     monkeypatch.setenv("PATH", "/usr/bin")
     (layer,) = tiers._job_user(54321)
     assert (layer.available, layer.detail) == (
         True,
-        "programs run as user 54321, who can get at all of PATH",
+        "programs run as user 54321, which can enter all of PATH",
     )
 
 

@@ -122,8 +122,9 @@ def test_who_may_write_beside_them_neither_fills_nor_replaces_them(home: Path):
 def test_the_weaker_tier_refuses_to_let_a_program_write_beside_them(home: Path):
     done = run("landlock", home, "true", access="workspace-write")
     told = (
-        f"a program that may write there can get at {home}/.cache/paddock, where Paddock keeps its own files; work in a "
-        "directory that does not hold them, make the tier namespaces available (paddock doctor says how), or grant the "
+        f"a program that may write there could change {home}/.cache/paddock, where Paddock keeps its own files; "
+        "work in a directory that does not contain them, make the tier namespaces available (paddock doctor says "
+        "how), or grant the "
         "workspace read-only"
     )
     assert (done.status, done.reason) == ("invalid", told)
@@ -143,8 +144,8 @@ def test_a_link_on_the_way_to_one_could_be_replaced(tier: Tier, home: Path):
         access="workspace-write",
     )
     told = (
-        f"a program that may write there can put another directory in the place of the link {home}/.config, by which one "
-        "is found, where Paddock keeps its own files; work in a directory that does not hold them, or grant the workspace "
+        f"a program that may write there could replace the link {home}/.config, which leads to a directory where "
+        "Paddock keeps its own files; work in a directory that does not contain them, or grant the workspace "
         "read-only"
     )
     assert (done.status, done.reason) == ("invalid", told)
@@ -179,8 +180,8 @@ def test_what_has_gone_since_or_is_a_link_by_now_is_not_granted(home: Path, monk
 def test_a_file_that_says_whom_paddock_trusts_is_read_and_not_changed(tier: Tier, home: Path):
     (home / "project/link").symlink_to("../top")
     told = (
-        "a program that may write there can change {path}, which is Paddock's own (servers.trust); move it out of what "
-        "programs are granted, or grant the workspace read-only"
+        "a program that may write there could change {path}, Paddock's own file (servers.trust); move it to where "
+        "no program has a grant, or grant the workspace read-only"
     )
     project = home / "project"
     for name in ("file", "link", "not/there/yet"):
@@ -214,8 +215,8 @@ def test_a_file_that_is_protected_in_a_workspace_is_protected_for_paddock(tier: 
 def test_a_file_of_paddocks_state_is_not_even_read(tier: Tier, access: str, home: Path):
     files = (state_paths.StateFile("sdk.webhooks", f"{home}/project/file"),)
     told = (
-        f"a program that is granted what is there can get at {home}/project/file, which is Paddock's own (sdk.webhooks); "
-        "move it out of what programs are granted"
+        f"a program with these grants could read {home}/project/file, Paddock's own file (sdk.webhooks); move it to "
+        "where no program has a grant"
     )
     done = run(tier, home, "true", files=files, workspace=home / "project", access=access)
     assert (done.status, done.reason) == ("invalid", told)
@@ -276,8 +277,9 @@ def test_no_program_changes_what_paddock_imports(home: Path):
     refused = run("landlock", home, SPOIL, own=(), installed=installed, access="workspace-write")
     assert (refused.status, refused.reason) == (
         "invalid",
-        f"a program that may write there can get at {home}/.venv, where Paddock keeps its own files; work in a directory "
-        "that does not hold them, make the tier namespaces available (paddock doctor says how), or grant the workspace "
+        f"a program that may write there could change {home}/.venv, where Paddock keeps its own files; work in a "
+        "directory that does not contain them, make the tier namespaces available (paddock doctor says how), or "
+        "grant the workspace "
         "read-only",
     )
 

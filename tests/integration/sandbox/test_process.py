@@ -170,10 +170,10 @@ def test_too_much_stdin_starts_nothing():
         ([], ProcessGrants(), "there is no program to run"),
         (["a", "b\0"], ProcessGrants(), "an argument contains a NUL character"),
         (["a"], ProcessGrants(access="read-only"), "access read-only needs a workspace"),
-        (["a"], ProcessGrants(readable=(Path("/"),)), "/ is no path to be granted"),
-        (["a"], ProcessGrants(readable=(Path("/proc/self"),)), "/proc/self is no path to be granted"),
-        (["a"], ProcessGrants(workspace=Path("/dev"), access="read-only"), "/dev is no path to be granted"),
-        (["a"], ProcessGrants(writable=(Path("/dev/pts"),)), "/dev/pts is no path to be granted"),
+        (["a"], ProcessGrants(readable=(Path("/"),)), "/ can never be granted"),
+        (["a"], ProcessGrants(readable=(Path("/proc/self"),)), "/proc/self can never be granted"),
+        (["a"], ProcessGrants(workspace=Path("/dev"), access="read-only"), "/dev can never be granted"),
+        (["a"], ProcessGrants(writable=(Path("/dev/pts"),)), "/dev/pts can never be granted"),
         (
             ["a"],
             ProcessGrants(writable=(Path("/no/where"),)),
@@ -333,7 +333,7 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
             return result, handles, again
 
     result, handles, again = patiently(go())
-    assert (result.status, result.reason) == ("lost", "the warden of this process died")
+    assert (result.status, result.reason) == ("lost", "the supervisor of this process died")
     assert again.status == "ok"
     for handle in handles:
         assert has_ended(handle)

@@ -34,8 +34,8 @@ def test_refuse_runs_nothing_with_a_writable_workspace_where_no_mounts_protect_i
     result = run(refusing("landlock"), ProcessGrants(workspace=tmp_path, access="workspace-write"))
     assert (result.status, result.limit) == ("denied", "protected")
     assert result.reason == (
-        "sandbox.protected_paths is refuse, and the tier landlock can only put protected paths of a writable "
-        "workspace back after the run; make the tier namespaces available (paddock doctor says how), or grant the "
+        "sandbox.protected_paths is refuse, and the tier landlock can only restore protected paths of a writable "
+        "workspace after the run; make the tier namespaces available (paddock doctor says how), or grant the "
         "workspace read-only"
     )
     reading = run(refusing("landlock"), ProcessGrants(workspace=tmp_path, access="read-only"))
@@ -51,7 +51,7 @@ def test_refuse_runs_where_mounts_protect_what_is_there_and_not_where_it_is_a_li
     assert (result.status, result.limit) == ("denied", "protected")
     assert result.reason == (
         "sandbox.protected_paths is refuse, and .idea of the workspace is a link or behind one, which no mount can "
-        "keep from being changed; replace the link by what it points to, or grant the workspace read-only"
+        "protect; replace the link with its target, or grant the workspace read-only"
     )
 
 
@@ -124,8 +124,8 @@ def test_a_program_out_of_reach_of_its_user_is_explained(closed, tier, by_name):
     result = run(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants, [program])
     assert result.status == "failed"
     assert result.reason.partition("; ")[2] == (
-        f"{closed}/bin/tool is there, but programs run as user 54321 here, who may not enter {closed}: "
-        "install it where everybody may go, or set sandbox.job_user to a user who may"
+        f"{closed}/bin/tool exists, but programs run as user 54321, which may not enter {closed}: "
+        "install it where every user may enter, or set sandbox.job_user to a user that may"
     )
 
 
@@ -134,7 +134,7 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     result = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", job_user=54321), grants)
     assert result.status == "invalid"
     assert result.reason == (
-        f"{closed} is out of reach: programs run as user 54321 here, who may not enter {closed}; "
+        f"{closed} is out of reach: programs run as user 54321, which may not enter {closed}; "
         f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
     )
     own = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", ROOT), grants)
@@ -142,10 +142,10 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
     by_default = run(KernelSandbox(SandboxFacts(tier="landlock"), "landlock"), grants)
     assert by_default.status == "invalid"
     assert by_default.reason == (
-        f"{closed} is out of reach: programs run as user 65531 here, who may not enter {closed}; let others through "
+        f"{closed} is out of reach: programs run as user 65531, which may not enter {closed}; let others through "
         f"(chmod o+x {closed}), move it, make the tier namespaces available (paddock doctor says how), or set "
         'job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-        "mode, times and attributes of every file of root's"
+        "mode, times and attributes of every file that root owns"
     )
 
 
@@ -155,7 +155,7 @@ def test_a_workspace_out_of_reach_of_its_user_is_explained(closed):
         (
             0,
             'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace '
-            "change the mode, times and attributes of every file of root's",
+            "change the mode, times and attributes of every file that root owns",
         ),
         (54321, 'set job_user = "54321" under [sandbox]'),
     ],
@@ -174,9 +174,9 @@ def test_who_owns_a_workspace_that_is_to_be_written_to_in_the_weaker_tier(open_p
 
     assert tried("landlock") == (
         "invalid",
-        f"{workspace} cannot be granted for writing: it belongs to user {owner}, and programs of a Paddock that is "
-        "root run as user 65531 in the tier landlock, which cannot keep a program that is root from changing the mode "
-        "of root's files; make the tier namespaces available (paddock doctor says how), give that user the workspace "
+        f"{workspace} cannot be granted for writing: it belongs to user {owner}, and programs run as user 65531, "
+        "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode of "
+        "root's files; make the tier namespaces available (paddock doctor says how), give that user the workspace "
         f"(chown -R 65531:65531 {workspace}), or {remedy}",
         "",
     )
@@ -193,8 +193,8 @@ def test_a_workspace_of_somebody_else_is_out_of_reach_of_root_without_its_powers
     result = run(KernelSandbox(SandboxFacts(tier=tier), tier, ROOT), grants)
     assert result.status == "invalid"
     assert result.reason == (
-        f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
-        f'alone; set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
+        f"{closed} is out of reach: programs run as root without its powers, and only its owner may enter {closed}; "
+        f'set job_user = "54321" under [sandbox], or let others through (chmod o+x {closed})'
     )
     assert run(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=54321), grants).status == "ok"
 

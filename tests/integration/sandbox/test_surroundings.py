@@ -9,10 +9,10 @@ import pytest
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 NO_PROCESSES = (
-    "/proc is missing here, or shows the processes of another PID namespace, so that nothing could be limited or "
-    "ended; mount it: mount -t proc proc /proc"
+    "/proc is missing, or shows the processes of another PID namespace, so that Paddock could neither limit nor end "
+    "programs; mount it: mount -t proc proc /proc"
 )
-NO_DEVICES = "/dev/null is missing here; give this root its devices (in a chroot: mount --bind /dev ROOT/dev)"
+NO_DEVICES = "/dev/null is missing; mount the devices (in a chroot: mount --bind /dev ROOT/dev)"
 GUEST = ("run", "-")
 PROGRAM = ("exec", "python", "-c", "print(6 * 7)")
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
@@ -38,15 +38,15 @@ def told(*command, home, given="return 6 * 7", **environment):
 def not_given(why):
     return (
         125,
-        "programs need at least the tier landlock, which this machine does not give: "
+        "programs need at least the tier landlock, which is not available on this machine: "
         f"namespaces and landlock: {why}\n",
     )
 
 
 def powerless(names):
     return (
-        f"root is without its powers here ({names}) and cannot give programs to another user; run Paddock "
-        "as an ordinary user (docker run --user 1000), or let root have them (docker run --cap-add)"
+        f"root lacks the capabilities {names} and cannot run programs as another user; run Paddock as an ordinary "
+        "user (docker run --user 1000), or add the capabilities (docker run --cap-add)"
     )
 
 
@@ -97,8 +97,8 @@ def test_a_place_for_temporary_files_that_programs_cannot_enter_is_named(open_pa
     closed = open_path / "closed"
     closed.mkdir(mode=0o700)
     assert told(PADDOCK, *PROGRAM, home=open_path, TMPDIR=str(closed)) == not_given(
-        f"programs run as user 65531 here, who may not enter {closed}, and Paddock keeps what they write in {closed}; "
-        "set TMPDIR to a directory that everybody may enter, such as /tmp"
+        f"programs run as user 65531, which may not enter {closed}, and Paddock keeps what they write in {closed}; "
+        "set TMPDIR to a directory that every user may enter, such as /tmp"
     )
 
 
@@ -132,7 +132,7 @@ def test_a_place_that_no_program_may_run_from_is_named(open_path, tier):
     words = ("sh", "-c", script, "sh", str(place), str(source), sys.executable, run, tier)
     assert told(*ALONE, "--mount-proc", *words, home=open_path) == (
         0,
-        f"{place}/inner/program: Permission denied; no program may run from its file system, which is mounted noexec: "
-        "for what Paddock compiles, set TMPDIR to a directory of another one, or mount that of /tmp with exec "
-        "(docker run --tmpfs /tmp:exec)\n",
+        f"{place}/inner/program: Permission denied; its file system is mounted noexec, so that no program can run "
+        "from it: for programs that Paddock compiles, set TMPDIR to a directory of another file system, or mount "
+        "/tmp with exec (docker run --tmpfs /tmp:exec)\n",
     )

@@ -28,7 +28,7 @@ def test_what_could_not_be_put_back_is_in_the_result_with_all_else(tmp_path):
     result = run(tmp_path, "rm .claude/*; echo theirs > .envrc; echo out; exit 3")
     assert (result.status, result.limit, result.exit_code) == ("error", "protected", 3)
     assert result.reason == (
-        "paths of the workspace could not be put back: .claude (devices and sockets cannot be made again)"
+        "paths of the workspace could not be restored: .claude (devices and sockets cannot be restored)"
     )
     assert (result.violations, result.survivors) == ((".claude", ".envrc"), 0)
     assert result.stdout == CapturedStream(head="out\n", total_bytes=4)
@@ -43,6 +43,6 @@ def test_what_cannot_be_watched_is_not_written_to(tmp_path):
     assert (result.status, result.limit) == ("denied", "protected")
     assert result.reason == (
         "the protected paths of the workspace are too large to watch: they hold more than 64 MiB; "
-        "ask for read-only access, or make them smaller"
+        "request read-only access, or make them smaller"
     )
     assert not (tmp_path / "ran").exists()

@@ -22,9 +22,7 @@ SHORT = {
     "4.94065645841246544e-324": "5e-324",
 }
 """Numbers whose doubles have few digits: a double that is passed on alone may be the program's own."""
-TWIN = (
-    "there is a longer number with the same double; pass on the object that it came in, a BigInt, or a text"
-)
+TWIN = "a longer number has the same double; pass on the object that it came in, a BigInt or a string"
 ECHO = "import sys\nsys.stdout.write(sys.stdin.read())\n"
 CAT = SdkCommand(name="notes.cat", command=("cat",), stdin="{body}", output="json")
 PRINT = SdkCommand(name="notes.print", command=("printf", "%s", "{n:number:signed}"))
@@ -88,7 +86,7 @@ def test_a_number_as_an_argument_of_a_command_keeps_its_digits(desk: Any) -> Non
     outcome = desk.run(source)
     assert outcome.value == [SHORT.get(each, each) for each in NUMBERS]
     assert outcome.console == tuple(
-        ConsoleLine(level="warn", text=f"arguments[0].n goes out as {short} and may lack digits: {TWIN}")
+        ConsoleLine(level="warn", text=f"arguments[0].n is sent as {short} and may lack digits: {TWIN}")
         for short in SHORT.values()
     )
 
@@ -165,7 +163,7 @@ def test_a_computation_emits_the_digits_that_it_read(desk: Any) -> None:
     assert outcome.value.splitlines() == [SHORT.get(each, each) for each in NUMBERS]
     assert outcome.console == tuple(
         ConsoleLine(
-            level="warn", text=f"A number that was emitted goes out as {short} and may lack digits: {TWIN}"
+            level="warn", text=f"A number that was emitted is sent as {short} and may lack digits: {TWIN}"
         )
         for short in SHORT.values()
     )

@@ -204,7 +204,7 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
         ("exec({runtime: 'node'})", "paddock.exec: runtime: Input should be a valid string"),
         ("exec('python', '1', [])", "paddock.exec: the options are one object, not an array"),
         ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
-        ("script.run('../x')", "../x: a script is named here, without a folder"),
+        ("script.run('../x')", "../x: is a path; give the name of a saved script, without a folder"),
         ("script.run('nowhere')", "Script not found: nowhere"),
         ("vault.get(7)", "paddock.vault.get: name must be a string, not a number"),
         ("vault.get('a', {colour: 1})", "paddock.vault.get: unknown option 'colour'; there is `scope`"),
@@ -301,7 +301,7 @@ def test_no_script_of_the_workspace_is_read_from_elsewhere(desk, tmp_path, monke
         1,
         {"auth": "c2VjcmV0"},
         "theirs: cannot read this script: it leads out of the workspace; "
-        "run it by its path, or keep it in the home directory",
+        "run it by its path, or save it in the home directory",
     ]
 
 
@@ -343,7 +343,7 @@ def test_a_directory_that_cannot_be_made_is_named_without_its_place(desk):
     outcome = desk.open().run(
         "try { paddock.vault.set('a', 'value') } catch (e) { return [e.name, e.message, e.status] }"
     )
-    reason = "vault: it is a file and no directory; move vault away"
+    reason = "vault: it is a file, not a directory; move vault away"
     assert outcome.value == ["VaultError", f"the vault cannot be used: {reason}", "error"]
 
 
@@ -371,7 +371,7 @@ def test_people_are_told_whole_paths(desk):
         (
             "paddock.vault.list()",
             "vault/secrets.fernet",
-            "the key key is missing; put it back, or delete secrets.fernet to begin anew",
+            "the key key is missing; restore it, or delete secrets.fernet to start afresh",
         ),
     ],
 )

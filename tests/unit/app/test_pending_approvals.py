@@ -132,7 +132,7 @@ def test_a_directory_that_others_may_write_to_is_not_used(
     directory.chmod(mode)
     told = (
         f"{directory}: cannot be opened: it can be written to by others (mode {mode:04o}), who may have put files there; "
-        f"look at what it holds, then run: chmod 700 {directory} (approvals.directory)"
+        f"check what it contains, then run: chmod 700 {directory} (approvals.directory)"
     )
     uses: list[Callable[[], object]] = [
         inbox.list_waiting,
@@ -148,7 +148,7 @@ def test_a_directory_that_others_may_write_to_is_not_used(
 def test_a_link_is_no_directory(inbox: PendingApprovals, directory: Path) -> None:
     (directory.parent / "other").mkdir(mode=0o700)
     directory.symlink_to(directory.parent / "other")
-    with pytest.raises(ApprovalError, match="it is a link and no directory"), inbox.keep_question(question()):
+    with pytest.raises(ApprovalError, match="it is a link, not a directory"), inbox.keep_question(question()):
         pytest.fail("kept")
 
 

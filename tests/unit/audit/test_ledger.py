@@ -140,7 +140,7 @@ def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
         Ledger(tmp_path / "file" / "ledger")
     assert str(caught.value) == (
         f"The audit ledger {tmp_path}/file/ledger cannot be written: Not a directory. "
-        "Nothing runs without its record. Remove the file in the place of a directory, or choose another state "
+        "Nothing runs without its record. Remove the file that is in the way of a directory, or choose another state "
         "directory: set XDG_STATE_HOME."
     )
 
@@ -169,7 +169,7 @@ def test_a_planted_special_file_is_refused(directory: Path, write: Callable[...,
     with pytest.raises(LedgerError) as caught:
         write(1, day=1)
     assert str(caught.value) == (
-        f"The audit ledger {directory} cannot be written: {directory}/2026-03-02.ndjson: it is a pipe and no regular "
+        f"The audit ledger {directory} cannot be written: {directory}/2026-03-02.ndjson: it is a pipe, not a regular "
         f"file. Nothing runs without its record. To go on, move {directory}/2026-03-02.ndjson away."
     )
     assert [record.seq for record in read(directory)] == [1]
@@ -187,7 +187,7 @@ def test_a_lock_that_is_never_given_back_is_an_error(
         os.close(holder)
         assert str(caught.value) == (
             f"The audit ledger {directory} is locked: another process has held it for 0 s. "
-            f"Nothing runs without its record. See who holds it with `fuser -v {directory}/head`."
+            f"Nothing runs without its record. Find that process with `fuser -v {directory}/head`."
         )
         ledger.append("decided", "r", {})
     assert verify(directory).records == 1

@@ -182,9 +182,9 @@ def _huge(mark: Path, aside: Path) -> None:
 
 
 REMOVED: dict[Callable[[Path, Path], None], list[str]] = {
-    _link: ["is a link and no regular file"],
+    _link: ["is a link, not a regular file"],
     _other_name: ["has another name beside it, or cannot grow"],
-    _pipe: ["is a pipe and no regular file"],
+    _pipe: ["is a pipe, not a regular file"],
     _huge: [],
 }
 """What is told of what was planted, where it had to go."""
@@ -206,9 +206,7 @@ def test_what_is_planted_as_the_mark_is_not_followed(
     assert aside.read_text() == "kept"
     assert verify(directory).ok
     told = [record.message for record in caplog.records]
-    assert told == [
-        f"{directory / BROUGHT}: it {why}; it was removed and made anew" for why in REMOVED[plant]
-    ]
+    assert told == [f"{directory / BROUGHT}: it {why}; Paddock replaced it" for why in REMOVED[plant]]
 
 
 def test_a_directory_as_the_mark_lets_no_brought_id_run(directory: Path) -> None:
@@ -218,7 +216,7 @@ def test_a_directory_as_the_mark_lets_no_brought_id_run(directory: Path) -> None
         with pytest.raises(LedgerError) as told:
             ledger.claim(new_id(), {})
         assert str(told.value) == (
-            f"The audit ledger {directory} cannot be written: {directory / BROUGHT}: it is a directory and no regular file. "
+            f"The audit ledger {directory} cannot be written: {directory / BROUGHT}: it is a directory, not a regular file. "
             f"Nothing runs without its record. To go on, move {directory / BROUGHT} away."
         )
         ledger.claim(mint_id(), {})

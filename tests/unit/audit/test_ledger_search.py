@@ -105,7 +105,10 @@ def test_without_a_ledger_nothing_is_found_and_nothing_made(directory: Path) -> 
 def test_a_time_without_a_zone_is_refused(ledger: Path) -> None:
     with pytest.raises(LedgerError) as caught:
         find(ledger, RecordFilter(since=datetime(2026, 3, 2)))  # noqa: DTZ001
-    assert str(caught.value) == "`since` has no time zone, so it names no moment. Pass an aware datetime."
+    assert (
+        str(caught.value)
+        == "`since` has no time zone, so that its time is not known. Pass an aware datetime."
+    )
 
 
 def test_writers_do_not_touch_the_index(directory: Path, write: Callable[..., None]) -> None:

@@ -270,10 +270,10 @@ def test_special_files_are_not_followed(three_days: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        (os.mkfifo, "is a pipe and no regular file"),
-        (os.mkdir, "is a directory and no regular file"),
-        (lambda path: path.symlink_to("aside"), "is a link and no regular file"),
-        (lambda path: path.symlink_to("nowhere"), "is a link and no regular file"),
+        (os.mkfifo, "is a pipe, not a regular file"),
+        (os.mkdir, "is a directory, not a regular file"),
+        (lambda path: path.symlink_to("aside"), "is a link, not a regular file"),
+        (lambda path: path.symlink_to("nowhere"), "is a link, not a regular file"),
         (lambda _path: None, "is missing"),
     ],
 )

@@ -126,20 +126,20 @@ def test_what_cannot_be_read_stays_as_it_is(home: Path) -> None:
     assert run("claude-code", "--scope", "user").output == told
     file.unlink()
     file.mkdir()
-    told = f"{file}: it is a directory and no regular file; move {file} away\n"
+    told = f"{file}: it is a directory, not a regular file; move {file} away\n"
     assert run("claude-code", "--scope", "user").output == told
 
 
 def test_a_link_to_what_is_no_file_is_to_be_removed(home: Path) -> None:
     file = home / ".claude.json"
     file.symlink_to("/dev/zero")
-    told = f"/dev/zero: it is a device and no regular file; remove the link {file}\n"
+    told = f"/dev/zero: it is a device, not a regular file; remove the link {file}\n"
     assert run("claude-code", "--scope", "user").output == told
 
 
 def test_a_pipe_is_refused_and_nobody_waits_for_it(home: Path) -> None:
     os.mkfifo(home / ".claude.json")
-    told = f"{home}/.claude.json: it is a pipe and no regular file; move {home}/.claude.json away\n"
+    told = f"{home}/.claude.json: it is a pipe, not a regular file; move {home}/.claude.json away\n"
     assert run("claude-code", "--scope", "user").output == told
 
 

@@ -120,7 +120,7 @@ def test_where_there_is_no_script_at_all_it_is_told_how_to_make_one(home: Path) 
     result = run(Gate(), "hello")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (
         1,
-        "  there are none yet: `paddock script new` makes one",
+        "  there are no scripts yet; run `paddock script new` to make one",
     )
 
 

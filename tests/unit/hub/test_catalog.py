@@ -228,7 +228,7 @@ def test_a_tool_is_described_by_its_alias_and_with_what_is_not_checked():
 
 def test_pins_that_cannot_be_read_are_a_failure_that_is_told():
     async def ask(server):
-        raise ConfigurationError("pins.json: cannot be read; remove it to start anew")
+        raise ConfigurationError("pins.json: cannot be read; remove it to start afresh")
 
     listing = asyncio.run(Catalog(["a"], ask).list_tools())
-    assert listing == Listing((), {"a": "pins.json: cannot be read; remove it to start anew"})
+    assert listing == Listing((), {"a": "pins.json: cannot be read; remove it to start afresh"})

@@ -139,7 +139,7 @@ def test_what_is_in_the_way_is_no_obstacle_and_is_named_once(tmp_path, caplog, n
     kind = "a pipe" if plant is os.mkfifo else "a directory"
     what = "read" if name.endswith(".json") else "written"
     assert record.getMessage() == (
-        f"types of results are not stored: {place}: cannot be {what}: it is {kind} and no regular file; "
+        f"types of results are not stored: {place}: cannot be {what}: it is {kind}, not a regular file; "
         f"move {place} away"
     )
 

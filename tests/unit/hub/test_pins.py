@@ -133,7 +133,7 @@ def test_pins_that_cannot_be_read_stop_calls(pins):
     pins.review_listing(SERVER, [LOG])
     path = pins._kept.path
     path.write_text("{")
-    with pytest.raises(ConfigurationError, match="remove it to start anew"):
+    with pytest.raises(ConfigurationError, match="remove it to start afresh"):
         pins.review_listing(SERVER, [LOG])
     assert path.read_text() == "{"
     assert path.stat().st_mode & 0o777 == 0o600

@@ -314,7 +314,7 @@ def lists_of(provisioning):
             {},
             "cannot be read: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); correct the file first",
         ),
-        ("[]", "@good/git", {}, "holds no JSON object; correct the file first"),
+        ("[]", "@good/git", {}, "is not a JSON object; correct the file first"),
         (
             '{"mcpServers": {"git": {}}}',
             "git",

@@ -216,7 +216,7 @@ REFUSALS = [
     ("break", 1, 1, "'break' stands in no loop, switch or block of that label"),
     ("for (;;) { (() => { continue })() }", 1, 21, "'continue' stands in no loop, or in none of that label"),
     ("f() = 1", 1, 1, "Invalid left-hand side of an assignment"),
-    ("let a\u200b = 1", 1, 6, "Unexpected character U+200B, which cannot be seen"),
+    ("let a\u200b = 1", 1, 6, "Unexpected character U+200B, which is invisible"),
     ("// \U0001f600\nlet a = '\ud83d'", 2, 10, "Half of a character (a lone surrogate); write it as an escape like \\ud83d"),
     ("[1].map((n) => await servers.a.b(n))", 1, 16, "AWAIT"),
     ("for (const n of [1]) { [n].forEach(function (m: number) {\n  await servers.a.b(m) }) }", 2, 3, "AWAIT"),
@@ -252,7 +252,7 @@ REFUSALS = [
     ("export * from 'b'", 1, 1, "IMPORT"),
     ("export { b } from 'b'", 1, 1, "IMPORT"),
     ("export = 1", 1, 1, "This form of export is not supported; end the program with 'return' instead"),
-    ("export\ndefault 1", 1, 1, "Write 'export default' with one blank between the two words"),
+    ("export\ndefault 1", 1, 1, "Write 'export default' with one space between the two words"),
     ("if (1) { export const a = 1 }", 1, 10, "'import' and 'export' may only appear at the top level"),
     ("const f = (): number => { export const a = 1 }", 1, 27, "'import' and 'export' may only appear at the top level"),
     # TypeScript.
@@ -292,11 +292,11 @@ IMPORT = (
     "Call tools through servers.<name>.<tool>(...); for types write 'import type'"
 )
 ADVICE = {
-    "DECORATED": "A decorator stands before a class, a method, a field or an accessor",
+    "DECORATED": "A decorator must be before a class, a method, a field or an accessor",
     "AWAIT": "await is only valid in async functions; write `async` before the function that it stands in",
-    "JSX": "JSX is not supported; return data, or write markup as a text",
+    "JSX": "JSX is not supported; return data, or write markup as a string",
     "IMPORT": IMPORT,
-    "PYTHON": "This is Python, and a program is JavaScript or TypeScript; Python runs by run_program or `paddock exec`",
+    "PYTHON": "This is Python, and a program is JavaScript or TypeScript; run Python with run_program or `paddock exec`",
 }
 
 
@@ -455,7 +455,7 @@ def test_the_later_of_two_refusals_is_told(host):
 
 
 def test_answer_refuses_a_response_that_intake_does_not_make():
-    with pytest.raises(ValueError, match="neither a program nor a refusal that says where"):
+    with pytest.raises(ValueError, match="neither a program nor an error with a position"):
         parse.read_response(b'{"ok":false}', "1")
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         parse.read_response(b'{"ok":true,"surprise":1}', "1")

@@ -6,7 +6,7 @@ import pytest
 def test_too_deep_a_program_is_refused_and_the_next_one_runs(host):
     assert host.refusal("[" * 20_000).message == "Not enough stack space to parse input"
     deep = host.refusal("let x: " + "[" * 20_000, "typescript")
-    assert deep.message == "The program is nested too deeply to be read as TypeScript"
+    assert deep.message == "The program is nested too deeply to be parsed as TypeScript"
     assert host.value("const a: number = 1; a") == 1
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 PROSE = (
-    "This line reads as prose, and a program is code alone; leave the prose out, "
-    "or put ``` on the lines before and after the code"
+    "This line looks like prose, and a program must be only code; remove the prose, or put ``` on the lines before "
+    "and after the code"
 )
 
 

@@ -75,7 +75,7 @@ def test_a_link_is_not_read(tmp_path: Path) -> None:
     folder = LocalBackend(tmp_path)
     folder.begin("a", [], whole="whole")
     (tmp_path / "a" / "x").symlink_to("/etc/passwd")
-    with pytest.raises(OSError, match="it is a link and no regular file"):
+    with pytest.raises(OSError, match="it is a link, not a regular file"):
         list(folder.read("a", "x", 10))
 
 

@@ -46,7 +46,7 @@ def job(workspace: Path, access: Access = "read-only", cwd: str = ".") -> Progra
 
 def told(name: str, mode: str, what: str, command: str) -> str:
     return (
-        f"{name} belongs to user {ME} and has mode {mode}; programs run as user {USER} here, who may not {what} it. "
+        f"{name} belongs to user {ME} and has mode {mode}; programs run as user {USER}, which may not {what} it. "
         f"Let that user {what} it: {command}"
     )
 
@@ -126,7 +126,7 @@ def test_the_owner_can_be_the_user_of_programs_instead(as_root: None, workspace:
     path.chmod(0o600)
     os.chown(path, 1234, 1234)
     assert find_closed_file("cat: theirs.txt: Permission denied", job(workspace), USER) == (
-        "theirs.txt belongs to user 1234 and has mode 0600; programs run as user 65531 here, who may not read it. Let "
+        "theirs.txt belongs to user 1234 and has mode 0600; programs run as user 65531, which may not read it. Let "
         'that user read it: chmod o+r theirs.txt, or set job_user = "1234" under [sandbox]'
     )
 

@@ -48,7 +48,9 @@ def test_a_manager_is_one_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_without_a_manager_it_says_what_is_needed():
-    with pytest.raises(NotInstallableError, match=r"^Kotlin needs apt and npm or brew, which is not here$"):
+    with pytest.raises(
+        NotInstallableError, match=r"^Kotlin needs apt and npm or brew, which this machine lacks$"
+    ):
         told("kotlin", "npm")
     with pytest.raises(NotInstallableError, match=r"^PowerShell needs brew or the powershell package"):
         told("powershell")

@@ -12,8 +12,8 @@ from paddock.runtimes.outcome_mapping import StepStart, error_of, is_out_of_memo
 from paddock.runtimes.recipe import recipes
 
 LIMITS = ProcessLimits(timeout_ms=1500, memory_bytes=64 << 20)
-CPU = "it had 60000 ms of all processors together; use fewer of them, or ask for more time"
-MEMORY = "it had 64 MiB; runtimes.memory_bytes is the most that it may ask for"
+CPU = "it had 60000 ms on all processors together; use fewer of them, or request more time"
+MEMORY = "it had 64 MiB; runtimes.memory_bytes is the maximum"
 
 
 def error(phase: str = "run", message: str = "", hint: str = "", **end: object) -> ErrorInfo | None:
@@ -46,7 +46,7 @@ def test_processor_time_of_user_and_system_is_one_number():
 @pytest.mark.parametrize(
     ("status", "limit", "why", "hint"),
     [
-        ("timeout", "wall", "ran out of time", "it had 1500 ms; runtimes.timeout_ms is the most that it may ask for"),
+        ("timeout", "wall", "ran out of time", "it had 1500 ms; runtimes.timeout_ms is the maximum"),
         ("timeout", "cpu", "used more CPU time than it may", CPU),
         ("memory_limit", "memory", "used more memory than it may", MEMORY),
         ("process_limit", "processes", "started more processes than it may", "it may have 256 at a time"),
@@ -93,13 +93,11 @@ def test_a_runtime_that_may_write_no_more_to_a_file_is_told_how_large_one_may_be
 
 
 def test_what_ran_out_of_time_may_lack_a_warm_start_or_the_network() -> None:
-    assert slow("go") == "`paddock runtimes warm go`, run once, makes its compiler faster"
+    assert slow("go") == "run `paddock runtimes warm go` once to make its compiler faster"
     for phase in ("compile", "run"):
         told = error(phase, status="timeout", limit="wall", hint="it has no network")
         assert told is not None
-        assert told.hint == (
-            "it had 1500 ms; runtimes.timeout_ms is the most that it may ask for; it has no network"
-        )
+        assert told.hint == "it had 1500 ms; runtimes.timeout_ms is the maximum; it has no network"
     told = error(status="memory_limit", limit="memory", hint="it has no network")
     assert told is not None
     assert told.hint == MEMORY
@@ -108,7 +106,7 @@ def test_what_ran_out_of_time_may_lack_a_warm_start_or_the_network() -> None:
 def test_a_wrong_address_is_explained() -> None:
     told = error(status="failed", signal=signal.SIGSEGV)
     assert told is not None
-    hint = "it used memory that is not its own; recursion without end ends like this, too"
+    hint = "it accessed memory that is not its own; endless recursion ends like this, too"
     assert (told.message, told.hint) == ("The program was ended by SIGSEGV", hint)
 
 
@@ -118,33 +116,36 @@ def test_what_else_may_be_behind_a_failure() -> None:
     assert error(status=Status.OK, exit_code=0, hint="something else") is None
 
 
-OFFLINE = "it has no network, not even 127.0.0.1 between its own processes; ask for it with `--network full`, which `runtimes.network` must allow"
+OFFLINE = (
+    "it has no network, not even 127.0.0.1 between its own processes; request it with `--network full`, which "
+    "`runtimes.network` must allow"
+)
 PATHLESS = (
-    "programs have no Unix sockets, which multiprocessing needs for a Manager and for the start method forkserver; "
+    "programs cannot use Unix sockets, which multiprocessing needs for a Manager and the start method forkserver; "
     "use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe instead of a Manager"
 )
 OUTSIDE_REPOSITORY = (
-    "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees the "
-    "workspace alone; take the directory that holds .git as the workspace, or for a linked worktree a directory that "
-    "holds both, with --workspace DIR"
+    "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees only the "
+    "workspace; choose the directory that contains .git, or for a linked worktree a directory that contains both, "
+    "with --workspace DIR"
 )
 WRITES = {
-    "none": "it may write to its own directory and to TMPDIR alone",
-    "read-only": "it may write to TMPDIR alone; writing to the workspace needs the access workspace-write, which a person "
-    "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
-    "workspace-write": "it may write to the workspace and to TMPDIR alone",
+    "none": "it may write only to its own directory and to TMPDIR",
+    "read-only": "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a "
+    "person grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
+    "workspace-write": "it may write only to the workspace and to TMPDIR",
 }
 APART = (
-    "it was run from a copy, with nothing beside it; a FILE of the workspace that its runtime takes as it is runs "
-    "where it is"
+    "inline code cannot import files beside it; save it in the workspace and run that file, for instance: paddock "
+    "exec python ./main.py"
 )
 UNREAD = (
-    "it may not read the workspace (access none), so it finds no file and no module there; ask for the access read-only, "
-    "up to runtimes.access"
+    "it may not read the workspace (access none), so it finds no file and no module there; request the access "
+    "read-only, which runtimes.access must allow"
 )
 ALONE = (
-    "a compiler sees the program alone: nothing of the workspace, no libraries but its own; several files are compiled "
-    'by a shell program, into TMPDIR: paddock exec shell -c \'gcc *.c -o "$TMPDIR/a" && "$TMPDIR/a"\''
+    "a compiler sees only the program and its own libraries, not the workspace; compile several files with a shell "
+    'program, into TMPDIR: paddock exec shell -c \'gcc *.c -o "$TMPDIR/a" && "$TMPDIR/a"\''
 )
 
 
@@ -220,7 +221,7 @@ def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:
         stderr=CapturedStream(head=said),
         sandbox=SandboxFacts(tier="landlock"),
     )
-    told = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); threads do not"
+    told = "semaphores and shared memory need the tier namespaces (paddock doctor says what it lacks); use threads"
     assert withheld(ended, "run", ProcessGrants(), runs_files=True) == told
 
 
@@ -296,7 +297,7 @@ def test_who_compiles_more_than_one_file_is_told_what_a_compiler_sees(said: str)
     ],
 )
 def test_who_reads_what_was_not_passed_on_is_told_how_to(said: str) -> None:
-    told = "it was given no standard input; pass some on with --stdin, or stdin of a tool call"
+    told = "it has no standard input; pass it with --stdin, or with `stdin` of a tool call"
     assert missed(said, has_input=False) == told
     assert missed(said) == ""
 

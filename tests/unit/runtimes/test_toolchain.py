@@ -88,7 +88,7 @@ def test_nothing_is_taken_from_where_programs_may_write(shop):
         missing = look("shell", folder, untrusted=(shop / "workspace",))
         assert (
             missing.reason
-            == f"{folder}/bash is not used, for programs may have put it there; sh is not on PATH"
+            == f"{folder}/bash is not used, because programs may have put it there; sh is not on PATH"
         )
         assert isinstance(look("shell", folder), Toolchain)
     (shop / "bin").mkdir()
@@ -138,7 +138,7 @@ def test_a_stand_in_is_asked_for_the_program_behind_it(shop):
     assert found.prefixes == (real.parent,)
     assert found.environment["PATH"].split(":")[0] == str(real.parent)
     program(shim, "#!/bin/sh\nexit 1\n")
-    assert "stands for another program and does not say which" in look("python", shim.parent).reason
+    assert "is a stand-in for another program and does not print which" in look("python", shim.parent).reason
 
 
 def test_a_stand_in_is_asked_once_until_it_or_its_answer_changes(shop):
@@ -169,14 +169,14 @@ def test_a_remembered_answer_is_no_reason_to_trust_it(shop):
     answers = {}
     assert look("python", shim.parent, answers=answers).executable == real
     missing = look("python", shim.parent, untrusted=(shop / "workspace",), answers=answers)
-    assert f"{shim} stands for {real}, which cannot be used" in missing.reason
+    assert f"{shim} is a stand-in for {real}, which cannot be used" in missing.reason
 
 
 def test_a_stand_in_may_not_lead_to_where_programs_write(shop):
     real = program(shop / "workspace" / "python3")
     shim = program(shop / "shims" / "python3", f"#!/bin/sh\necho {real}\n")
     missing = look("python", shim.parent, untrusted=(shop / "workspace",))
-    assert f"{shim} stands for {real}, which cannot be used" in missing.reason
+    assert f"{shim} is a stand-in for {real}, which cannot be used" in missing.reason
 
 
 def test_a_virtual_environment_stays_one(shop):
@@ -223,7 +223,7 @@ def test_a_program_that_stands_alone_is_granted(shop):
 
 def test_a_workspace_that_holds_the_whole_machine_is_the_fault():
     missing = look("perl", "/usr/bin", untrusted=(Path("/"),))
-    assert missing.remedy == "choose a workspace that does not hold the system itself (--workspace)"
+    assert missing.remedy == "choose a workspace that does not contain the system itself (--workspace)"
 
 
 def test_no_toolchain_opens_a_home(shop, monkeypatch):
@@ -232,7 +232,7 @@ def test_no_toolchain_opens_a_home(shop, monkeypatch):
     (shop / "lib").symlink_to(shop / "home")
     (shop / "home" / "ada").mkdir(parents=True)
     missing = look("c", shop / "bin")
-    assert missing.reason.endswith(f"/gcc would have programs read all of {shop / 'home'}")
+    assert missing.reason.endswith(f"/gcc would let programs read all of {shop / 'home'}")
 
 
 def test_the_identity_changes_with_the_toolchain(shop):

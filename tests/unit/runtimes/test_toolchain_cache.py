@@ -138,7 +138,7 @@ def test_what_one_request_may_use_is_not_what_another_gets(shop, searches):
     place = Shop(shop)
     assert place.look().executable == bash
     assert place.look(("sh",)).executable == sh
-    assert place.look(()).reason == "nothing that policy allows can run it"
+    assert place.look(()).reason == "policy allows no executable that can run it"
     assert isinstance(place.look(untrusted=(shop,)), MissingToolchain)
     assert place.look().executable == bash
 

@@ -58,7 +58,7 @@ def test_s16_who_has_waited_long_enough_is_refused() -> None:
         turns = AdmissionQueue(1, waiting=1, wait_ms=1)
         async with place(turns, "a"), place(turns, "b") as refusal:
             assert refusal == (
-                f"{FULL}its turn did not come in time (runtimes.max_wait_ms = 1){RETRY}",
+                f"{FULL}the job waited too long (runtimes.max_wait_ms = 1){RETRY}",
                 "raise runtimes.max_wait_ms or runtimes.max_jobs",
             )
         async with place(turns, "b") as free:
@@ -101,7 +101,7 @@ def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
         async with place(turns, "a", size=10 * 2**20):  # what runs does not count
             waiting = [asyncio.create_task(job(2**20)) for _ in range(2)]
             await settle()
-            full = f"{FULL}the waiting programs hold 2 MiB already{RETRY}"
+            full = f"{FULL}the waiting programs already use 2 MiB{RETRY}"
             assert await job(1) == (full, "raise runtimes.max_jobs")
         assert [*await asyncio.gather(*waiting), await job(2**21)] == [True, True, True]
         assert turns._bytes == 0

@@ -65,7 +65,7 @@ def test_what_others_may_write_to_is_not_used(shell, tmp_path):
 
 def test_a_failed_command_says_why_and_leaves_nothing(shell, tmp_path):
     recipe = shell(("{executable}", "-c", "true"), ("{executable}", "-c", "echo too bad; exit 3"))
-    with pytest.raises(EngineError, match=r"^Shell was not made warm: too bad$"):
+    with pytest.raises(EngineError, match=r"^the warm start of Shell cannot be made: too bad$"):
         warm(find(recipe, Search("/bin")), tmp_path)
     assert list((tmp_path / "shell").iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["shell"]

@@ -77,7 +77,7 @@ def test_no_link_leads_to_what_nobody_is_granted(target, folder):
     link = folder / "link"
     link.symlink_to(target)
     for grants in (writing(link), ProcessGrants(writable=(link,)), ProcessGrants(readable=(link,))):
-        assert refusal(spec.check, ["a"], grants) == f"{link} is no path to be granted"
+        assert refusal(spec.check, ["a"], grants) == f"{link} can never be granted"
 
 
 def test_shared_memory_may_be_granted():
@@ -105,7 +105,7 @@ def test_whoever_becomes_another_user_can_enter_where_he_works(folder):
     workspace.chmod(0o755)
     closed.chmod(0o700)
     told = (
-        f"{closed} is out of reach: programs run as user {OTHER} here, who may not enter {closed}; "
+        f"{closed} is out of reach: programs run as user {OTHER}, which may not enter {closed}; "
         f"let others through (chmod o+x {closed}), move it, or change sandbox.job_user"
     )
     for grants in (writing(closed), writing(workspace, cwd=closed), ProcessGrants(writable=(closed,))):
@@ -120,8 +120,8 @@ def test_a_job_that_stays_root_cannot_enter_what_is_another_users_alone(folder):
     closed.chmod(0o700)
     os.chown(closed, OTHER, OTHER)
     assert refusal(spec.check_reach, writing(closed), None, "namespaces") == (
-        f"{closed} is out of reach: programs run as root without its powers here, and {closed} is open to its owner "
-        f'alone; set job_user = "{OTHER}" under [sandbox], or let others through (chmod o+x {closed})'
+        f"{closed} is out of reach: programs run as root without its powers, and only its owner may enter {closed}; "
+        f'set job_user = "{OTHER}" under [sandbox], or let others through (chmod o+x {closed})'
     )
     spec.check_reach(ProcessGrants(workspace=closed), None, "namespaces")
     spec.check_reach(ProcessGrants(), None, "namespaces")
@@ -133,13 +133,13 @@ def test_whose_workspace_it_is_that_a_job_may_not_write_to(folder):
     workspace.chmod(0o755)
     gone.rmdir()
     assert spec.foreign(writing(workspace), OTHER) == (
-        f"{workspace} belongs to user 0, and programs run as user {OTHER} here, who may not write to it; "
+        f"{workspace} belongs to user 0, and programs run as user {OTHER}, which may not write to it; "
         f"let user {OTHER} write to it"
     )
     assert spec.foreign(writing(workspace), None) == ""
     os.chown(workspace, OTHER, OTHER)
     assert spec.foreign(writing(workspace), None) == (
-        f"{workspace} belongs to user {OTHER}, and programs run as user 0 here, who may not write to it; "
+        f"{workspace} belongs to user {OTHER}, and programs run as user 0, which may not write to it; "
         f'set job_user = "{OTHER}" under [sandbox]'
     )
     assert spec.foreign(writing(workspace), OTHER) == ""
@@ -161,8 +161,8 @@ def test_no_program_gets_at_a_file_of_paddocks_own(tier, folder):
         (given / "key", writing(workspace, readable=(given,))),
     ):
         told = (
-            f"a program that is granted what is there can get at {place}, which is Paddock's own (vault.key_file); "
-            "move it out of what programs are granted"
+            f"a program with these grants could read {place}, Paddock's own file (vault.key_file); move it to where "
+            "no program has a grant"
         )
         files = [StateFile("vault.key_file", str(place))]
         assert refusal(spec.check_private, grants, (), tier, files) == told
@@ -178,8 +178,8 @@ def test_what_may_be_read_is_changed_by_no_program(tier, folder):
     place = workspace / "servers.json"
     files = [StateFile("servers.file", str(place), readable=True)]
     assert refusal(spec.check_private, writing(workspace), (), tier, files) == (
-        f"a program that may write there can change {place}, which is Paddock's own (servers.file); move it out of "
-        "what programs are granted, or grant the workspace read-only"
+        f"a program that may write there could change {place}, Paddock's own file (servers.file); move it to where "
+        "no program has a grant, or grant the workspace read-only"
     )
     spec.check_private(ProcessGrants(workspace=workspace, access="read-only"), (), tier, files)
     put_back = [StateFile("servers.file", str(workspace / ".mcp.json"), readable=True)]
@@ -188,9 +188,9 @@ def test_what_may_be_read_is_changed_by_no_program(tier, folder):
 
 def test_which_tier_keeps_programs_from_directories_of_paddocks_own(folder):
     workspace, state = made(folder, "workspace", "workspace/state")
-    told = "where Paddock keeps its own files; work in a directory that does not hold them"
+    told = "where Paddock keeps its own files; work in a directory that does not contain them"
     assert refusal(spec.check_private, writing(workspace), (str(state),), "landlock") == (
-        f"a program that may write there can get at {state}, {told}, make the tier namespaces available (paddock "
+        f"a program that may write there could change {state}, {told}, make the tier namespaces available (paddock "
         "doctor says how), or grant the workspace read-only"
     )
     for tier in ("namespaces", "unconfined"):
@@ -206,8 +206,8 @@ def test_no_program_moves_a_link_that_leads_to_paddocks_own(tier, folder):
     link.symlink_to(state)
     own = (str(link), str(state))
     assert refusal(spec.check_private, writing(workspace), own, tier) == (
-        f"a program that may write there can put another directory in the place of the link {link}, by which one is "
-        "found, where Paddock keeps its own files; work in a directory that does not hold them, or grant the "
+        f"a program that may write there could replace the link {link}, which leads to a directory where Paddock "
+        "keeps its own files; work in a directory that does not contain them, or grant the "
         "workspace read-only"
     )
     spec.check_private(writing(workspace), own, "unconfined")
@@ -218,8 +218,8 @@ def test_protected_paths_behind_links_cannot_be_refused(folder):
     spec.check_protection(writing(workspace), "namespaces")
     (workspace / ".mcp.json").symlink_to("nowhere")
     assert refusal(spec.check_protection, writing(workspace), "namespaces") == (
-        "sandbox.protected_paths is refuse, and .mcp.json of the workspace is a link or behind one, which no mount can "
-        "keep from being changed; replace the link by what it points to, or grant the workspace read-only"
+        "sandbox.protected_paths is refuse, and .mcp.json of the workspace is a link or behind one, which no mount "
+        "can protect; replace the link with its target, or grant the workspace read-only"
     )
     spec.check_protection(ProcessGrants(workspace=workspace, access="read-only"), "landlock")
 

@@ -153,7 +153,7 @@ def test_too_much_to_record_is_said(tmp_path, monkeypatch, fill, why):
     (tmp_path / ".idea").mkdir()
     watched(tmp_path).close()
     fill(tmp_path)
-    told = f"the protected paths of the workspace are too large to watch: {why}; ask for read-only access, or make them smaller"
+    told = f"the protected paths of the workspace are too large to watch: {why}; request read-only access, or make them smaller"
     with pytest.raises(protected_paths.RecordError) as caught:
         watched(tmp_path)
     assert str(caught.value) == told

@@ -55,14 +55,14 @@ def test_a_report_is_read():
     [b"{", b"\xff", b"[]", b'{"peak_bytes": 1.5}', b'{"wall_ms": null}', b'{"survivors": {}}'],
 )
 def test_what_no_warden_says_is_the_end_of_it(message):
-    assert end_of(message) == ("lost", "the warden of this process said what no warden says", True)
+    assert end_of(message) == ("lost", "the supervisor of this process sent a malformed report", True)
 
 
 def test_the_end_of_a_warden_says_what_it_did_not_do():
-    assert end_of(b"") == ("lost", "the warden of this process died", True)
+    assert end_of(b"") == ("lost", "the supervisor of this process died", True)
     assert end_of(b"", "/workspace") == (
         "lost",
-        "the warden of this process died; look at the protected paths of its workspace, which were not put back",
+        "the supervisor of this process died; check the protected paths of its workspace, which were not restored",
         True,
     )
 

@@ -95,7 +95,7 @@ def test_a_socket_cannot_come_back_and_the_rest_does(workspace):
     for path in (workspace / ".vscode").iterdir():
         path.unlink()
     (workspace / ".mcp.json").mkdir()
-    why = "devices and sockets cannot be made again"
+    why = "devices and sockets cannot be restored"
     assert before.restore() == ([".mcp.json", ".vscode"], {".vscode": why})
     before.close()
     assert names(workspace / ".vscode") == ["launch.json", "tasks.json"]

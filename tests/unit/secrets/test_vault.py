@@ -103,9 +103,7 @@ def test_a_changed_file_a_lost_key_and_a_foreign_key_are_told_apart(tmp_path):
     file, key = tmp_path / "secrets.fernet", tmp_path / "key"
     token, right = file.read_bytes(), key.read_bytes()
     file.write_bytes(token[:50] + (b"B" if token[50:51] == b"A" else b"A") + token[51:])
-    unfit = (
-        f"{file} does not fit the key beside it or was changed; restore both, or delete both to begin anew"
-    )
+    unfit = f"{file} was not encrypted with the key beside it, or was changed; restore both, or delete both to start afresh"
     with pytest.raises(VaultError) as caught:
         vault.get("s", "n")
     assert str(caught.value) == unfit
@@ -113,7 +111,7 @@ def test_a_changed_file_a_lost_key_and_a_foreign_key_are_told_apart(tmp_path):
     key.unlink()
     with pytest.raises(VaultError) as caught:
         vault.get("s", "n")
-    assert str(caught.value) == f"the key {key} is missing; put it back, or delete {file} to begin anew"
+    assert str(caught.value) == f"the key {key} is missing; restore it, or delete {file} to start afresh"
     key.write_bytes(right)
     assert vault.get("s", "n") == SECRET
 
@@ -130,7 +128,7 @@ def test_what_holds_no_secrets_is_not_taken_for_a_vault(tmp_path, content):
         with pytest.raises(VaultError) as caught:
             call()
         assert str(caught.value) == (
-            f"{file} does not fit the key beside it or was changed; restore both, or delete both to begin anew"
+            f"{file} was not encrypted with the key beside it, or was changed; restore both, or delete both to start afresh"
         )
 
 
@@ -163,7 +161,7 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path):
     file = tmp_path / "file"
     assert (
         str(caught.value)
-        == f"the vault cannot be used: {file}: it is a file and no directory; move {file} away"
+        == f"the vault cannot be used: {file}: it is a file, not a directory; move {file} away"
     )
 
 

@@ -1,1 +1,1 @@
-"""What runs in the fork server of workers and in workers: the standard library, this folder and `sandbox.child`."""
+"""Code of the fork server, workers and parser. It imports the standard library, this folder and `sandbox.child`."""

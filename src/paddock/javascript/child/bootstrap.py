@@ -1,12 +1,11 @@
-"""The glue between a guest's program and its worker: one script, in pieces that share a scope.
+"""The bootstrap script, which connects a guest's program and its worker; its files share one scope.
 
-It runs once, before any guest code, in the context that the program gets. The pieces stand inside one function, in
-the order of `PIECES`. The script evaluates to the one function that the worker calls from then on. Its first call
-answers with the buffer that both sides see, and its second gets `post`, with which the glue calls the worker in the
-middle of a turn.
+It runs once, before any guest code, in the context of the program. The files are put into one function, in the order of
+`PIECES`. The script evaluates to the only function that the worker calls afterwards. The first call returns the buffer
+that both sides share. The second call gets `post`, with which the bootstrap calls the worker during a turn.
 
-Guest code shares the realm, so nothing in the glue may trust a method that a program can replace: what is used later
-is captured first (primordials.js) and called through `apply`; arrays are filled by index, never by `push`.
+Guest code shares the realm, so that the bootstrap must not trust a method that a program can replace. primordials.js
+captures what is used later, and calls go through `apply`; arrays are filled by index, never by `push`.
 """
 
 from pathlib import Path
@@ -39,15 +38,15 @@ PIECES = (
 
 
 def source() -> str:
-    """Return the glue as one script."""
+    """Return the bootstrap as one script."""
     pieces = [(_SCRIPTS / "bootstrap" / f"{name}.js").read_text() for name in PIECES]
     return "\n".join(['"use strict";(function () {', *pieces, "})();\n//# sourceURL=paddock:glue\n"])
 
 
 LIBRARIES = ("url", "hashes")
-"""What programs load when they first use it; crypto.js has the same names in the same order."""
+"""Libraries that load at their first use by a program; crypto.js has the same names in the same order."""
 
 
 def libraries() -> tuple[bytes, ...]:
-    """Return the texts of the vendored libraries, each an expression of ASCII: a function that makes its exports."""
+    """Return the sources of the vendored libraries; each is an ASCII expression: a function that makes its exports."""
     return tuple((_SCRIPTS / "vendor" / f"{name}.js").read_bytes() for name in LIBRARIES)

@@ -1,14 +1,14 @@
-"""The fork server: a small process that has V8 running, the glue in it, and forks guest workers.
+"""The fork server: a small process that runs V8 with the bootstrap, and forks guest workers.
 
-fork(2) leaves a child with the thread that called it. So V8's thread is the one that forks, between two tasks, and the
-child goes on with a live isolate. The main thread only waits, and holds nothing that a child could need.
+After fork(2) a child has only the thread that called it. Therefore V8's thread forks, between two tasks, and the child
+continues with a live isolate. The main thread only waits and holds no lock that a child could need.
 
     parent -> fork server   one byte, with the worker's socket and standard error as descriptors
-    fork server -> parent   {"born": pid} with a pidfd, or {"unborn": 1}; {"dead": pid, ...} once for every worker, with
-                       what it cost
+    fork server -> parent   {"born": pid} with a pidfd, or {"unborn": 1} if the fork failed; {"dead": pid, ...} once for
+                            every worker, with its cost
 
-The control socket is SOCK_SEQPACKET, so messages keep their borders. Its end is the end of the fork server, and the
-end of the fork server kills every worker (PR_SET_PDEATHSIG).
+The control socket is SOCK_SEQPACKET, which keeps messages separate. When it is closed, the fork server ends, and the
+kernel kills its workers (PR_SET_PDEATHSIG).
 """
 
 import gc
@@ -26,8 +26,8 @@ from paddock.sandbox.child import lockdown
 
 FLAGS = ("--single-threaded", "--disallow-code-generation-from-strings")
 PROFILES = {"guest": (*FLAGS, "--jitless"), "guest-jit": (*FLAGS, "--no-maglev")}
-"""Without Maglev, the compiler between the others: long loops would stay in its code, which takes a quarter longer, and
-it would be one more to trust."""
+"""Without Maglev, V8's middle compiler: long loops would stay in its code, which is a quarter slower, and it would be
+another compiler to trust."""
 
 _PASSED_DESCRIPTORS = 2
 
@@ -44,16 +44,16 @@ class ForkServer:
         self._poll.register(control, select.POLLIN)
         self._data_bytes = worker.data_segment(os.open("/proc/self/status", os.O_RDONLY))
         self._workers: dict[int, int] = {}
-        """pid by pidfd"""
+        """Pid by pidfd."""
 
     def serve(self) -> None:
-        """Fork on request and report deaths until the parent goes away."""
+        """Fork on request and report exits until the parent disconnects."""
         gc.freeze()
         self._guest.hand_over(self._fork_on_request)
         threading.Event().wait()
 
     def _fork_on_request(self) -> tuple[worker.Channel, int]:
-        """Serve on V8's thread; return in a worker."""
+        """Serve requests on V8's thread; return only in a forked worker."""
         self._say({"ready": os.getpid(), "landlock": self._rules.landlock_abi})
         while True:
             for descriptor, _ in self._poll.poll():
@@ -71,7 +71,7 @@ class ForkServer:
             os._exit(0)
         try:
             pid = os.fork()
-        except OSError as error:  # it costs this request its worker, and those that live nothing
+        except OSError as error:  # only this request fails; the other workers continue
             os.write(descriptors[1], str(error).encode())
             pid = -1
         if pid == 0:
@@ -86,7 +86,7 @@ class ForkServer:
         self._poll.register(pidfd, select.POLLIN)
         try:
             socket.send_fds(self._control, [json.dumps({"born": pid}).encode()], [pidfd])
-        except OSError:  # the parent has died; with this process the worker does
+        except OSError:  # the parent has died; ending this process kills the worker
             os._exit(0)
         return None
 
@@ -121,15 +121,17 @@ class ForkServer:
 
 
 def main() -> None:
-    """Serve: `python -I -S -c ... CONTROL_FD PROFILE LIBRARY_DIRECTORY`."""
+    """Run the fork server: `python -I -S -c ... CONTROL_FD PROFILE LIBRARY_DIRECTORY`."""
     control_fd, profile, library_directory = sys.argv[1:]
-    gc.disable()  # a collection in a child would touch, and so copy, every page it shares with this process
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    gc.disable()  # a collection in a child would copy every page that it shares with this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     control = socket.socket(fileno=int(control_fd))
     try:
         fork_server = ForkServer(control, profile, Path(library_directory))
     except OSError as error:
-        control.send(json.dumps({"failed": f"the guest cannot be confined here: {error}"}).encode())
+        control.send(
+            json.dumps({"failed": f"JavaScript cannot be confined on this machine: {error}"}).encode()
+        )
         sys.exit(1)
     except v8.LoadError as error:
         control.send(json.dumps({"failed": str(error)}).encode())

@@ -1,8 +1,8 @@
-"""The process that reads programs: parsers and the TypeScript compiler in a locked V8, away from programs and parent.
+"""The parser process: parsers and the TypeScript compiler in a locked V8, separate from programs and from the parent.
 
-It parses unreviewed code, so it is confined like a guest, with two differences: it lives on, for it runs only
-our own vendored code, and it may make memory executable, for the compiler is WebAssembly. One request at a time: a
-frame with the JSON that parse.js takes, a frame with its answer.
+It reads unreviewed code, therefore it is confined as a guest is, with two differences. It serves many requests, because
+it runs only our vendored code. It may make memory executable, because the compiler is WebAssembly. A request is a frame
+with the JSON for parse.js, and the answer is a frame; there is one request at a time.
 """
 
 import json
@@ -35,7 +35,7 @@ _MAX_MEMORY_BYTES = 768 << 20
 
 
 class ParserIsolate:
-    """The vendored parsers in one isolate, and the dialogue with the parent, which runs on V8's thread (see v8.py)."""
+    """The vendored parsers in one isolate. Requests of the parent are served on V8's thread (see v8.py)."""
 
     def __init__(self, isolate: v8.Isolate, sources: dict[str, bytes], channel: Channel) -> None:
         self._isolate = isolate
@@ -43,7 +43,7 @@ class ParserIsolate:
         self._question = b""
         for name in SCRIPTS:
             isolate.evaluate(sources[name].decode())
-        # Evaluated at the first program that needs them: JavaScript alone never pays for TypeScript.
+        # Evaluated at the first program that needs them, so that JavaScript does not pay for TypeScript.
         memory = isolate.evaluate(f"globalThis.wasm = new ArrayBuffer({len(sources[TYPESCRIPT_WASM])}); wasm")
         assert isinstance(memory, memoryview)
         memory[:] = sources[TYPESCRIPT_WASM]
@@ -51,7 +51,7 @@ class ParserIsolate:
         self._typescript = b"\n".join([*scripts, b"loadTypeScript(wasm); delete globalThis.wasm; undefined"])
 
     def start(self) -> None:
-        """Greet the parent, and from then on answer it."""
+        """Tell the parent that the parser is ready, and serve its requests."""
         self._isolate.on_turn = self._on_turn
         self._channel.send(b'{"ready": true}')
         self._listen()
@@ -64,7 +64,7 @@ class ParserIsolate:
 
     def _on_turn(self, result: object) -> None:
         if isinstance(result, v8.ScriptError):
-            os.write(2, f"paddock intake: {result}\n".encode())
+            os.write(2, f"paddock parser: {result}\n".encode())
             os._exit(v8.EXIT_BROKEN)
         if self._typescript and isinstance(result, bytes) and result == _NEEDS_TYPESCRIPT:
             script, self._typescript = self._typescript, b""
@@ -77,10 +77,10 @@ class ParserIsolate:
 
 
 def main() -> None:
-    """Serve: `python -I -S -c ... SOCKET_FD LIBRARY_DIRECTORY`."""
+    """Run the parser: `python -I -S -c ... SOCKET_FD LIBRARY_DIRECTORY`."""
     connection, library_directory = sys.argv[1:]
     lockdown.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     channel = Channel(socket.socket(fileno=int(connection)))
     try:
         rules = lockdown.prepare_rules(_PROFILE, readable=("/dev/urandom",))  # V8 seeds its generator from it
@@ -97,8 +97,8 @@ def main() -> None:
         ceiling = data_segment(status) + _MAX_MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
     except OSError as error:
-        told = f"the reader of programs cannot be confined here: {error}"
-        channel.send(json.dumps({"failed": told}).encode())
+        message = f"the parser cannot be confined on this machine: {error}"
+        channel.send(json.dumps({"failed": message}).encode())
         sys.exit(1)
     except v8.LoadError as error:
         channel.send(json.dumps({"failed": str(error)}).encode())

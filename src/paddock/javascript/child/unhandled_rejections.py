@@ -1,8 +1,7 @@
-"""Promises that a program has forgotten: they were rejected, and nobody asks how they ended.
+"""Find promises that were rejected and have no handler.
 
-JavaScript cannot ask for them, and mini-racer's C interface has no word for them: V8's own has (v8-promise.h, see
-`v8_native`). Nothing in here runs guest code: the guest can make promises, and nothing of what it makes
-is looked into.
+JavaScript cannot list them, and neither can mini-racer's C interface; V8's C++ interface can (v8-promise.h, see
+`v8_native`). This module runs no guest code: a guest can make promises, but their values are not examined here.
 """
 
 import ctypes
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_PENDING_REJECTIONS = 256
-"""Rejected promises that are kept until it is known whether somebody asks. Of more the later ones are forgotten."""
+"""Maximum rejected promises that are kept until they may get a handler. If there are more, later ones are dropped."""
 
 _MAX_REPORTED_REJECTIONS = 5
 
@@ -32,10 +31,10 @@ _Callback = ctypes.CFUNCTYPE(None, _Message)
 
 
 class UnhandledRejections:
-    """The rejected promises of an isolate. Every method is called on V8's thread, and so is what it calls."""
+    """The rejected promises of an isolate. Every method, and every callback, runs on V8's thread."""
 
     def __init__(self, native: NativeIsolate) -> None:
-        """Find V8's functions. Raises LibraryError when one is missing."""
+        """Bind V8's functions. Raises LibraryError if one is missing."""
         self._native = native
         self._kept: list[int] = []
         self._has_handler = native.bind("_ZNK2v87Promise10HasHandlerEv", POINTER, result=ctypes.c_bool)
@@ -46,9 +45,9 @@ class UnhandledRejections:
         )  # fmt: skip
 
     def listen(self, claims: "Callable[[int], bool]") -> None:
-        """Listen from now on to the isolate that `native` has entered.
+        """Listen to the isolate that `native` has entered.
 
-        A rejection is none of a program if `claims`, which is given its reason, returns that it is somebody else's.
+        `claims` gets the reason of each rejection, and returns True for one that is not the program's.
         """
         self._claims = claims
         self._callback = _Callback(self._on_callback)  # must outlive the isolate
@@ -67,9 +66,8 @@ class UnhandledRejections:
         self._kept.append(self._native.keep(message.promise))
         if len(self._kept) == _MAX_PENDING_REJECTIONS:
             self._let_go_of_handled()
-            while (
-                len(self._kept) > _MAX_PENDING_REJECTIONS // 2
-            ):  # or each further one would have all of them looked at
+            # Drop half of them: otherwise each further rejection would check all of them again.
+            while len(self._kept) > _MAX_PENDING_REJECTIONS // 2:
                 self._native.dispose(self._kept.pop())
 
     def _let_go_of_handled(self) -> None:
@@ -81,7 +79,7 @@ class UnhandledRejections:
                 self._kept.append(promise)
 
     def give(self, container: int) -> None:
-        """Put the reasons into an object, by their number, and forget the promises."""
+        """Put the reasons into an object at the indexes from 0, and drop the promises."""
         self._let_go_of_handled()
         for index, promise in enumerate(self._kept):
             if index < _MAX_REPORTED_REJECTIONS:

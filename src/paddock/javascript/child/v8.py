@@ -1,13 +1,13 @@
-"""A thin binding of the V8 library that mini-racer ships, for processes that run nothing but one guest.
+"""A thin binding of the V8 library that mini-racer ships, for processes that run only one guest.
 
-Theory of operation. mini-racer gives every context a thread of its own that takes tasks from a queue (evaluate, call)
-and reports each result through one C callback *on that thread*. `py_mini_racer` hops between that thread and an asyncio
-thread for every step (0.1 ms a hop). Here the callback itself waits for the next message, and no thread is ever woken.
-No JavaScript frame is on the stack meanwhile, and no lock is held: so the callback may queue the next task and return,
-or call V8 itself (`paddock.javascript.child.v8_native`).
+Theory of operation. mini-racer gives every context its own thread, which takes tasks from a queue (evaluate, call) and
+reports each result through one C callback *on that thread*. `py_mini_racer` switches between that thread and an asyncio
+thread for every step (0.1 ms each). Here the callback itself waits for the next message, so that no thread is ever
+woken. No JavaScript frame is on the stack then, and no lock is held. Therefore the callback may queue the next task and
+return, or call V8 itself (`paddock.javascript.child.v8_native`).
 
-Scripts go into V8 as a task's argument, and large texts come out as a task's value. All other text goes through one
-ArrayBuffer that both sides see.
+Scripts go into V8 as a task's argument, and large strings come out as a task's value. All other text goes through one
+ArrayBuffer that both sides share.
 """
 
 import ctypes
@@ -30,12 +30,12 @@ _PROMISE = 103
 _EXCEPTIONS = range(200, 210)
 
 EXIT_BROKEN, EXIT_MEMORY = 70, 71
-"""Exit statuses of a process whose Python side failed, and of one whose Python side ran out of memory."""
+"""Exit statuses of a process whose Python code failed, or ran out of memory."""
 
 _TASK_DONE = 1
 
 _MAX_ADDRESS_BYTES = 160 << 30
-"""Bytes of addresses that V8 and all else have room in. It needs 145 GiB, most of it for objects of C++ (measured)."""
+"""Required address space, in bytes. V8 alone reserves 145 GiB, most of it for C++ objects (measured)."""
 
 
 class _Payload(ctypes.Union):
@@ -44,7 +44,7 @@ class _Payload(ctypes.Union):
 
 class _Value(ctypes.Structure):
     _pack_ = 1
-    _layout_ = "ms"  # what `_pack_` means anyway; Python 3.14 wants it said
+    _layout_ = "ms"  # the default with `_pack_`; Python 3.14 requires it to be explicit
     _fields_ = (("payload", _Payload), ("length", ctypes.c_size_t), ("type", ctypes.c_uint8))
 
 
@@ -54,30 +54,30 @@ _Callback = ctypes.CFUNCTYPE(None, _U64, _Handle)
 
 
 class PromiseHandle(NamedTuple):
-    """A promise that a script evaluated to. It is never freed: a process runs one program, then ends."""
+    """The promise that a script evaluated to. It is never freed, because a process runs one program and then ends."""
 
     handle: object
 
 
 class ScriptError(Exception):
-    """A script that Paddock itself evaluates failed; the text is V8's."""
+    """A script that Paddock evaluates failed; the text is V8's."""
 
 
 class LoadError(Exception):
-    """V8 cannot be had here; the text says why, and is for whoever installed or started Paddock."""
+    """V8 cannot be loaded; the text has the reason, for the person who installed or started Paddock."""
 
 
 class LibraryError(LoadError):
-    """The library is not the one that Paddock was written for."""
+    """The library is another version than the one that Paddock needs."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"mini-racer's library has no {name}: reinstall Paddock with the version of mini-racer that it names"
+            f"mini-racer's library has no {name}: reinstall Paddock with the version of mini-racer that it requires"
         )
 
 
 def give_up(error: BaseException) -> NoReturn:
-    """End the process: ctypes would print what a callback raises and go on, and the guest would hang."""
+    """End the process. ctypes would only print a callback's exception and continue, and the guest would hang."""
     if isinstance(error, MemoryError):
         os._exit(EXIT_MEMORY)
     os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -87,8 +87,8 @@ def give_up(error: BaseException) -> NoReturn:
 def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
     """Load the library from mini-racer's package `directory` and start V8 with `flags`.
 
-    No thread exists afterwards as long as `--single-threaded` is among the flags, so the process may fork. Raises
-    OSError when there is no library, and LoadError when it is another one or V8 could not start.
+    With `--single-threaded` among the flags there is no other thread afterwards, and the process may fork. Raises
+    OSError if there is no library; LoadError if it is another version or V8 could not start.
     """
     library = ctypes.CDLL(str(directory / "libmini_racer.so"))
     signatures: dict[str, tuple[list[object], object]] = {
@@ -111,11 +111,11 @@ def load(directory: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def _check_limits() -> None:
-    """Raise LoadError where V8 would abort in the middle of its start, and tell nobody why."""
+    """Raise LoadError under limits with which V8 would abort during its start, without an error text."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _MAX_ADDRESS_BYTES:
         raise LoadError(
-            f"V8 reserves {_MAX_ADDRESS_BYTES >> 30} GiB of addresses, whatever memory it uses, and this "
+            f"V8 reserves {_MAX_ADDRESS_BYTES >> 30} GiB of address space, whatever memory it uses, and this "
             f"process may have {limit / (1 << 30):.1f} (ulimit -v); run Paddock without that limit: "
             "limits.script.memory_bytes bounds the memory"
         )
@@ -128,9 +128,9 @@ def _check_limits() -> None:
 
 
 def keep_thread() -> None:
-    """Have Python know the calling thread for good, not only for as long as a callback runs.
+    """Register the calling thread with Python permanently, not only during a callback.
 
-    A forked child whose one thread Python forgets cannot be entered again (CPython 3.11, init_threadstate).
+    Otherwise a forked child could not call into Python again on its only thread (CPython 3.11, init_threadstate).
     """
     ctypes.pythonapi.PyGILState_Ensure()
 
@@ -138,8 +138,8 @@ def keep_thread() -> None:
 class Isolate:
     """One V8 isolate with one context.
 
-    Set-up runs on the caller's thread: `evaluate` blocks. Once `on_turn` is set everything happens on V8's thread: it
-    is called whenever a task has ended and no JavaScript runs. What it raises ends the process.
+    During set-up, `evaluate` blocks the caller's thread. When `on_turn` is set, everything happens on V8's thread:
+    `on_turn` is called after each task, when no JavaScript runs. An exception in it ends the process.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -154,8 +154,8 @@ class Isolate:
     def evaluate(self, source: str, *, keep: bool = False) -> object:
         """Evaluate a script and wait for it; return its value.
 
-        Strings come back as `str`, array buffers as a writable memoryview, everything else as None, or as an opaque
-        handle when `keep` is set. Raises ScriptError when the script throws.
+        A string is returned as `bytes`, an array buffer as a writable memoryview, everything else as None. With `keep`,
+        returns an opaque handle. Raises ScriptError if the script throws.
         """
         self._ended.clear()
         argument = self._string(source)
@@ -168,7 +168,7 @@ class Isolate:
         return self._result
 
     def call(self, function: object, arguments: object) -> object:
-        """Call `function` during set-up and wait for it; return its value. Raises ScriptError when it throws."""
+        """Call `function` during set-up and wait for it; return its value. Raises ScriptError if it throws."""
         self._ended.clear()
         self._keep = False
         self.queue(function, arguments)
@@ -182,7 +182,7 @@ class Isolate:
         self.library.mr_call_function(self._context, function, self._undefined, arguments, _TASK_DONE)
 
     def follow(self, function: object, promised: PromiseHandle, arguments: object) -> None:
-        """Queue a call of `function` with the promise as its `this`; its end is reported to `on_turn`."""
+        """Queue a call of `function` with the promise as `this`; its end is reported to `on_turn`."""
         self.library.mr_call_function(self._context, function, promised.handle, arguments, _TASK_DONE)
 
     def queue_script(self, source: bytes) -> None:
@@ -215,8 +215,8 @@ class Isolate:
         result: object = None
         if kind == _STRING:
             result = ctypes.string_at(pointer, length) if length else b""
-        elif kind == _ARRAY_BUFFER and self.on_turn is None:  # not a program's own
-            # The buffer lives as long as the context does: the glue never lets go of it. Its handle stays alive too.
+        elif kind == _ARRAY_BUFFER and self.on_turn is None:  # not a program's buffer
+            # The bootstrap keeps the buffer as long as the context lives. Its handle is not freed either.
             return memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")
         elif kind == _PROMISE and self.on_turn is not None:
             return PromiseHandle(handle)

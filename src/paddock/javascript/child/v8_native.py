@@ -1,12 +1,12 @@
-"""V8's own C++ interface, as far as a worker needs it: to call the glue, and be called by it, without mini-racer.
+"""Part of V8's C++ interface, with which a worker and the bootstrap call each other without mini-racer.
 
-mini-racer's C interface has a queue of tasks and copies what goes through it: 25 us for a task, 10 to 20 for a callback
-out of JavaScript. Its library exports V8's interface, too (v8-isolate.h, v8-function.h, v8-local-handle.h), of which
-these are the compilers' names. They hold for one version of the library, so that one is pinned exactly, and a name that
-is missing stops the fork server before there is any worker.
+mini-racer's C interface has a queue of tasks and copies all data: 25 us for a task, 10 to 20 us for a callback from
+JavaScript. Its library also exports V8's interface (v8-isolate.h, v8-function.h, v8-local-handle.h) under mangled
+names. These are valid for one version of the library. Therefore that version is pinned exactly, and the fork server
+does not start if a name is missing.
 
-A `Local` is a pointer to a slot that holds a value, and so is a global handle; both are passed like any pointer, and an
-empty one is null.
+A `Local` is a pointer to a slot that contains a value, and so is a global handle. Both are passed as pointers; an empty
+one is null.
 """
 
 import ctypes
@@ -28,17 +28,17 @@ _NORMAL = 0
 _Posted = ctypes.CFUNCTYPE(None, POINTER)
 
 Scope = tuple[int, int]
-"""What was there before a scope was opened."""
+"""The state before a scope was opened."""
 
 
 class NativeIsolate:
-    """What V8 offers to one isolate. Made on any thread; every method is for V8's own, after `enter`.
+    """V8's functions for one isolate. It can be made on any thread; its methods run on V8's thread, after `enter`.
 
-    The functions hold Python's lock while they run: what they call back goes on in Python at once.
+    The functions hold Python's lock while they run, so that their callbacks enter Python at once.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Find every function. Raises LibraryError when one is missing."""
+        """Bind every function. Raises LibraryError if one is missing."""
         self._library = library
         bind = self.bind
         self._current = bind("_ZN2v87Isolate10GetCurrentEv")
@@ -78,7 +78,7 @@ class NativeIsolate:
         self._delete_extensions = bind(f"{of_scopes}16DeleteExtensionsEPNS0_7IsolateE", POINTER, result=None)
 
     def bind(self, name: str, *arguments: object, result: object = POINTER) -> "Callable[..., int]":
-        """Return an exported function of the library. Raises LibraryError when there is none of this name."""
+        """Return an exported function of the library. Raises LibraryError if it is missing."""
         prototype = ctypes.PYFUNCTYPE(result, *arguments)  # pyright: ignore[reportArgumentType] # as `argtypes` takes
         try:
             return prototype((name, self._library))
@@ -86,16 +86,16 @@ class NativeIsolate:
             raise LibraryError(name) from None
 
     def enter(self) -> None:
-        """Find the isolate that runs on this thread, V8's own."""
+        """Find the isolate of this thread, which must be V8's."""
         self.isolate = self._current()
         self._next = _SLOT.from_address(self._next_address(self.isolate))
         self._limit = _SLOT.from_address(self._limit_address(self.isolate))
         self._level = _INT.from_address(self._level_address(self.isolate))
 
     def introduce(self, container: int, on_post: "Callable[[], None]") -> None:
-        """Take the function at index 0 of an object, for `step`; put one there at 1 that calls `on_post`.
+        """Keep the function at index 0 of an object for `step`; put a function that calls `on_post` at index 1.
 
-        To be called while JavaScript runs.
+        Call it while JavaScript runs.
         """
 
         def on_posted(_: int) -> None:
@@ -112,13 +112,13 @@ class NativeIsolate:
         self._step = self.keep(self._get(container, context, 0))
 
     def keep(self, local: int) -> int:
-        """Return a handle of the same value that lasts until `dispose`."""
+        """Return a handle of the same value that is valid until `dispose`."""
         return self._globalize(self.isolate, _SLOT.from_address(local).value)
 
     def run(self, source: bytes) -> int:
-        """Run a script of ASCII and return a lasting handle of its value, or 0 where it throws.
+        """Run an ASCII script and return a permanent handle of its value; 0 if it throws.
 
-        What it throws is thrown where JavaScript goes on. To be called while JavaScript runs.
+        The exception is then thrown in the calling JavaScript. Call it while JavaScript runs.
         """
         context = self._current_context(self.isolate)
         text = self._new_text(self.isolate, source, _NORMAL, len(source))
@@ -127,25 +127,25 @@ class NativeIsolate:
         return self.keep(value) if value else 0
 
     def put(self, container: int, index: int, value: int) -> None:
-        """Set a numbered property of an object. To be called while JavaScript runs."""
+        """Set an indexed property of an object. Call it while JavaScript runs."""
         self._put(container, self._current_context(self.isolate), index, value)
 
     def step(self) -> bool:
-        """Call the function that `introduce` took; return whether it returned. What it throws is lost."""
-        # It has no use for its `this`, and `undefined` has no name here.
+        """Call the function that `introduce` kept; return False if it threw. The exception is lost."""
+        # It ignores its `this`; `undefined` is not available here.
         return bool(self._call(self._step, self._context, self._step, 0, None))
 
     def checkpoint(self) -> None:
-        """Run what promises have queued, until nothing is left. To be called while no JavaScript runs."""
+        """Run all microtasks. Call it while no JavaScript runs."""
         self._checkpoint(self.isolate)
 
     def open_scope(self) -> Scope:
-        """Have handles collected from now on, as the constructor of v8::HandleScope does, which is inline."""
+        """Open a handle scope, as the constructor of v8::HandleScope does, which is inline and so not exported."""
         self._level.value += 1
         return self._next.value, self._limit.value
 
     def close_scope(self, scope: Scope) -> None:
-        """Let go of the handles that were made since `scope` was opened."""
+        """Free the handles that were made since `scope` was opened."""
         self._level.value -= 1
         self._next.value, limit = scope
         if self._limit.value != limit:

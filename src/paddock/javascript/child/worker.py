@@ -1,10 +1,10 @@
-"""The body of a guest worker: one program in one locked process, then the end.
+"""A guest worker: one locked process that runs one program and then ends.
 
-The fork server makes the isolate, runs the glue and rehearses a program. A worker is forked from it on V8's own
-thread, with one connected socket and all of that in place; it gives up every power it has (`sandbox.child.lockdown`)
-and says ready. No byte of guest code exists before that point. From then on its one thread waits for a message or a
-timer, has the glue act on it, runs what promises have queued, and waits again: a loop in here, which calls V8 by
-itself (see `v8_native`). Programs and large texts alone are tasks of mini-racer.
+The fork server makes the isolate, runs the bootstrap and rehearses a program. It forks a worker on V8's thread, with
+one connected socket. The worker gives up every power (`sandbox.child.lockdown`) and sends `ready`; it receives no guest
+code before that. Then its only thread waits for a message or a timer, lets the bootstrap handle it, runs all
+microtasks, and waits again. This loop is in this module and calls V8 directly (`v8_native`). Only programs and large
+strings are tasks of mini-racer.
 """
 
 import codecs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXCHANGE_CHARS = 32768
-"""UTF-16 units that fit into each half of the exchange buffer; glue/exchange.js has the same number."""
+"""Size of each half of the exchange buffer, in UTF-16 units; bootstrap/exchange.js has the same number."""
 
 _HEADER_BYTES = 64
 _OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
@@ -35,10 +35,10 @@ _SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET, _RANDOM, _LOAD, _GIVE = rang
 _IDLE, _TIMER, _TAKE, _FOLLOW = -1, -2, -3, -4
 
 _MAX_TURNS = 256
-"""How often in a row the glue has its turn before mini-racer has one, for tasks that V8 has posted to itself."""
+"""Maximum turns of the bootstrap in a row. Then mini-racer gets one, for tasks that V8 has posted to itself."""
 
 _MAX_WAIT_MS = 2.0**30
-"""Milliseconds that poll(2) can wait for; a timer that is due later is looked at again then."""
+"""Maximum wait of poll(2), in milliseconds; a timer that is due later is checked again then."""
 
 _EMPTY_VIEW = memoryview(b"")
 _RECEIVE_BYTES = 1 << 16
@@ -48,13 +48,13 @@ _RUN = struct.Struct("<cQI")
 """Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
 
 _SOON_S = 0.001
-"""What does not come so soon is not waited for awake, neither then nor the next time."""
+"""Maximum busy-poll time, in seconds. A miss disables polling for the next wait."""
 
 _MAY_WAIT_AWAKE = len(os.sched_getaffinity(0)) > 1
-"""Not on the only processor: the parent needs it."""
+"""Whether to busy-poll: not on the only processor, which the parent needs."""
 
 _SPARE_MS = 5.0
-"""A worker that waits for so long is a spare one, and has time."""
+"""A worker that waits longer than this is a spare one and has time for a rehearsal, in milliseconds."""
 
 _REHEARSAL_JOB = json.dumps(
     [
@@ -80,8 +80,8 @@ _REHEARSALS = (
     b'"use strict";__paddock(async function(input){return [await input]})',
     b'"use strict";__paddock(async function(input){let a=1;return {b:await (input+a)}})',
 )
-"""One for the fork server, and another for its workers: V8 would not compile the same text again, and to compile
-touches memory that is not yet a worker's own."""
+"""One for the fork server and another for its workers. V8 would not compile the same text again, and compiling copies
+memory that the worker shares with the fork server."""
 
 
 class Channel:
@@ -95,24 +95,24 @@ class Channel:
         self._quick = False
 
     def send(self, text: bytes) -> None:
-        """Write one message whole; the end of the parent is the end of this process."""
+        """Write one whole message; exit if the parent has died."""
         try:
             self._connection.sendall(_LENGTH.pack(len(text)) + text)
         except OSError:
             os._exit(0)
 
     def hears(self, within_ms: float) -> bool:
-        """Return whether something comes within so many milliseconds."""
+        """Return whether a message arrives within so many milliseconds."""
         return bool(self._poll.poll(within_ms))
 
     def receive(self, timeout_ms: float | None = None) -> bytes | None:
-        """Return the next message, or None when `timeout_ms` milliseconds have passed without one."""
+        """Return the next message; None if none arrives within `timeout_ms` milliseconds."""
         if not self._pending:
             if timeout_ms is not None and not self._poll.poll(timeout_ms):
                 return None
             part = self._await_piece() if timeout_ms is None else self._piece()
             if len(part) >= _LENGTH.size and len(part) == _LENGTH.size + _LENGTH.unpack_from(part)[0]:
-                return part[_LENGTH.size :]  # one message and nothing else, as most answers come
+                return part[_LENGTH.size :]  # exactly one message, as for most replies
             self._pending += part
         self._fill(_LENGTH.size)
         end = _LENGTH.size + _LENGTH.unpack_from(self._pending)[0]
@@ -126,13 +126,13 @@ class Channel:
             self._pending += self._piece()
 
     def _await_piece(self) -> bytes:
-        """Wait for a piece, awake at first if the last one came soon: to sleep and be woken takes as long as a call."""
-        asked = time.monotonic()
+        """Wait for data. Busy-poll first if the last wait was short: sleeping and waking up takes as long as a call."""
+        began = time.monotonic()
         while self._quick and not self._poll.poll(0):
-            os.sched_yield()  # to the parent, where it has no other processor
-            self._quick = time.monotonic() < asked + _SOON_S
+            os.sched_yield()  # to the parent, if it has no other processor
+            self._quick = time.monotonic() < began + _SOON_S
         part = self._piece()
-        self._quick = _MAY_WAIT_AWAKE and time.monotonic() < asked + _SOON_S
+        self._quick = _MAY_WAIT_AWAKE and time.monotonic() < began + _SOON_S
         return part
 
     def _piece(self) -> bytes:
@@ -144,16 +144,16 @@ class Channel:
 
 
 class Guest:
-    """The dialogue between the glue in V8 and the parent."""
+    """Passes messages between the bootstrap in V8 and the parent."""
 
-    def __init__(self, isolate: v8.Isolate, glue: str, libraries: tuple[bytes, ...] = ()) -> None:
-        """Run the glue, which may load `libraries` later. Raises LibraryError when V8's interface is another one."""
+    def __init__(self, isolate: v8.Isolate, bootstrap: str, libraries: tuple[bytes, ...] = ()) -> None:
+        """Run the bootstrap, which may load `libraries` later. Raises LibraryError for another version of V8."""
         self._libraries = libraries
         self._library = 0
         self._native = NativeIsolate(isolate.library)
         self._rejections = UnhandledRejections(self._native)
         self._isolate = isolate
-        self._task = isolate.evaluate(glue, keep=True)
+        self._task = isolate.evaluate(bootstrap, keep=True)
         self._nothing = isolate.evaluate("[]", keep=True)
         exchange = isolate.call(self._task, self._nothing)
         assert isinstance(exchange, memoryview)
@@ -172,10 +172,10 @@ class Guest:
         self._data_bytes = 0
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
-        """Have V8's thread rehearse a program and call `become`, and be the worker that this returns in.
+        """Rehearse a program on V8's thread and call `become`; a child in which that returns becomes a worker.
 
-        `become` is called when no JavaScript runs, and returns in forked children only: the channel to the parent,
-        and the data segment that budgets come on top of.
+        `become` is called when no JavaScript runs, and returns only in forked children. It returns the channel to the
+        parent, and the size of the data segment, to which the memory budget is added.
         """
 
         def meet(_: object) -> None:
@@ -198,11 +198,11 @@ class Guest:
         if channel.hears(_SPARE_MS):
             self._serve()
         else:
-            # What the fork server compiled is there, but its memory is not yet this process's own.
+            # The compiled code is inherited from the fork server, but its memory is still shared.
             self._rehearse(_REHEARSALS[1], self._serve)
 
     def _rehearse(self, program: bytes, go_on: "Callable[[], None]") -> None:
-        """Go through a program as far as all of them go, then call `go_on`. Called between two tasks."""
+        """Run the steps that all programs have in common, then call `go_on`. Called between two tasks."""
 
         def ran(_: object) -> None:
             self._act()
@@ -217,7 +217,7 @@ class Guest:
         self._isolate.queue_script(program)
 
     def _act(self, message: bytes = b'["wake"]') -> None:
-        """Rehearse one turn of `_turned`."""
+        """Rehearse one turn of `_take_turns`."""
         scope = self._native.open_scope()
         self._native.checkpoint()
         self._hand_in(message)
@@ -230,7 +230,7 @@ class Guest:
         self._take_turns(None)
 
     def _take_turns(self, result: object) -> None:
-        """Have the glue take its turns, from the end of one task of mini-racer to what makes the next one necessary."""
+        """Run turns of the bootstrap after a task of mini-racer has ended, until the next task is necessary."""
         if isinstance(result, v8.ScriptError):
             self._interrupt_program(str(result))
         elif isinstance(result, v8.PromiseHandle):
@@ -242,12 +242,12 @@ class Guest:
         self._taking = False
         native = self._native
         for _ in range(_MAX_TURNS):
-            # No scope of mini-racer's is open, so handles would stay for ever.
+            # mini-racer has no scope open, so that handles would never be freed.
             scope = native.open_scope()
-            native.checkpoint()  # only then is it known what there is to wait for
+            native.checkpoint()  # microtasks decide what to wait for
             self._await_task()
             if not self._taking and not native.step():
-                self._interrupt_program("the glue failed")
+                self._interrupt_program("the bootstrap script failed")
             native.close_scope(scope)
             if self._program is not None:
                 program, self._program = self._program, None
@@ -263,7 +263,7 @@ class Guest:
         self._channel.send(json.dumps(["broken", why[:8192]]).encode())
 
     def _on_post(self) -> None:
-        """Do what the glue asks for in the middle of a turn."""
+        """Carry out what the bootstrap requests during a turn."""
         operation = self._header[_OPERATION]
         if operation == _SEND:
             self._send()
@@ -295,7 +295,7 @@ class Guest:
             self._channel.send(text.encode("utf-8", "replace"))
 
     def _take_claims(self, reason: int) -> bool:
-        """Act on a promise that the glue has rejected to reach the worker; return whether it is one."""
+        """Handle a promise that the bootstrap rejected in order to call the worker; return whether it is one."""
         operation = self._header[_OPERATION]
         if operation == _GATHER:
             self._rejections.give(reason)
@@ -309,7 +309,7 @@ class Guest:
         return True
 
     def _answer(self, call: int) -> bytes:
-        """Wait for the answer to a call; what comes before it has its turn later."""
+        """Wait for the reply to a call; defer the messages that arrive before it."""
         while True:
             message = self._channel.receive()
             assert message is not None
@@ -319,13 +319,13 @@ class Guest:
             self._deferred.append(message)
 
     def _halt(self) -> NoReturn:
-        """Never return to the program, which has emitted more than it may; the parent ends the process."""
+        """Never return to a program that has emitted more than it may; the parent ends the process."""
         self._channel.send(b'["overflow"]')
         while True:
             self._channel.receive()
 
     def _await_task(self) -> None:
-        """Wait for the next thing to do, and hand it in."""
+        """Wait for the next message or timer, and pass it to the bootstrap."""
         header = self._header
         if header[_QUEUED]:
             self._taking = True
@@ -337,7 +337,7 @@ class Guest:
             self._hand_in(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = _MAX_WAIT_MS  # the parent reads what the program cost, and ends the process
+            timeout = _MAX_WAIT_MS  # the parent reads the program's cost and ends the process
         message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
         if message is None:
             header[_IN_LENGTH] = _TIMER
@@ -358,18 +358,18 @@ class Guest:
     def _fill(self) -> None:
         part = self._incoming[: 2 * EXCHANGE_CHARS]
         rest = self._incoming[2 * EXCHANGE_CHARS :]
-        self._incoming = rest or _EMPTY_VIEW  # an empty rest would keep the whole text in memory
+        self._incoming = rest or _EMPTY_VIEW  # an empty slice would keep the whole text in memory
         self._in[: len(part)] = part
         self._header[_IN_LENGTH] = len(part) // 2
 
 
 def _milliseconds() -> float:
-    """Return the time that timers count."""
+    """Return the time of timers."""
     return time.monotonic() * 1000
 
 
 def data_segment(status: int) -> int:
-    """Return the bytes this process's data segment has now, what RLIMIT_DATA counts; closes `status`."""
+    """Return the present size of this process's data segment, which RLIMIT_DATA limits, in bytes; close `status`."""
     match = re.search(rb"VmData:\s*(\d+) kB", os.read(status, 4096))
     os.close(status)
     assert match is not None

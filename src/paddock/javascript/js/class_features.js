@@ -1,11 +1,11 @@
-// Decorators and `accessor`, which V8 does not have: reads them, and writes the same class without. For parse.js.
+// Decorators and `accessor`, which V8 does not have: parses them, and rewrites the class without them. For parse.js.
 //
-//   classFeatures.reading(Base)             a parser that also reads them; what it found is in the nodes of classes
+//   classFeatures.reading(Base)             a parser that also reads them; the results are in the nodes of classes
 //   classFeatures.lower(root, text, taken, insert)
-//                                           returns {text, helper, unused}. In the text each character stands where it stood; the
-//                                           rest goes through `insert(offset, added)`. `helper` names what the glue hands to
-//                                           the program (glue/decorators.js), "" where it is not needed; `unused` is one more
-//                                           name that is neither in the text nor in `taken`
+//                                           returns {text, helper, unused}. Each character keeps its position in the text;
+//                                           additions go through `insert(offset, added)`. `helper` is the name of the helper of
+//                                           bootstrap/decorators.js, "" if it is not needed; `unused` is another name that is
+//                                           neither in the text nor in `taken`
 //
 //   @d class C {              let C=(S=>(S.c([,d ]),S.r(     class C {static{S.s(this,{})}
 //     @e m() {}        ->       [S.e(0,"method",false,[,e ],"m")]() {}
@@ -13,7 +13,7 @@
 //     accessor y = 2;           get y(){return this.#Sa2}set y(v){this.#Sa2=v}#Sa2 = 2;
 //   }                         })))(HELPER());
 //
-// Decorators stand where keys are computed, so both are evaluated in the order of the text.
+// Decorators move to the computed keys, so that both are evaluated in the order of the text.
 "use strict";
 
 (() => {
@@ -74,7 +74,7 @@
         return made;
       }
 
-      // `accessor` is taken out of what the parser reads, so that a field is left.
+      // `accessor` is hidden from the parser, so that it reads a field.
       takeAccessor() {
         ACCESSOR.lastIndex = this.start;
         const found = ACCESSOR.exec(this.input);

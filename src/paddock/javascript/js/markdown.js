@@ -1,5 +1,5 @@
-// Finds the program in what a model writes around it, for parse.js. Evaluated after module_words.js. Nothing moves: what is
-// no program becomes blank, line by line.
+// Finds the program in a model's answer, for parse.js. Evaluated after module_words.js. Positions stay: text that is not the
+// program becomes blank, line by line.
 "use strict";
 
 (() => {
@@ -37,20 +37,20 @@
     return blocks.flatMap((block) => within(text, block));
   }
 
-  // A longer fence may hold a whole text with fences of its own.
+  // A longer fence may contain a whole text with its own fences.
   function within(text, block) {
     if (!MARKDOWN.has(block.label) || block.mark.length < 4) return [block];
     const inner = fencedBlocks(text, block.start, block.end);
     return inner.some(isProgram) ? inner : [block];
   }
 
-  // A fence inside a template literal or a comment is the program's own. The mark in Don`t opens no literal.
+  // A fence inside a template literal or a comment belongs to the program. The mark in Don`t does not open a literal.
   function insideCode(before) {
     const ticks = before.replace(/\\[^]|\b`\b/g, "").split("`").length - 1;
     return ticks % 2 === 1 || before.lastIndexOf("/*") > before.lastIndexOf("*/");
   }
 
-  // The text with everything outside of its fenced blocks blank; as it is when there are none.
+  // The text with everything outside of its fenced blocks blank; unchanged without blocks.
   function cutFences(text, language) {
     const named = LABEL_ALONE.exec(text);
     if (named) {
@@ -65,7 +65,7 @@
       const message = `The text has a fenced block, but it is labelled '${all[0].label}'; write JavaScript or TypeScript, labelled js or ts`;
       throw new Refusal(message, all[0].fence);
     }
-    // A fence that ends what none began.
+    // A closing fence without an opening one.
     if (blocks.every(({ start, end }) => !text.slice(start, end).trim())) {
       return { text: text.slice(0, blocks[0].fence) + blank(text.slice(blocks[0].fence)), language };
     }

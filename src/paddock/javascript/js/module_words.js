@@ -1,11 +1,11 @@
-// What becomes of `import` and `export` in a program that is no module, for parse.js. Types vanish, the word `export`
-// vanishes, `export default` becomes a declaration; what would load another module is refused. Nothing moves: every
-// replacement is as long as what it replaces and keeps its line breaks.
+// Handles `import` and `export` in a program, which is not a module, for parse.js. Type imports and the word `export` become
+// blank, and `export default` becomes a declaration. Loading another module is rejected. Positions stay: every replacement
+// has the length and the line breaks of the original.
 "use strict";
 
 (() => {
   const NAME = String.raw`[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*`;
-  // A comment ends at one place only: a pattern that could read `////` as one or as two would try all ways.
+  // A comment matches in one way only: a pattern that could read `////` as one or two comments would backtrack.
   const GAP = String.raw`(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/[^\n\r\u2028\u2029]*(?=[\n\r\u2028\u2029]|$))*`;
   const STRING = `(?:"[^"\\n\\r]*"|'[^'\\n\\r]*')`;
   const FROM = `${GAP}from${GAP}${STRING}(?:${GAP}with${GAP}\\{[^{}]*\\})?[ \\t]*;?`;
@@ -36,7 +36,7 @@
     "import is not available: a program is one text without modules. " +
     "Call tools through servers.<name>.<tool>(...); for types write 'import type'";
 
-  // Says no to a text; `offset` is where. A final one holds in every language.
+  // Rejects a text at `offset`. A final refusal applies to every language.
   class Refusal extends Error {
     constructor(message, offset, final = message === IMPORT_ADVICE) {
       super(message);
@@ -75,7 +75,7 @@
     return { text: put(text, offset, named), exported: { name, callable: true } };
   }
 
-  // What stands between the first braces, none of which may be in a comment.
+  // The text between the first braces, which must not be in a comment.
   function listed(words) {
     const [, inside = ""] = /\{([^{}]*)\}/.exec(words.replace(COMMENT, " ")) ?? [];
     const names = inside.split(",");
@@ -87,7 +87,7 @@
     return names.length > 0 && names.every((name) => A_TYPE.test(name));
   }
 
-  // What `export { x as default }` names, as bundlers write at the end of what they make.
+  // The name in `export { x as default }`, which bundlers write at the end of their output.
   function listedDefault(words) {
     const [name] = listed(words).flatMap((value) => AS_DEFAULT.exec(value)?.[1] ?? []);
     return name ? { name, callable: true } : null;
@@ -101,7 +101,7 @@
     const imports = match(IMPORT_LIST, text, offset) ?? alias;
     let types = imports && (imports === alias || listsOnlyTypes(imports[0])) ? imports : null;
     for (const pattern of [IMPORT_TYPE, EXPORT_TYPE_FROM, EXPORT_TYPE_LIST]) types ??= match(pattern, text, offset);
-    // The semicolon keeps the lines before and after apart.
+    // The semicolon separates the lines before and after.
     if (types) return { text: put(text, offset, `;${spaces(types[0]).slice(1)}`), exported: null };
     if (match(IMPORT, text, offset) || match(EXPORT_FROM, text, offset)) throw new Refusal(IMPORT_ADVICE, offset);
     if (match(EXPORT_OF_OLD, text, offset)) {
@@ -111,7 +111,7 @@
     const list = match(EXPORT_LIST, text, offset);
     if (list) return { text: put(text, offset, `;${spaces(list[0]).slice(1)}`), exported: listedDefault(list[0]) };
     if (match(at(`export${GAP}default\\b`), text, offset)) {
-      throw new Refusal("Write 'export default' with one blank between the two words", offset, true);
+      throw new Refusal("Write 'export default' with one space between the two words", offset, true);
     }
     if (!match(EXPORT, text, offset)) throw new Refusal("import and export may only appear at the top level", offset);
     return { text: put(text, offset, "      "), exported: null };

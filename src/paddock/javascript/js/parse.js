@@ -1,20 +1,20 @@
-// Turns what a person or a model wrote into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
+// Turns the text of a person or a model into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
 // module_words.js, wording.js, markdown.js and class_features.js; defines the pure function intake(requestJson) -> responseJson.
 //
 //   request    {"source", "language": "auto" | "javascript" | "typescript"}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
 //               "numbers"?, "inexact"?: [[written, double]]}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
-//           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and ask again
+//           or {"ok": false, "needs": "typescript"}: evaluate typescript.js, loadTypeScript(bytes), and repeat the request
 //
-// `code` hands an async function of one parameter, `input`, to the glue's `__paddock` (glue/program.js). The text is never
-// moved: prose around fences becomes empty lines, `export` becomes spaces, types become spaces. What must be added (the
-// head on line 1, `return ` before the last expression) is listed in `positions`, which positions.py reads backwards.
+// `code` passes an async function of one parameter, `input`, to `__paddock` (bootstrap/program.js). The text keeps its
+// positions: prose around fences becomes empty lines, `export` and types become spaces. Additions (the head on line 1,
+// `return ` before the last expression) are listed in `positions`; source_map.py maps positions back.
 // `numbers` are those that a double may not hold, as JSON writes them; `inexact` the whole ones of them that no double is. A program is complete for the parser before it is wrapped, so that no text can close the wrapper.
 "use strict";
 
 (() => {
-  // f<T>(x) is also JavaScript, two comparisons; TypeScript reads a call, and so does everybody who writes it.
+  // f<T>(x) is also JavaScript, two comparisons; TypeScript reads a call, which is what its author means.
   const GENERIC_CALL = /[\w$]\s*<\s*[\w${"'[](?:[\w$.,\s[\]{}"'?:;]|\|(?!\|)|&(?!&))*>\s*[(`]/;
   const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression"]);
   const { Refusal, blankModuleWord, freshName, IMPORT_ADVICE } = globalThis.moduleWords;
@@ -30,7 +30,7 @@
           this.raise(this.start, IMPORT_ADVICE);
         }
 
-        // Outside of functions the program is the body of an async one, where `await` names nothing.
+        // The program is the body of an async function, where `await` is not a name.
         checkUnreserved(reference) {
           if (reference.name === "await" && !this.inFunction) this.raise(reference.start, "Unexpected reserved word");
           super.checkUnreserved(reference);
@@ -42,12 +42,12 @@
           return node;
         }
 
-        // A script may not say `using` at its top, but this is the body of a function.
+        // A script may not have `using` at its top level, but the program is the body of a function.
         get allowUsing() {
           return super.allowUsing || this.scopeStack.length === 1;
         }
 
-        // The one place where a script reads differently before and after it is wrapped.
+        // The only case in which a script is parsed differently after it is wrapped.
         skipLineComment(length) {
           if (length !== "//".length) this.raise(this.pos, "HTML-like comments (<!-- and -->) are not supported");
           super.skipLineComment(length);
@@ -55,8 +55,8 @@
       },
   );
 
-  const SHORT = 15; // characters of a number that a double always holds
-  const [LONGEST, NUMBERS] = [4000, 1000]; // glue/numbers.js takes no longer ones
+  const SHORT = 15; // a double holds every number of so many characters
+  const [LONGEST, NUMBERS] = [4000, 1000]; // the limits of bootstrap/numbers.js
   const DECIMAL = /^(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i;
   const longNumbers = new Set();
   const INEXACT = 8; // are named
@@ -75,7 +75,7 @@
   }
 
   const MODULE_WORDS = 100;
-  const UNCALLED = 5; // are named; who declares more has a hint already
+  const UNCALLED = 5; // maximum number of declarations that the warning names
   const OPTIONS = {
     ecmaVersion: "latest",
     sourceType: "script",
@@ -111,7 +111,7 @@
     }
   }
 
-  // The text as one expression: an object literal, or an anonymous function, which are no statements.
+  // The text as one expression: an object literal or an anonymous function, which is not a statement.
   function parseExpression(text, start) {
     const expression = guarded(text, start, (parser) => {
       parser.nextToken();
@@ -150,14 +150,14 @@
     throw refusal;
   }
 
-  // Of two refusals of the same text the later one has understood more of it.
+  // Of two refusals of the same text, the later position understood more of it.
   function later(first, second) {
     for (const error of [first, second]) if (error && !(error instanceof Refusal)) throw error;
     if (!first || !second) return first ?? second;
     return second.offset > first.offset ? second : first;
   }
 
-  // Every word costs one more parsing.
+  // Every import or export costs another parse.
   function nextModuleWord(text, offset, words) {
     if (words === MODULE_WORDS) throw new Refusal(`More than ${MODULE_WORDS} imports and exports`, offset, true);
     return blankModuleWord(text, offset);
@@ -229,7 +229,7 @@
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (javascript) return javascript;
-      // `const x: T;` is refused by both, by JavaScript one place later, at the colon.
+      // Both languages reject `const x: T;`, JavaScript one character later, at the colon.
       const clearer = error.final || error.message === CONST_ADVICE;
       throw language === "typescript" || clearer ? error : later(refusal, error);
     }
@@ -240,7 +240,7 @@
   const isFunction = (node) => FUNCTIONS.has(node?.type) && !node.generator;
   const isDeclaration = ({ type }) => type.endsWith("Declaration");
 
-  // What comes after the last expression without having a value of its own: `f(); function f() {}`.
+  // Statements without a value after the last expression: `f(); function f() {}`.
   function isSilent(node) {
     if (node.type === "EmptyStatement" || node.type === "FunctionDeclaration") return true;
     if (node.directive === "use strict") return true;
@@ -266,8 +266,8 @@
   const HOST = new Set(["servers", "paddock", "mentu", "console", "setTimeout", "sleep"]);
   const CALLS = new Set(["CallExpression", "NewExpression", "TaggedTemplateExpression"]);
 
-  // The nodes of code that runs when the node does: what is inside of functions and fields of objects runs later. A loop, since
-  // a hostile program is as deep as it likes.
+  // The nodes that run with a node: code in functions and class fields runs later. A loop, not recursion, because a hostile
+  // program can be nested very deeply.
   function* nodesAtOnce(root) {
     const todo = [root];
     for (let node; (node = todo.pop()); ) {
@@ -282,7 +282,7 @@
     }
   }
 
-  // Where the program throws, an argument goes through the glue, which remembers the place of what has no stack.
+  // An argument of `throw` goes through the bootstrap, which remembers the position of a value without a stack.
   function markThrown(body, mark, insert) {
     const todo = [...body];
     for (let node; (node = todo.pop()); ) {
@@ -299,7 +299,7 @@
 
   const mentions = (root, name) => nodesAtOnce(root).some((node) => node.type === "Identifier" && node.name === name);
 
-  // Whether code waits, or calls something that can have an effect: the host, or what the program declares.
+  // Whether code waits, or calls something that can have an effect: the host, or a declaration of the program.
   function works(root, declared) {
     const nodes = [...nodesAtOnce(root)];
     if (nodes.some(({ type }) => type === "AwaitExpression")) return true;
@@ -307,7 +307,7 @@
     return acts && nodes.some(({ type }) => CALLS.has(type));
   }
 
-  // What of a declaration could be called: {name, call} for a function, a class, and each function of an object.
+  // What a declaration offers to call: {name, call} for a function, a class, and each function of an object.
   function callables({ type, id, init, body }) {
     if (type === "ClassDeclaration") {
       const method = body.body.find((each) => each.kind === "method" && !each.static && !each.computed)?.key.name;
@@ -319,8 +319,8 @@
     return methods.map(({ key }) => ({ name: `${id.name}.${key.name}`, call: `${id.name}.${key.name}()` }));
   }
 
-  // How a program of nothing but declarations means to be run: `entry` is the function to call, `main` or its only one. If there
-  // is none, and nothing that the program runs by itself does any work, `uncalled` is what it only declares.
+  // How to run a program that consists of declarations: `entry` is the function to call, `main` or the only one. If there is
+  // none, and the program itself does no work, `uncalled` lists its declarations.
   function readDeclarations(statements) {
     if (!statements.every(isDeclaration)) return {};
     const named = statements.flatMap((node) => (node.type === "VariableDeclaration" ? node.declarations : [node]));
@@ -352,7 +352,7 @@
   const callDefault = (name, parameter) =>
     `return typeof ${name}==="function"?${name}(${parameter}):typeof ${name}?.run==="function"?${name}.run(${parameter}):${name};`;
 
-  // An alias that nothing uses may stand for a type, of which nothing is left: `import T = Types.T`.
+  // An unused alias may be a type, which does not exist at run time: `import T = Types.T`.
   function blankAliases(text, body, aliases) {
     for (const { type, start, end, declarations } of aliases.length > 0 ? body : []) {
       const name = type === "VariableDeclaration" && declarations.length === 1 ? declarations[0].id.name : undefined;
@@ -442,7 +442,7 @@
       if (error.needs) return { ok: false, needs: error.needs };
       if (!(error instanceof Refusal)) throw error;
       const refusal = told(error, reading.text);
-      // The end of the program is where its last character stands, whatever blank lines or prose follow.
+      // The program ends at its last character; blank lines or prose may follow.
       const offset = Math.min(refusal.offset, reading.text.trimEnd().length);
       const { line, column } = placeOf(reading.text, offset);
       const message = refusal.message.toWellFormed(); // a token cut in the middle of an emoji

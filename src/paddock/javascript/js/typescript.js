@@ -1,19 +1,19 @@
-// Turns TypeScript into JavaScript with swc, for parse.js. Evaluated after wording.js and vendor/swc.js, and only when
-// a program needs it: a run of plain JavaScript pays nothing.
+// Turns TypeScript into JavaScript with swc, for parse.js. Evaluated after wording.js and vendor/swc.js, and only if a
+// program needs it, so that plain JavaScript does not pay for it.
 //
 //   loadTypeScript(bytes)  takes vendor/swc.wasm as an ArrayBuffer (or its base64) and compiles it
-//   eraseTypes(text)       returns {code, map}; throws {message, offset, moduleWord} for what is not TypeScript
+//   eraseTypes(text)       returns {code, map}; throws {message, offset, moduleWord} for a text that is not TypeScript
 //
-// The text is read as the body of an async function, because only there `return` and `await` are both legal. Types are
-// blanked out in place, so that every position stays; only what has a meaning at run time (enum, namespace, parameter
-// property, <T>x) is compiled, and then `map` leads back: map[line] = [[column, text line, text column], ...], all from 0.
-// (After a U+2028, which is the end of a line to V8 and none to swc, such a map is wrong.)
+// The text is read as the body of an async function, because only there `return` and `await` are both legal. Types become
+// blank in place, so that positions stay. Only syntax with a meaning at run time (enum, namespace, parameter property,
+// <T>x) is compiled; then `map` has map[line] = [[column, text line, text column], ...], all from 0.
+// (After a U+2028, which ends a line for V8 but not for swc, such a map is wrong.)
 "use strict";
 
 (() => {
   const HEAD = "async function _(){";
   const TAIL = "\n}";
-  const NEWLINE = /\r\n|[\n\r]/g; // what swc counts as the end of a line; U+2028 is none to it
+  const NEWLINE = /\r\n|[\n\r]/g; // the line ends of swc, without U+2028
 
   const MODULE_WORD = "'import', and 'export' cannot be used outside of module code";
   const ODD = /[^\x20-\x7e\r\n]/g;
@@ -21,7 +21,7 @@
   let wasmModule = null;
   let swc = null;
 
-  // The two encoders that swc's glue asks for, UTF-8 only.
+  // The two encoders that swc's JavaScript needs, only for UTF-8.
   class TextEncoder {
     encode(string) {
       const bytes = new Uint8Array(string.length * 3);
@@ -74,9 +74,9 @@
       return swc.transformSync(text, { mode, module: true, sourceMap: mode === "transform" });
     } catch (error) {
       if (typeof error?.code === "string") throw error;
-      // A trap (in practice: the stack is used up) leaves the instance in an unknown state.
+      // A trap (in practice, a stack overflow) leaves the instance in an unknown state.
       swc = null;
-      throw { code: "Trap", message: "The program is nested too deeply to be read as TypeScript", startLine: 1, startColumn: 0 };
+      throw { code: "Trap", message: "The program is nested too deeply to be parsed as TypeScript", startLine: 1, startColumn: 0 };
     }
   }
 
@@ -89,8 +89,8 @@
     }
   }
 
-  // swc counts columns in terminal cells (a tab is 4, an emoji 2). Asked again with one cell per UTF-16 unit it gives
-  // the column that everybody else means.
+  // swc counts columns in terminal cells (a tab is 4, an emoji 2). A second call on a text with one cell per UTF-16 unit
+  // returns the usual column.
   function offsetOf(error, text, mode) {
     const ends = [0, ...Array.from(text.matchAll(NEWLINE), (newline) => newline.index + newline[0].length), text.length];
     const start = ends[error.startLine - 1] ?? text.length;
@@ -99,17 +99,17 @@
     if (odd < 0) return start + error.startColumn;
     const again = errorOf(text.replace(ODD, (unit) => (/\s/.test(unit) ? " " : "x")), mode);
     if (again?.message === error.message && again.startLine === error.startLine) return start + again.startColumn;
-    // The odd character is itself the mistake, as a curly quote is.
+    // The wide character is itself the error, such as a curly quote.
     return start + Math.max(line.indexOf(error.message.match(/character '(.)/u)?.[1]), odd);
   }
 
-  // What is wrong with a text is told without the head and tail around it: a `}` too many must not close the head.
-  // There `return` is no good; its stand-ins are as long and need the same neighbours.
+  // Errors are found without the head and tail, which an extra `}` could close. `return` is not legal there; its
+  // replacements have the same length and need the same neighbours.
   function refusalOf(error, text, mode) {
     const wrapped = { error, text: HEAD + text + TAIL, shift: HEAD.length };
     const bare = text.replace(/\breturn\b(?=[ \t]*[^\s;}])/g, "throw ").replace(/\breturn\b/g, "$retrn");
     const alone = errorOf(bare, mode);
-    // Refused inside of the head but not without it: parse.js makes the import or export disappear.
+    // Rejected within the head but not without it: parse.js removes the import or export.
     const moduleWord = error.message === MODULE_WORD && alone?.message !== MODULE_WORD;
     const told = alone && !moduleWord ? { error: alone, text: bare, shift: 0 } : wrapped;
     const found = offsetOf(told.error, told.text, mode) - told.shift;
@@ -154,12 +154,12 @@
     for (const segments of decoded) {
       for (const segment of segments) if (segment[1] === 0) segment[2] = Math.max(segment[2] - HEAD.length, 0);
     }
-    // What stands before the body on its first line is dropped, and the map follows.
+    // Remove the text before the body on its first line, also from the map.
     decoded[0] = decoded[0].filter((segment) => segment[0] >= open).map(([column, ...place]) => [column - open, ...place]);
     return { code: code.slice(open, code.lastIndexOf("}")), map: decoded };
   }
 
-  // Source map v3: base64 VLQ, every field but the column relative to the segment before it.
+  // Source map v3: base64 VLQ; every field except the column is relative to the segment before it.
   function decodeMap(mappings) {
     const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let line = 0;

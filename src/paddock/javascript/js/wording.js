@@ -1,31 +1,31 @@
-// What a refusal says, in the words of whoever wrote the program, for parse.js. Evaluated after module_words.js.
+// Words syntax errors for the author of the program, for parse.js. Evaluated after module_words.js.
 "use strict";
 
 (() => {
   const { Refusal } = globalThis.moduleWords;
   const AWAIT_ADVICE = "await is only valid in async functions; write `async` before the function that it stands in";
   const CONST_ADVICE = "A 'const' must be given a value where it is declared";
-  const DECORATED_ADVICE = "A decorator stands before a class, a method, a field or an accessor";
+  const DECORATED_ADVICE = "A decorator must be before a class, a method, a field or an accessor";
   const ESCAPED = /&(?:lt|gt|amp|quot|apos|#0?39);/;
   const UNSEEN = /^Unexpected character '([\p{C}\p{Z}])'$/u;
-  // A tag that is closed, or an empty one, where an expression begins. It is looked for in refused texts only.
+  // A closed or an empty tag where an expression begins. Only rejected texts are searched for it.
   const JSX = /(?:[=(,:?&|>]|\breturn)\s*(?=<(?:>|([A-Za-z][\w.:-]*)(?:\s[^<>]{0,500})?(?:\/>|>[^]{0,2000}?<\/\1\s*>)))/;
 
-  // A line that only Python has: no word of JavaScript begins a line that ends with a colon like that.
+  // A line that only Python can have: no line of JavaScript begins with such a word and ends with a colon.
   const PYTHON =
     /^\s*(?:(?:(?:async +)?def|class|for|while|if|elif|with|try|else|except|finally)\b.*:\s*(?:#.*)?$|from +[\w.]+ +import\b|import +[\w.]+(?: +as +\w+)?\s*$)/;
-  const PYTHON_ADVICE = "This is Python, and a program is JavaScript or TypeScript; Python runs by run_program or `paddock exec`";
+  const PYTHON_ADVICE = "This is Python, and a program is JavaScript or TypeScript; run Python with run_program or `paddock exec`";
 
-  // What Markdown sets apart in prose, and a line of at least three words that is left with no sign of code. It begins like
-  // a sentence or ends like one.
+  // Markdown's marks in prose; and a line of at least three words without a sign of code, which begins or ends like a
+  // sentence.
   const SET_APART = /`[^`]+`|"[^"]+"|\([^()]+\)/g;
   const CODE_WORD = /^(?:const|let|var|return|await|async|function|class|case|throw|new|typeof|yield|delete|void|import|export)\b/;
   const WORD = /^[\p{L}\d][\p{L}\d'’./-]*[,:!?]?$/u;
   const SENTENCE = /^[\p{Lu}\p{Lo}]|^\p{L}[^:]*[.:!?]$/u;
-  const PROSE_ADVICE = "This line reads as prose, and a program is code alone; leave the prose out, or put ``` on the lines before and after the code";
+  const PROSE_ADVICE = "This line looks like prose, and a program must be only code; remove the prose, or put ``` on the lines before and after the code";
   const LONGEST = 300;
 
-  // What to say of the parser's `error` in `text`; `token` is what it could not place, `atEnd` that nothing follows.
+  // The message for the parser's `error` in `text`; `token` is the unexpected token, `atEnd` that nothing follows it.
   function refused(error, text, token, atEnd) {
     const message = error.message.replace(/ \(\d+:\d+\)$/, "");
     const before = text.slice(Math.max(error.pos - 99, 0), error.pos);
@@ -40,7 +40,7 @@
     return new Refusal(plainWords(message, token, atEnd), error.pos);
   }
 
-  // What the words before an unexpected token ask for.
+  // What the words before an unexpected token require.
   function adviceOn(before, token, atEnd) {
     if (/\bconst\s+[\w$]+\s*$/.test(before) && (atEnd || /^[;,}]$/.test(token))) return CONST_ADVICE;
     if (/[{};]\s*(?:\w+\s+)*override\s+$/.test(before)) return "'override' stands in a class that extends no other";
@@ -55,7 +55,7 @@
     if (message === "Unsyntactic continue") return "'continue' stands in no loop, or in none of that label";
     if (message === "Assigning to rvalue") return "Invalid left-hand side of an assignment";
     const unseen = UNSEEN.exec(message)?.[1].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    return unseen ? `Unexpected character U+${unseen}, which cannot be seen` : message;
+    return unseen ? `Unexpected character U+${unseen}, which is invisible` : message;
   }
 
   function isProse(line) {
@@ -64,7 +64,7 @@
     return words.length > 2 && words.every((word) => WORD.test(word)) && SENTENCE.test(plain) && !CODE_WORD.test(plain);
   }
 
-  // What to tell of a text that is refused: of JSX both languages only say that a token is unexpected.
+  // The message for a rejected text. For JSX, both languages report only an unexpected token.
   function told(refusal, text) {
     const escaped = ESCAPED.exec(text.slice(Math.max(refusal.offset - 9, 0), refusal.offset + 9));
     if (escaped) return new Refusal(`The text is escaped for HTML (${escaped[0]}); send it as it is`, refusal.offset);
@@ -75,7 +75,7 @@
     const found = JSX.exec(text.slice(0, refusal.offset + 2000));
     const offset = found ? found.index + found[0].length : Infinity;
     if (offset > refusal.offset) return refusal;
-    return new Refusal("JSX is not supported; return data, or write markup as a text", offset);
+    return new Refusal("JSX is not supported; return data, or write markup as a string", offset);
   }
 
   globalThis.wording = { refused, told, AWAIT_ADVICE, CONST_ADVICE, DECORATED_ADVICE };

@@ -1,7 +1,7 @@
-"""The gist of a program's output: what failed, where, in the words of the tool that said so.
+"""The digest of a program's output: what failed and where, in the words of the tool.
 
-A digest is read out of hostile text, and bounded: 20 failures, 200 characters a message, 30 lines of excerpt. Whether a
-program succeeded is never read out of its output.
+It is made from hostile text, and bounded: 20 failures, 200 characters a message, 30 lines of excerpt. Whether a program
+succeeded is never decided by its output.
 """
 
 import re
@@ -22,19 +22,19 @@ MAX_EXCERPT_LINES = 30
 
 
 class Digest(CamelCaseModel):
-    """What output comes to."""
+    """A summary of output."""
 
     kind: Kind
     ok: bool
     summary: str
     failures: tuple[Failure, ...] = ()
     truncated_failures: int | None = None
-    """Failures that are not listed."""
+    """Number of failures that are not listed."""
     excerpt: str | None = None
-    """The last lines, where the tool is unknown or said nothing that is known."""
+    """The last lines, if the tool or its output was not recognised."""
 
     def to_wire(self) -> dict[str, Json]:
-        """Return the digest as JSON, without what there is not."""
+        """Return the digest as JSON, without empty fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -67,10 +67,10 @@ _COMMAND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 
 def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
-    """Return the gist of output; `command` is what was run, as far as it tells which tool it was."""
-    told = [_COLOUR_PATTERN.sub("", line).rstrip("\r") for line in lines]
-    kind = _kind(told, command)
-    summary, found = _READERS[kind](told) if kind in _READERS else _BY_STATUS[kind](told, ok=ok)
+    """Return the digest of output; `command` is the command that was run, which may name the tool."""
+    plain = [_COLOUR_PATTERN.sub("", line).rstrip("\r") for line in lines]
+    kind = _kind(plain, command)
+    summary, found = _READERS[kind](plain) if kind in _READERS else _BY_STATUS[kind](plain, ok=ok)
     failures = () if ok else tuple(islice(found, MAX_FAILURES))
     left = 0 if ok else sum(1 for _ in found)
     silent = not ok and (not failures or kind in ("npm", "generic"))
@@ -80,12 +80,12 @@ def digest(lines: Iterable[str], *, command: str, ok: bool) -> Digest:
         summary=f"{kind}: {summary}",
         failures=failures,
         truncated_failures=left or None,
-        excerpt="\n".join(told[-MAX_EXCERPT_LINES:]) if silent and told else None,
+        excerpt="\n".join(plain[-MAX_EXCERPT_LINES:]) if silent and plain else None,
     )
 
 
 def _kind(lines: Sequence[str], command: str) -> Kind:
-    """Return the tool whose output this is: by what it says, else by what was called."""
+    """Return the tool whose output this is, by the output, else by the command."""
     for kind, pattern in _EVIDENCE_PATTERNS:
         if any(map(pattern.fullmatch, lines)):
             return kind
@@ -106,7 +106,7 @@ def _tsc(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
         )
         for match in found
     ]
-    files = len({each.file for each in failures if each.file})
+    files = len({found.file for found in failures if found.file})
     return count_nouns(len(failures), "error") + (f" in {count_nouns(files, 'file')}" if files else ""), iter(
         failures
     )
@@ -142,7 +142,7 @@ def _npm(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
 
 
 def _generic(lines: Sequence[str], *, ok: bool) -> tuple[str, Iterator[Failure]]:
-    found = (failure(each.message, file=each.file, line=each.line) for each in faults(lines))
+    found = (failure(fault.message, file=fault.file, line=fault.line) for fault in faults(lines))
     return f"{'ok' if ok else 'failed'}, {count_nouns(len(lines), 'line')} of output", found
 
 
@@ -156,4 +156,4 @@ _READERS: dict[Kind, Callable[[Sequence[str]], tuple[str, Iterator[Failure]]]] =
     "rust-test": suites.rust_test,
 }
 _BY_STATUS: dict[Kind, Callable[..., tuple[str, Iterator[Failure]]]] = {"npm": _npm, "generic": _generic}
-"""Those whose output does not tell how it ended."""
+"""Tools whose output does not show whether they succeeded."""

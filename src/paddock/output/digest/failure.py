@@ -1,4 +1,4 @@
-"""One thing that went wrong, as a digest tells it."""
+"""One failure in a digest."""
 
 from paddock.model.artifact import CamelCaseModel
 
@@ -6,10 +6,10 @@ MESSAGE_CHARS = 200
 
 
 class Failure(CamelCaseModel):
-    """One thing that went wrong."""
+    """One failure."""
 
     name: str | None = None
-    """Code of an error, rule of a linter, name of a test."""
+    """Code of an error, rule of a linter, or name of a test."""
     file: str | None = None
     line: int | None = None
     message: str
@@ -18,7 +18,7 @@ class Failure(CamelCaseModel):
 def failure(
     message: str, *, name: str | None = None, file: str | None = None, line: str | None = None
 ) -> Failure:
-    """Return what failed, its message cut to 200 characters; `line` is digits."""
+    """Return a failure with its message cut to 200 characters; `line` must be digits."""
     text = message.strip()
     return Failure(name=name, file=file, line=int(line) if line else None, message=text[:MESSAGE_CHARS])
 

@@ -1,7 +1,7 @@
-"""What went wrong and where, out of the words of compilers and interpreters.
+"""Find errors and their positions in the output of compilers and interpreters.
 
-A line that speaks of an error is one; its place stands in it, in the frames below it, or in the lines above it. What is
-read is hostile text: each line is looked at a bounded number of times, by patterns that never go back.
+A line that mentions an error counts as one. Its position is in the line, in the frames below it, or in the lines above
+it. The text is hostile: each line is searched a bounded number of times, by patterns that do not backtrack.
 """
 
 import re
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _MAX_FRAME_LINES = 12
-"""Lines below an error that are looked at for its place."""
+"""Maximum lines below an error that are searched for its position."""
 _LINES_ABOVE = 6
 
 _ERROR_WORD_PATTERN = re.compile(
     r"(?:error|fail|failed|failure|exception|panic|panicked|fatal)\b", re.IGNORECASE
 )
 _LONE_WORD_PATTERN = re.compile(r"\W*+\w++\W*+")
-"""A word alone, which says what other lines say better."""
+"""A single word; other lines are more specific."""
 _DIAGNOSIS_PATTERN = re.compile(r"[^\s:]++(?<=\.go):\d{1,9}:\d{1,9}: ")
-"""What speaks of an error without the word (Go's compiler)."""
+"""An error without the word `error` (Go's compiler)."""
 _PLACE_PATTERNS = (
     re.compile(r'\bFile "([^"\n]{1,4096}+)", line (\d{1,9})\b'),  # Python
     re.compile(r"\b(?:at|in) ([^\s:]++)(?: on)? line (\d{1,9})\b"),  # Perl, PHP
@@ -28,18 +28,18 @@ _PLACE_PATTERNS = (
     re.compile(r"(?<![\w./+-])([\w/+-]*+\.[\w./+-]*+):(\d{1,9})\b"),
 )
 _ERROR_PLACE_PATTERNS = _PLACE_PATTERNS[1:3]
-"""Places that only an error has, whether it says so or not."""
+"""Positions that only errors have, even without the word."""
 _HEADING_PATTERN = re.compile(r'(?:\S+:\d{1,9}|\s*+File "[^"\n]{1,4096}+", line \d{1,9}\b.*+)')
-"""A line that says where what follows stands."""
+"""A line that has the position of the lines after it."""
 _QUOTED_PATTERN = re.compile(r"\s*+\d++ \| |\s++at ")
-"""A line of a program, as compilers quote it, or a frame."""
+"""A line of the program, as compilers quote it, or a frame."""
 _INTERNAL_PATTERN = re.compile(r"\bjava\.base/|^\s*+\([a-z_]++ [\d.]++\)")
 _LONG_ERROR_PATTERN = re.compile(r"(?:panic|fatal error): ")
-"""What is followed by more than frames (Go)."""
+"""An error that other lines than frames follow (Go)."""
 
 
 class Fault(NamedTuple):
-    """A line that speaks of an error, and the place that it is about."""
+    """A line about an error, and its position."""
 
     message: str
     file: str | None = None
@@ -47,29 +47,29 @@ class Fault(NamedTuple):
 
 
 def faults(lines: Sequence[str]) -> Iterator[Fault]:
-    """Yield what went wrong, in the order of the lines."""
-    told = [
+    """Yield the errors in the order of the lines."""
+    numbers = [
         number
         for number in range(len(lines))
         if (_ERROR_WORD_PATTERN.search(lines[number]) or _DIAGNOSIS_PATTERN.match(lines[number]))
         and not _is_quoted(lines, number)
     ]
-    told = [number for number in told if not _LONE_WORD_PATTERN.fullmatch(lines[number])] or told
-    if not told:
-        told = [
+    numbers = [number for number in numbers if not _LONE_WORD_PATTERN.fullmatch(lines[number])] or numbers
+    if not numbers:
+        numbers = [
             number
             for number, line in enumerate(lines)
-            if any(each.search(line) for each in _ERROR_PLACE_PATTERNS)
+            if any(pattern.search(line) for pattern in _ERROR_PLACE_PATTERNS)
         ]
     last = -1
-    for number in told:
+    for number in numbers:
         above = lines[max(last + 1, number - _LINES_ABOVE) : number]
         yield Fault(lines[number], *(_place(lines[number]) or _below(lines, number) or _last(above) or ()))
         last = number
 
 
 def _is_quoted(lines: Sequence[str], number: int) -> bool:
-    """Tell whether a line is the program's own, or says where one stands."""
+    """Return whether a line quotes the program, or is a frame."""
     return bool(
         _QUOTED_PATTERN.match(lines[number]) or (number and _HEADING_PATTERN.fullmatch(lines[number - 1]))
     )
@@ -83,7 +83,7 @@ def _place(line: str) -> tuple[str, str] | None:
 
 
 def _below(lines: Sequence[str], number: int) -> tuple[str, str] | None:
-    """Return the first place in the frames below an error."""
+    """Return the first position in the frames below an error."""
     long = _LONG_ERROR_PATTERN.match(lines[number])
     for line in lines[number + 1 : number + 1 + _MAX_FRAME_LINES]:
         if not long and not line[:1].isspace():
@@ -94,5 +94,5 @@ def _below(lines: Sequence[str], number: int) -> tuple[str, str] | None:
 
 
 def _last(above: Sequence[str]) -> tuple[str, str] | None:
-    """Return the last heading among the lines between the fault before and this one."""
+    """Return the position of the last heading between the previous error and this one."""
     return next((_place(line) for line in reversed(above) if _HEADING_PATTERN.fullmatch(line)), None)

@@ -1,6 +1,6 @@
-"""What runners of tests print, and what failed by it: names, places and words.
+"""Read the output of test runners: names, positions and messages of failed tests.
 
-What is read is hostile text: each line is looked at a bounded number of times, by patterns that never go back.
+The text is hostile: each line is searched a bounded number of times, by patterns that do not backtrack.
 """
 
 import re
@@ -18,7 +18,7 @@ PYTEST = re.compile(
 UNITTEST = re.compile(r"Ran (\d{1,9}) tests? in \d{1,9}\.\d{1,9}s")
 GO_TEST = re.compile(r"(ok  |FAIL|\?   )\t\S++(?:\t.*+| \[.*+)?+")
 RUST_TEST = re.compile(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;.*+")
-"""Lines that only these print."""
+"""Lines that only these runners print."""
 
 _TAP_FAILURE = re.compile(r"\s*not ok \d+ - (.*)")
 _TAP_FACT = re.compile(r"\s+(location|error|failureType): (.*)")
@@ -45,11 +45,11 @@ _RUST_SECTION = re.compile(r"---- (\S.*) stdout ----")
 _RUST_PANIC = re.compile(r"thread '[^']*+' (?:\(\d++\) )?+panicked at (.++)")
 _RUST_PLACE_PATTERN = re.compile(r"(?:.*', )?([^\s:']++):(\d{1,9}):\d{1,9}:?+")
 _MAX_RUST_LINES = 6
-"""Lines that the words of a panic may take until its place, in Rust before 1.73."""
+"""Maximum lines of a panic's message before its position, in Rust before 1.73."""
 
 
 class _Section(NamedTuple):
-    """What a runner tells of one failure."""
+    """A runner's report of one failure."""
 
     message: str
     file: str | None = None
@@ -57,7 +57,7 @@ class _Section(NamedTuple):
 
 
 def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    """Read what `node --test` prints, as TAP or for people."""
+    """Read the output of `node --test`, as TAP or for people."""
     counts = {match[1]: int(match[2]) for line in lines if (match := NODE_TEST.fullmatch(line))}
     failed = counts.get("fail", 0) + counts.get("cancelled", 0)
     summary = (
@@ -68,7 +68,7 @@ def node_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
 
 
 def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
-    """Yield what failed by itself; a suite that failed through its tests is not one more failure."""
+    """Yield the failures, without suites that failed only because of their tests."""
     for number, line in enumerate(lines):
         if (match := _TAP_FAILURE.fullmatch(line)) is None:
             continue
@@ -83,7 +83,7 @@ def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if facts.get("failureType") != "subtestsFailed":
             file, _, place = facts.get("location", "").partition(":")
             line_number = place.partition(":")[0]
-            known = file and line_number.isdecimal() and len(line_number) < 10  # a line, not a flood
+            known = file and line_number.isdecimal() and len(line_number) < 10  # a plausible line number
             yield failure(
                 facts.get("error", ""),
                 name=match[1],
@@ -93,7 +93,7 @@ def _tap_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
-    """Yield what stands below `failing tests:`, each with its place before and its error after it."""
+    """Yield the tests below `failing tests:`; the position is before each, the error after it."""
     for number, line in enumerate(lines):
         if (place := _SPEC_PLACE_PATTERN.fullmatch(line)) and number + 1 < len(lines):
             name = _SPEC_FAILURE.fullmatch(lines[number + 1])
@@ -102,41 +102,41 @@ def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def pytest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    """Read what pytest prints, in any of its styles."""
+    """Read the output of pytest, in any of its styles."""
     ends = [match[1] for line in lines if (match := PYTEST.fullmatch(line))]
     return ends[-1] if ends else "no result", _pytest_failures(lines)
 
 
 def _pytest_failures(lines: Sequence[str]) -> Iterator[Failure]:
-    """Yield what the summary at the end names, with the place and the words of its section above."""
+    """Yield the tests of the summary at the end, each with position and message of its section above."""
     sections = _pytest_sections(lines)
     for line in lines:
         if (match := _PYTEST_FAILED.fullmatch(line)) is None:
             continue
-        node, sep, told = match[1].partition(" - ")
-        if "[" in node and not node.endswith("]"):  # a parameter has the separator in it
-            node, sep, told = match[1].partition("] - ")
+        node, sep, reason = match[1].partition(" - ")
+        if "[" in node and not node.endswith("]"):  # a parameter contains the separator
+            node, sep, reason = match[1].partition("] - ")
             node += sep[:1]
         file, _, test = node.partition("::")
         key = test.replace("::", ".") or file
         known = sections.get((key, PurePath(file).name)) or sections.get((key, None)) or _Section("")
         yield failure(
-            known.message or told or "failed", name=test or None, file=known.file or file, line=known.line
+            known.message or reason or "failed", name=test or None, file=known.file or file, line=known.line
         )
 
 
 def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Section]:
-    """Return the first section of each title, by title and name of a file, the last line of that file."""
+    """Return the first section of each title, by title and file name, with the last line in that file."""
     found: dict[tuple[str, str | None], _Section] = {}
-    title, said, outright, places = "", "", False, dict[str, str]()
+    title, message, outright, places = "", "", False, dict[str, str]()
     for line in (*lines, "==="):
         if (match := _PYTEST_TITLE.fullmatch(line)) or line[:3] == line[-3:] == "===":
             last = next(reversed(places.items()), (None, None))
             if title:
-                found.setdefault((title, None), _Section(said, *last))
+                found.setdefault((title, None), _Section(message, *last))
                 for file, number in places.items():
-                    found.setdefault((title, PurePath(file).name), _Section(said, file, number))
-            title, said, outright, places = match[1] if match else "", "", False, {}
+                    found.setdefault((title, PurePath(file).name), _Section(message, file, number))
+            title, message, outright, places = match[1] if match else "", "", False, {}
         elif not title:
             continue
         elif match := _PYTEST_PLACE_PATTERN.fullmatch(line) or _FRAME_PATTERN.fullmatch(
@@ -145,17 +145,17 @@ def _pytest_sections(lines: Sequence[str]) -> dict[tuple[str, str | None], _Sect
             outright = outright or line.startswith("E ")
             places.pop(match[1], None)
             places[match[1]] = match[2]
-        elif not said and (match := _PYTEST_ERROR_PATTERN.fullmatch(line)) and not (outright and match[1]):
-            said = match[2]
+        elif not message and (match := _PYTEST_ERROR_PATTERN.fullmatch(line)) and not (outright and match[1]):
+            message = match[2]
     return found
 
 
 def unittest(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    """Read what Python's own runner prints."""
+    """Read the output of Python's unittest."""
     ran = [int(match[1]) for line in lines if (match := UNITTEST.fullmatch(line))]
     ends = [match[1] for line in lines if (match := _UNITTEST_END.fullmatch(line))]
-    told = ends[-1] if ends and ends[-1] else "all passed" if ran and ran[-1] else ""
-    return ", ".join(filter(None, (count_nouns(ran[-1] if ran else 0, "test"), told))), _unittest_failures(
+    result = ends[-1] if ends and ends[-1] else "all passed" if ran and ran[-1] else ""
+    return ", ".join(filter(None, (count_nouns(ran[-1] if ran else 0, "test"), result))), _unittest_failures(
         lines
     )
 
@@ -168,12 +168,12 @@ def _unittest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         test, owner = match[2], match[3]
         name = test if owner is None else owner if owner.endswith(f".{test}") else f"{owner}.{test}"
         found = _traceback(lines, number + 1)
-        said = found.message or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
-        yield failure(said, name=name + match[4].rstrip(), file=found.file, line=found.line)
+        message = found.message or ("unexpected success" if match[1].startswith("UNEXPECTED") else "")
+        yield failure(message, name=name + match[4].rstrip(), file=found.file, line=found.line)
 
 
 def _traceback(lines: Sequence[str], start: int) -> _Section:
-    """Return the last frame up to the next failure, and the first words below it."""
+    """Return the last frame before the next failure, and the first line of text below it."""
     found = _Section("")
     for index in range(start, len(lines)):
         line = lines[index]
@@ -187,15 +187,15 @@ def _traceback(lines: Sequence[str], start: int) -> _Section:
 
 
 def go_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    """Read what `go test` prints, with `-v` or without."""
+    """Read the output of `go test`, with or without `-v`."""
     states = [match[1].strip() for line in lines if (match := GO_TEST.fullmatch(line))]
     passed, failed = states.count("ok"), states.count("FAIL")
     return f"{count_nouns(passed, 'package')} passed, {failed} failed", _go_failures(lines)
 
 
 def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
-    """Yield what does not compile, and the tests that failed by themselves, each with the last that it said."""
-    said: dict[str, _Section] = {}
+    """Yield compile errors, and the failed tests, each with its last message."""
+    messages: dict[str, _Section] = {}
     failed: list[str] = []
     running, panicking = "", False
     for line in lines:
@@ -204,21 +204,21 @@ def _go_failures(lines: Sequence[str]) -> Iterator[Failure]:
             if match[1] == "FAIL":
                 failed.append(running)
         elif match := _GO_ERROR_PATTERN.fullmatch(line):
-            said[running] = _Section(match[3], match[1], match[2])
+            messages[running] = _Section(match[3], match[1], match[2])
         elif line.startswith("panic: "):
-            said[running], panicking = _Section(line), True
+            messages[running], panicking = _Section(line), True
         elif panicking and (match := _GO_FRAME.fullmatch(line)) and not _GO_OWN.search(line):
-            said[running], panicking = said[running]._replace(file=match[1], line=match[2]), False
+            messages[running], panicking = messages[running]._replace(file=match[1], line=match[2]), False
         elif match := _GO_BUILD.fullmatch(line):
             yield failure(match[3], file=match[1], line=match[2])
         elif line.startswith(("FAIL\t", "ok  \t")):
-            yield from _go_tests(failed, said)
-            said, failed, running = {}, [], ""
-    yield from _go_tests(failed, said)
+            yield from _go_tests(failed, messages)
+            messages, failed, running = {}, [], ""
+    yield from _go_tests(failed, messages)
 
 
 def _go_tests(failed: Iterable[str], message: dict[str, _Section]) -> Iterator[Failure]:
-    """Yield failed tests of a package; one that failed through its subtests, and said nothing, is not one more."""
+    """Yield the failed tests of a package, without parents that failed only because of their subtests."""
     parents = {name.rpartition("/")[0] for name in failed}
     for name in dict.fromkeys(failed):
         if name in message or name not in parents:
@@ -227,7 +227,7 @@ def _go_tests(failed: Iterable[str], message: dict[str, _Section]) -> Iterator[F
 
 
 def rust_test(lines: Sequence[str]) -> tuple[str, Iterator[Failure]]:
-    """Read what the test harness of Rust prints, as `cargo test` shows it."""
+    """Read the output of Rust's test harness, as `cargo test` prints it."""
     ends = [match for line in lines if (match := RUST_TEST.fullmatch(line))]
     passed, failed = (sum(int(match[group]) for match in ends) for group in (1, 2))
     return f"{count_nouns(passed + failed, 'test')}, {passed} passed, {failed} failed", _rust_failures(lines)
@@ -241,7 +241,7 @@ def _rust_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def _panic(lines: Sequence[str], start: int) -> _Section:
-    """Return what the first panic of a section says, or its first line."""
+    """Return the first panic, or the first `Error:` line, of a section."""
     for index in range(start, len(lines)):
         line = lines[index]
         if _RUST_SECTION.fullmatch(line) or line == "failures:":
@@ -254,12 +254,12 @@ def _panic(lines: Sequence[str], start: int) -> _Section:
 
 
 def _is_panic(text: str, below: Sequence[str]) -> _Section:
-    if text.startswith("'"):  # before Rust 1.73: the words in quotes, then the place
+    if text.startswith("'"):  # before Rust 1.73: the message in quotes, then the position
         place = next(
             (match for line in (text, *below) if (match := _RUST_PLACE_PATTERN.fullmatch(line))), None
         )
-        said = text[1:].rpartition("', ")[0] or text[1:]
-        return _Section(said, place[1], place[2]) if place else _Section(said)
+        message = text[1:].rpartition("', ")[0] or text[1:]
+        return _Section(message, place[1], place[2]) if place else _Section(message)
     place = _RUST_PLACE_PATTERN.fullmatch(text)
-    said = below[0] if below else ""
-    return _Section(said, place[1], place[2]) if place else _Section(said)
+    message = below[0] if below else ""
+    return _Section(message, place[1], place[2]) if place else _Section(message)

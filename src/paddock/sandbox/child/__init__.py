@@ -1,1 +1,1 @@
-"""What runs in the fork server of jobs, in supervisors and in jobs: the standard library and this folder alone."""
+"""Code of the fork server, the supervisors and the jobs. It imports only the standard library and this folder."""

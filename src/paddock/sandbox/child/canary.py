@@ -1,7 +1,7 @@
-"""The program that proves a confinement: it tries what must not work, and says what did not.
+"""A program that tests the confinement: it attempts what must be refused and reports each result.
 
-It runs in the place of a job's program, behind every layer, in the shim's own interpreter: no toolchain is needed.
-Each attempt is harmless should it succeed.
+It runs instead of a job's program, behind every layer, in the shim's own interpreter, so it needs no toolchain. An
+attempt that succeeds does no harm.
 """
 
 import ctypes
@@ -22,24 +22,24 @@ _CLONE_NEWUSER = 0x10000000
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
 _PR_GET_NO_NEW_PRIVS = 39
 _UNUSED_PID = 2**22 + 1
-"""No process has this number: it is above the most that pid_max can be (proc(5))."""
+"""A number that no process has: it is above the maximum of pid_max (proc(5))."""
 
 
 def server_facts() -> dict[str, int]:
-    """Return how the calling process is known to a canary."""
+    """Return what identifies the calling process to a canary."""
     return {"server": os.getpid(), "processes": _processes()}
 
 
 def attempt_all(target: str) -> bytes:
     """Return JSON: for each attempt whether it was refused. `target` is JSON: `server_facts`, and a secret file.
 
-    With `take` in it, that much memory is taken instead, which must not end well.
+    If it contains `take`, allocate so many bytes instead; the memory limit must end that.
     """
     facts = json.loads(target)
     if "take" in facts:
         return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
     secret = str(facts["secret"])
-    # In another pid namespace the server has no number, and its own may be that of this very process.
+    # In another pid namespace the server has no number; its number outside may be this process's number inside.
     server = int(facts["server"]) if facts["processes"] == _processes() else _UNUSED_PID
     attempts: dict[str, Callable[[], object]] = {
         "read a file outside": lambda: os.close(os.open(secret, os.O_RDONLY)),
@@ -65,7 +65,7 @@ def attempt_all(target: str) -> bytes:
 
 
 def _processes() -> int:
-    """Return what tells pid namespaces apart (namespaces(7))."""
+    """Return the identity of this process's pid namespace (namespaces(7))."""
     return os.stat("/proc/self/ns/pid").st_ino
 
 
@@ -102,7 +102,7 @@ def _limit(pid: int) -> None:
 
 
 def _may_gain_privileges() -> None:
-    """Succeed when a set-user-id program could still give privileges, or a capability is left."""
+    """Succeed if a set-user-id program could still grant privileges, or a capability is left."""
     held = (ctypes.c_uint32 * 6)()
     _LIBC.capget((ctypes.c_uint32 * 2)(0x20080522, 0), held)
     if _LIBC.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 and not any(held):

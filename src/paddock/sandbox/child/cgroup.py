@@ -1,12 +1,12 @@
-"""Limits that the kernel keeps for all processes of a job together: cgroup v2, where a part of the tree is ours.
+"""Have the kernel limit all processes of a job together, with cgroup v2, if a subtree is delegated to Paddock.
 
-    <folder>                         delegated: we may make groups in it, and it hands on `memory` and `pids`
-      paddock-<random>               one per sandbox, locked for as long as its server lives
-        <supervisor>-<number>            one per job, made and removed by its supervisor
+    <folder>                         delegated: Paddock may make groups in it, with the controllers `memory` and `pids`
+      paddock-<random>               one per sandbox, locked while its server lives
+        <random>                     one per job, made and removed by its supervisor
 
-A subtree is delegated by systemd (`Delegate=yes`), by a container that may write to its own, or to root on a machine
-without either. What a server that was killed left behind is ended and removed by the next one.
-Source of all rules: cgroups(7) and the kernel's cgroup-v2 document.
+Systemd delegates a subtree with `Delegate=yes`, and a container by a writable hierarchy of its own. Without either,
+root may use the whole tree. A server that starts ends and removes the groups of killed servers. Source of all rules:
+cgroups(7) and the kernel's cgroup-v2 document.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ from paddock.sandbox.child.messages import EXTRA_THREADS
 _NEEDED_CONTROLLERS = frozenset({"memory", "pids"})
 _NAME_PREFIX = "paddock-"
 _MOUNTED, _MOUNT_POINT = 3, 4
-"""Fields of a line of mountinfo: which part of a file system is where (proc(5))."""
+"""Fields of a line of mountinfo: the mounted part of the file system, and the mount point (proc(5))."""
 _EMPTY_WITHIN_S, _PAUSE_S = 0.2, 0.002
 
 
 class Refusal(Exception):
-    """No part of the tree is ours. The text says why."""
+    """No part of the tree can be used. The text says why."""
 
 
 class Group:
-    """The part of the tree that the jobs of one sandbox are in; `release` it."""
+    """The control group of all jobs of one sandbox; `release` it."""
 
     def __init__(self, folder: str) -> None:
-        """Make a group in a delegated folder, and clear up after servers that are gone. Raises OSError."""
-        _bury_the_dead(folder)
+        """Make a group in a delegated folder, and remove those of dead servers. Raises OSError."""
+        _remove_stale_groups(folder)
         self.path = f"{folder}/{_NAME_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -45,7 +45,7 @@ class Group:
             raise
 
     def release(self) -> None:
-        """End what is in the group, and remove it; harmless when that has been done."""
+        """End the processes in the group and remove it. Does nothing the second time."""
         if self._lock >= 0:
             _remove_tree(self.path)
             os.close(self._lock)
@@ -60,10 +60,10 @@ class JobCgroup:
         self._path = f"{group}/{name}"
         os.mkdir(self._path)
         self.procs_path = os.open(f"{self._path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        """What a process writes `0` to, to be in the group with all that it starts from then on."""
+        """A process that writes `0` to it joins the group, with everything that it starts from then on."""
 
     def limit(self, *, memory_bytes: int, processes: int) -> None:
-        """Have the kernel end everything in the group when it needs more memory, and refuse more processes."""
+        """Have the kernel end the whole group above `memory_bytes`, and refuse more processes."""
         _write_file(f"{self._path}/memory.max", str(memory_bytes))
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap
             _write_file(f"{self._path}/memory.swap.max", "0")
@@ -72,24 +72,24 @@ class JobCgroup:
 
     @property
     def ended_by_memory(self) -> bool:
-        """Tell whether the kernel has ended a process for want of memory."""
+        """Return whether the kernel has ended a process because the group was out of memory."""
         events = dict(line.split() for line in _read_file(f"{self._path}/memory.events").splitlines())
         return int(events.get("oom_kill", 0)) > 0
 
     @property
     def peak_bytes(self) -> int:
-        """Return the most memory that counted against the limit, files in the cache included; 0 before Linux 5.19."""
+        """Return the peak memory that counted against the limit, with cached files; 0 before Linux 5.19."""
         with contextlib.suppress(FileNotFoundError):
             return int(_read_file(f"{self._path}/memory.peak"))
         return 0
 
     def kill(self) -> None:
-        """Kill all that is in the group at once, however fast it forks (Linux 5.14)."""
+        """Kill all processes of the group at once, however fast they fork (Linux 5.14)."""
         with contextlib.suppress(FileNotFoundError):
             _write_file(f"{self._path}/cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove the group, in which nothing may live any more."""
+        """Remove the group, whose processes must all have ended."""
         os.close(self.procs_path)
         _remove_group(self._path)
 
@@ -104,8 +104,8 @@ class _Tree(NamedTuple):
 def find_delegated_folder(root: str = "/") -> str:
     """Return the delegated folder of this process. Raises Refusal.
 
-    A folder that hands nothing on yet is made to: the top of the tree, or one that this process is alone in and then
-    leaves for a group within. `root` stands for `/` in tests.
+    Enables the controllers if the folder is the top of the tree, or contains no other process; this process then moves
+    to a group within. `root` replaces `/` in tests.
     """
     tree = _find_mount(root)
     for folder in _list_delegated_folders(tree, managed=os.path.isdir(f"{root}/run/systemd/system")):
@@ -122,9 +122,9 @@ def find_delegated_folder(root: str = "/") -> str:
 
 
 def _list_delegated_folders(tree: _Tree, *, managed: bool) -> list[str]:
-    """Return the folders from this process's own upwards that are ours. Raises Refusal when there is none.
+    """Return the delegated folders from this process's own upwards. Raises Refusal without one.
 
-    Where systemd manages the tree, root may write everywhere and still must not: it marks what it delegates.
+    If systemd manages the tree, root can write everywhere but must use only folders that systemd marks as delegated.
     """
     found: list[str] = []
     folder = tree.own
@@ -147,7 +147,7 @@ def _is_marked(folder: str) -> bool:
 
 
 def _enable_controllers(folder: str) -> str:
-    """Have a folder hand controllers on, which it may only with no process in it, or at the top of all."""
+    """Enable the controllers for the groups in a folder, which must be empty of processes or the top of the tree."""
     if os.path.exists(f"{folder}/cgroup.type"):
         if _read_file(f"{folder}/cgroup.procs").split() != [str(os.getpid())]:
             raise Refusal("other processes are in the group that Paddock runs in, so it cannot be divided")
@@ -166,8 +166,8 @@ def _find_mount(root: str) -> _Tree:
         mounts = [line.partition(" - ") for line in _read_file(f"{root}/proc/self/mountinfo").splitlines()]
     except (OSError, StopIteration):
         raise Refusal("this kernel has no cgroup v2") from None
-    for place, _, kind in mounts:
-        fields = place.split(" ")
+    for mount, _, kind in mounts:
+        fields = mount.split(" ")
         if len(fields) <= _MOUNT_POINT or kind.partition(" ")[0] != "cgroup2":
             continue
         above = fields[_MOUNTED].rstrip("/")
@@ -178,15 +178,15 @@ def _find_mount(root: str) -> _Tree:
 
 
 def _is_ours(folder: str) -> bool:
-    """Tell whether processes below a folder can be moved into groups that we make in it."""
+    """Return whether this process may make groups in a folder and move processes into them."""
     return os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
 
 
-def _bury_the_dead(folder: str) -> None:
+def _remove_stale_groups(folder: str) -> None:
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(_NAME_PREFIX)]
     for name in names:
-        with contextlib.suppress(OSError):  # its server lives, or somebody else is at it
+        with contextlib.suppress(OSError):  # locked: its server lives, or another one removes it
             lock = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -205,7 +205,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _remove_group(path: str) -> None:
-    """Remove a group; one that is not empty soon is left to the next server."""
+    """Remove a group. If it does not become empty soon, the next server removes it."""
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while True:
         try:

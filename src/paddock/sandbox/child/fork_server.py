@@ -1,13 +1,13 @@
 """The fork server of jobs: a small single-threaded process that forks supervisors.
 
-    server -> fork server   the path of the folder for a new supervisor's scratch, with its socket, on which it
-                            reports when it cannot fork
-    fork server -> server   one message when it is ready
+    server -> fork server       the path of the folder for a new supervisor's scratch, and the supervisor's socket, on
+                                which the fork server reports if it cannot fork
+    fork server -> server       one message when it is ready
     supervisor -> fork server   the path of a folder that takes long to remove
 
-A fork costs what the forking process is large, so the server never forks. The end of the control socket is the
-end of the fork server; supervisors end by themselves, each when its own socket does. A supervisor that is killed
-leaves its orphans and its scratch to the fork server, which ends them.
+The cost of a fork grows with the memory of the forking process, therefore the server never forks. The fork server ends
+when its control socket is closed; each supervisor ends when its own socket is. If a supervisor is killed, the fork
+server ends its orphans and removes its scratch.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from paddock.sandbox.child.messages import JobReport
 
 _SWEEP_S = 1.0
 _END_S = 2.0
-"""How long the fork server of a server that is gone waits for supervisors to finish."""
+"""Maximum wait for supervisors to finish after the server has died, in seconds."""
 _PATH_BYTES = 4096
 
 
@@ -38,15 +38,15 @@ class ForkServer:
         self._rubbish, self._of_supervisors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._poll.register(self._rubbish, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
-        """Pid and folder of each supervisor by pidfd; of who removes a folder, pid and nothing."""
+        """Pid and folder of each supervisor by pidfd; for a process that removes a folder, its pid and ""."""
         self._unborn: dict[int, tuple[socket.socket, str]] = {}
-        """Socket and folder of each supervisor that could not be forked, until the server has done with it."""
+        """Socket and folder of each supervisor that could not be forked, until the server closes the socket."""
 
     def serve(self) -> None:
-        """Fork on request and bury supervisors until the server goes away."""
+        """Fork on request and reap supervisors until the server disconnects."""
         try:
             self._control.send(b"ready")
-        except OSError:  # the server is gone already
+        except OSError:  # the server has died already
             return
         while self._serve_once(None):
             pass
@@ -57,7 +57,7 @@ class ForkServer:
             self._serve_once(left)
 
     def _serve_once(self, seconds: float | None) -> bool:
-        """Wait for something and see to it; tell whether the server is still there."""
+        """Wait for events and handle them; return whether the server is still connected."""
         for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if descriptor in self._children:
                 self._reap_supervisor(descriptor)
@@ -78,7 +78,7 @@ class ForkServer:
             return False
         try:
             pid = os.fork()
-        except OSError as error:  # it costs this request its supervisor, and those that live nothing
+        except OSError as error:  # only this request fails; the other supervisors continue
             self._stand_in(socket.socket(fileno=descriptors[0]), os.fsdecode(folder), str(error))
             return True
         if pid == 0:
@@ -88,15 +88,15 @@ class ForkServer:
         return True
 
     def _stand_in(self, server: socket.socket, folder: str, why: str) -> None:
-        """Say in the place of a supervisor that there is none, and keep its folder until the server knows."""
+        """Report on a supervisor's socket that it could not start; keep its folder until the server has read that."""
         server.setblocking(False)
-        with contextlib.suppress(OSError):  # the server has gone
+        with contextlib.suppress(OSError):  # the server has disconnected
             server.send(JobReport(ended_by="unborn", why=why).to_bytes())
         self._unborn[server.fileno()] = server, folder
         self._poll.register(server, select.POLLIN)
 
     def _abandon_supervisor(self, descriptor: int) -> None:
-        """Let go of a supervisor that never was when the server has; what it is told meanwhile is for nobody."""
+        """Forget a supervisor that could not start after the server has closed its socket; drop earlier messages."""
         server, folder = self._unborn[descriptor]
         try:
             if server.recv(_PATH_BYTES):
@@ -118,7 +118,7 @@ class ForkServer:
             lockdown.close_all_except(connection, self._of_supervisors.fileno())
             service.serve_jobs(socket.socket(fileno=connection), folder, self._of_supervisors)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the fork server's loop)
-            os.write(2, f"paddock warden: {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"paddock supervisor: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)
 
@@ -128,7 +128,7 @@ class ForkServer:
         os.close(handle)
         try:
             _, status = os.waitpid(pid, 0)
-        except ChildProcessError:  # a sweep was first, and nobody knows how it ended
+        except ChildProcessError:  # a sweep has reaped it, so its exit status is lost
             status = -1
         if not status:
             return
@@ -138,7 +138,7 @@ class ForkServer:
             self._remove_scratch(folder)
 
     def _remove_scratch(self, folder: str) -> None:
-        """Remove what a supervisor left, in a process of its own, for it may be much."""
+        """Remove a folder that a supervisor left, in a process of its own, because that may take long."""
         try:
             pid = os.fork()
         except OSError:
@@ -155,20 +155,20 @@ class ForkServer:
             os._exit(0)
 
 
-def _let_be(_number: int, _frame: object) -> None:
-    """Do nothing with a signal. What is ignored stays so in a program; what is handled does not (execve(2))."""
+def _ignore(_number: int, _frame: object) -> None:
+    """Do nothing. A program would inherit an ignored signal, but not one that has a handler (execve(2))."""
 
 
 def main() -> None:
-    """Serve: `python -I -S -c ... CONTROL_FD`."""
+    """Run the fork server: `python -I -S -c ... CONTROL_FD`."""
     for number in signal.valid_signals():
-        # Ctrl-C is the server's to handle. What the server was started to ignore, as by nohup(1), programs need not.
+        # Only the server handles Ctrl-C. Programs do not inherit signals that the server ignores, as under nohup(1).
         if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, _let_be)
+            signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     lockdown.make_undumpable()
     lockdown.adopt_orphans()
     for profile in service.FILTER_NAMES:
-        seccomp.read_filter(profile)  # for every supervisor, which inherits the cache
+        seccomp.read_filter(profile)  # fills the cache, which every supervisor inherits
     gc.freeze()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()

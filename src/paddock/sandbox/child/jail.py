@@ -1,8 +1,9 @@
-"""Inside a jail: its first process furnishes it, starts the program, collects every orphan, and ends when that ends.
+"""Inside a jail: the first process sets it up, starts the program, reaps every orphan, and ends after the program.
 
-A jail begins as a copy of its root, which shows what all jails of that root share. What is made here is its own: /proc,
-and empty directories in the place of /tmp, /dev/shm and the folder of scratch. The first process is behind all that
-confines the program, which can neither signal it nor look into it; when it ends, the kernel ends all others.
+A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
+/proc, and empty directories over /tmp, /dev/shm and the folder of scratch. The first process is confined as the program
+is. The program can neither signal it nor read its memory. When it ends, the kernel ends all other processes of the
+jail.
 """
 
 import contextlib
@@ -24,58 +25,60 @@ _OPEN_TREE, _MOVE_MOUNT = 428, 429
 """System call numbers, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x8000, 1, 4
 _MAX_COUNT = 2**53
-"""More than any count or cost can be, and what JSON carries exactly."""
+"""Above every possible count or cost; JSON carries smaller integers exactly."""
 _SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _FILE_BYTES = 4096
-"""What a file of a directory in memory counts at least: an empty one takes a kilobyte of the kernel's."""
+"""Bytes of a tmpfs per file that it may hold: even an empty file takes a kilobyte of kernel memory."""
 _ROOT_ONLY_PROC_FILES = (
     "allocinfo", "keys", "kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "timer_list",
     "vmallocinfo",
 )  # fmt: skip
-"""What the kernel shows below /proc to root's number, whatever that may do: it tells of the whole machine."""
+"""Files below /proc about the whole machine, which user 0 may read even without capabilities."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class JailReport(NamedTuple):
-    """What a jail's first process says in the end."""
+    """The last message of a jail's first process."""
 
     status: int
-    """How the program ended, as waitpid(2) has it."""
+    """Wait status of the program, as of waitpid(2)."""
     left: int
-    """Processes that it left behind, which had to be killed."""
+    """Number of processes that the program left behind and that were killed."""
     user_ms: float
     system_ms: float
     peak_bytes: int
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self | None:
-        """Read it; None where there is nothing of the kind, whoever wrote it."""
+        """Read a report; return None if the message, which a program may have forged, is malformed."""
         try:
-            told = cls(**json.loads(message))
-            os.waitstatus_to_exitcode(told.status)
-            whole = all(type(number) is int for number in (told.status, told.left, told.peak_bytes))
-            return told if whole and all(0 <= number < _MAX_COUNT for number in told) else None
+            report = cls(**json.loads(message))
+            os.waitstatus_to_exitcode(report.status)
+            whole = all(type(number) is int for number in (report.status, report.left, report.peak_bytes))
+            return report if whole and all(0 <= number < _MAX_COUNT for number in report) else None
         except (ValueError, TypeError, OverflowError):
             return None
 
 
 def open_up() -> int:
-    """Make the calling process, a jail's first one, see itself; return a descriptor of the jail's mounts.
+    """Mount /proc for the calling process, a jail's first one; return a descriptor of the jail's mounts.
 
-    While somebody holds them, the last process in them does not wait for the kernel to clear them away. Raises OSError.
+    While the descriptor is open, the jail's last process does not wait for the kernel to remove the mounts. Raises
+    OSError.
     """
     _mount_filesystem("proc", "/proc", _RDONLY | _NOSUID | _NODEV | _NOEXEC)
     if not os.getuid():
         for name in _ROOT_ONLY_PROC_FILES:
-            with contextlib.suppress(FileNotFoundError):  # of other kernels
+            with contextlib.suppress(FileNotFoundError):  # this kernel does not have it
                 _bind_path("/dev/null", f"/proc/{name}")
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def furnish_jail(order: JobSpec) -> None:
-    """Give the jail directories of its own, with what is granted below them.
+    """Mount the jail's private directories, and move the granted paths below them to their places.
 
-    What the root has there, other jobs see too. Needs the capabilities of the root's user namespace. Raises OSError.
+    Other jobs would see files in the root's directories. Needs the capabilities of the root's user namespace. Raises
+    OSError.
     """
     folder = os.path.dirname(order.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in PRIVATE_FOLDERS))
@@ -93,10 +96,10 @@ def furnish_jail(order: JobSpec) -> None:
 
 
 def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
-    """Run the program of an order as a child, tell `channel` how it ended (`Told`), and end.
+    """Run the program as a child, send a `JailReport` to `channel`, and exit.
 
-    Processes that it leaves are killed, and collected, so that they count. Then no process but this one is left: all
-    others come from its children. Raises OSError when the program cannot be started.
+    Kills the processes that the program leaves, and reaps them, so that their cost counts. No other process of the jail
+    is left then. Raises OSError if the program cannot be started.
     """
     program = _spawn_program(order)
     for stream in range(STREAM_COUNT):
@@ -111,22 +114,22 @@ def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
     try:
         os.kill(-1, signal.SIGKILL)
         left = _reap_children(0)
-    except ProcessLookupError:  # the program has left nobody
+    except ProcessLookupError:  # the program has left no process
         pass
     costs = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    told = JailReport(
+    report = JailReport(
         status=status,
         left=left,
         user_ms=1000 * sum(cost.ru_utime for cost in costs),
         system_ms=1000 * sum(cost.ru_stime for cost in costs),
         peak_bytes=1024 * max(cost.ru_maxrss for cost in costs),
     )
-    channel.send(json.dumps(told._asdict()).encode())
+    channel.send(json.dumps(report._asdict()).encode())
     os._exit(0)
 
 
 def _spawn_program(order: JobSpec) -> int:
-    """Start the program in a session of its own, found as execvp(3) does; vfork(2) copies nothing."""
+    """Start the program in a session of its own, found as execvp(3) does. Uses vfork(2), which copies no memory."""
     name = order.argv[0]
     paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(order.environment)]
     missing = refused = None
@@ -141,7 +144,7 @@ def _spawn_program(order: JobSpec) -> int:
 
 
 def _reap_children(how: int) -> int:
-    """Collect children that have ended, or all with 0; return how many."""
+    """Reap children that have ended, or wait for all with `how` 0; return how many."""
     found = 0
     try:
         while os.waitpid(-1, how)[0]:
@@ -152,7 +155,7 @@ def _reap_children(how: int) -> int:
 
 
 def _clone_mount_tree(path: str) -> int:
-    """Return a copy of what is mounted at a path, and below it, that is not to be seen anywhere yet."""
+    """Return a descriptor of a detached copy of the mounts at and below a path."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     return check_result(f"open_tree {path}", _LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags))
 

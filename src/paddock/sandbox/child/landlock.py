@@ -1,4 +1,4 @@
-"""Landlock by system call (landlock(7), Linux >= 5.13): a process gives up its own rights for good."""
+"""Landlock system calls (landlock(7), Linux >= 5.13): a process gives up its own rights permanently."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ _RESTRICT_SELF = 446
 _VERSION_FLAG = 1
 
 _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many file system rights each ABI knows; they are the lowest bits. Later ABIs know as many as ABI 5."""
+"""Number of file system rights in each ABI, which are the lowest bits. Later ABIs have as many as ABI 5."""
 _NETWORK_ABI, _SCOPE_ABI = 4, 6
 _ALL_TCP = 0b11
 _ALL_SCOPES = 0b11
@@ -29,9 +29,9 @@ DEVICE = 1 << 1 | READ_FILE | 1 << 14
 _MAKE_DEVICES_AND_SOCKETS = 1 << 6 | 1 << 9 | 1 << 11
 _DEVICE_IOCTL = 1 << 15
 WRITE = (1 << 15) - 1 & ~_MAKE_DEVICES_AND_SOCKETS
-"""Everything but device nodes, sockets and ioctls on devices."""
+"""All rights except making device nodes and sockets, and ioctls on devices."""
 _OF_FILES = 1 << 0 | 1 << 1 | READ_FILE | 1 << 14 | _DEVICE_IOCTL
-"""The rights that a rule over a file, rather than a directory, may name."""
+"""The rights that a rule for a file, not a directory, may contain."""
 
 SCOPE_ABI = _SCOPE_ABI
 """The first ABI that keeps signals and abstract unix sockets within the domain."""
@@ -45,12 +45,12 @@ class _Ruleset(ctypes.Structure):
 
 class _PathRule(ctypes.Structure):
     _pack_ = 1
-    _layout_ = "ms"  # what `_pack_` means anyway; Python 3.14 wants it said
+    _layout_ = "ms"  # the default with `_pack_`; Python 3.14 requires it to be explicit
     _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
 def read_abi_version() -> int:
-    """Return the kernel's Landlock ABI, 0 when it has none or it is switched off."""
+    """Return the kernel's Landlock ABI; 0 if it has none or Landlock is switched off."""
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
@@ -61,11 +61,11 @@ def build_ruleset(
     network: bool = False,
     fixed: frozenset[str] = frozenset(),
 ) -> int:
-    """Return a ruleset descriptor that denies all that ABI `version` can name, but `rules` (path, rights).
+    """Return a descriptor of a ruleset that denies every right of ABI `version` except `rules` (path, rights).
 
-    Paths are opened now, with the rights of now: call it before a change of user. `network` leaves TCP alone; `fixed`
-    are paths that may lead through no link.
-    Raises OSError, with the path, when one is not there.
+    Opens the paths with the caller's rights: call it before a change of user. With `network`, TCP is not restricted.
+    `fixed` paths must not lead through a link.
+    Raises OSError, with the path, if one does not exist.
     """
     handled = _Ruleset(
         files=(1 << _RIGHTS_BY_ABI.get(version, 16)) - 1,
@@ -86,9 +86,9 @@ def build_ruleset(
 
 
 def allow_path(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> None:
-    """Add a path to a ruleset, a `fixed` one only when it leads through no link.
+    """Add a path to a ruleset; a `fixed` one must not lead through a link.
 
-    Raises OSError, also when `rights` holds one that the kernel does not know.
+    Raises OSError, also if the kernel does not know one of the `rights`.
     """
     descriptor = open_itself(path) if fixed else os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -102,10 +102,10 @@ def allow_path(ruleset: int, path: str, rights: int, *, fixed: bool = False) -> 
 
 
 def enforce_ruleset(ruleset: int) -> None:
-    """Put this thread and its heirs under a ruleset for ever, and close its descriptor.
+    """Restrict this thread and its children permanently, and close the ruleset's descriptor.
 
-    `no_new_privs` must be set. Call it while the process has one thread, or in the thread that matters.
-    Raises OSError when the kernel refuses.
+    `no_new_privs` must be set. Call it while the process has one thread, or in the thread to be restricted.
+    Raises OSError if the kernel refuses.
     """
     try:
         if _LIBC.syscall(_RESTRICT_SELF, ruleset, 0):

@@ -1,9 +1,9 @@
-"""How a process of Paddock gives up its powers for good, in the order that makes each step possible.
+"""Steps by which a process of Paddock gives up its powers permanently, in the order that each step requires.
 
     shed   leave root, no_new_privs, Landlock                     before the first thread: these are per thread
-    seal   core dumps off, files and processes to zero, seccomp   after the last thing that needs a system call
+    seal   core dumps off, files and processes to zero, seccomp   after the last system call that the filter forbids
 
-A job (`paddock.sandbox.child.shim`) goes the same way with other rules, built from the parts below.
+A job (`paddock.sandbox.child.shim`) takes the same steps with other rules.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ _SIGKILL = 9
 _ARG_START, _ARG_END = 45, 46
 """Fields of /proc/<pid>/stat after the name."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_capset = _LIBC.capset  # these three are made before the forks, each of which would have to make its own
+_capset = _LIBC.capset  # these three are made once, before the forks
 _THIS_THREAD = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 _LOWEST_PRIVATE_DESCRIPTOR = 3
 
 UNPRIVILEGED_UID = 65534
-"""The user and group a worker of a root Paddock becomes: `nobody`, which owns nothing."""
+"""The user and group that a worker becomes if Paddock is root: `nobody`, which owns no file."""
 JOB_UID = 65531
-"""The user and group of jobs of a root Paddock by default. No distribution and no system service gives this number
-away (Debian policy 9.2.2; UIDs and GIDs of systemd), so it owns no file and no other process has it, unlike `nobody`.
-It is below 65536, so that most user namespaces of containers map it."""
+"""The default user and group of jobs if Paddock is root. No distribution and no system service assigns this number
+(Debian policy 9.2.2; UIDs and GIDs of systemd). Therefore no file and no other process has it, unlike `nobody`. Most
+user namespaces of containers map it, because it is below 65536."""
 
 
 class Rules(NamedTuple):
-    """What a worker is left with. Prepared in the fork server, where files can still be read."""
+    """The restrictions of a worker. The fork server prepares them, because it can still read files."""
 
     filter: bytes
     landlock_abi: int
@@ -45,11 +45,11 @@ class Rules(NamedTuple):
 
 
 def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
-    """Make ready what `shed` and `seal` need: everything is denied but reading the files `readable`.
+    """Prepare what `shed_powers` and `seal_process` need. The rules deny everything except reading `readable` files.
 
-    Raises OSError when this machine has no filter or no Landlock.
+    Raises OSError if Paddock has no filter for this machine, or the kernel no Landlock.
     """
-    has_own_user()  # remembered, also by forked children
+    has_own_user()  # fills the cache, which forked children inherit
     version = landlock.read_abi_version()
     if version == 0:
         raise OSError("this kernel offers no Landlock (Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK=y)")
@@ -58,7 +58,7 @@ def prepare_rules(profile: str, *, readable: tuple[str, ...] = ()) -> Rules:
 
 
 def check_result(what: str, result: int) -> int:
-    """Return the result of a system call made through ctypes. Raises OSError when it failed."""
+    """Return the result of a system call made through ctypes. Raises OSError if it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -76,12 +76,12 @@ def adopt_orphans() -> None:
 
 
 def make_undumpable() -> None:
-    """Close this process's memory and /proc entry to others of the same user; an exec ends it (PR_SET_DUMPABLE)."""
+    """Deny other processes of the same user this process's memory and /proc entry, until exec (PR_SET_DUMPABLE)."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def name_itself(title: bytes) -> None:
-    """Have /proc/<pid>/cmdline, which anybody may read, show `title` and no path of the host (proc(5), arg_start)."""
+    """Replace /proc/<pid>/cmdline, which every user may read, by `title`, to show no host path (proc(5), arg_start)."""
     with open("/proc/self/stat", "rb") as file:  # pathlib costs a fork server's child a millisecond
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
@@ -90,14 +90,14 @@ def name_itself(title: bytes) -> None:
 
 
 def become_user(user: int) -> None:
-    """Turn from root into `user` and the group of the same number, with no other groups."""
+    """Change from root to `user` and the group of the same number, without other groups."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 
 
 def forbid_capabilities() -> None:
-    """Empty the bounding and ambient sets, so that no exec can give capabilities; needs CAP_SETPCAP to do all."""
+    """Empty the ambient and bounding sets, so that no exec grants capabilities. The latter needs CAP_SETPCAP."""
     _LIBC.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     capability = 0
     while _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
@@ -105,12 +105,12 @@ def forbid_capabilities() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability this process has. Raises OSError when the kernel refuses."""
+    """Give up every capability of this process. Raises OSError if the kernel refuses."""
     check_result("capset", _capset(_THIS_THREAD, _NO_CAPABILITIES))
 
 
 def refuse_new_privileges() -> None:
-    """Have no exec give privileges any more (prctl(2), PR_SET_NO_NEW_PRIVS)."""
+    """Prevent every later exec from granting privileges (prctl(2), PR_SET_NO_NEW_PRIVS)."""
     check_result("prctl(PR_SET_NO_NEW_PRIVS)", _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
@@ -125,7 +125,7 @@ def close_all_except(*kept: int) -> None:
 
 @functools.cache
 def is_mapped(number: int) -> bool:
-    """Tell whether this user namespace knows a user and a group of that number (user_namespaces(7))."""
+    """Return whether this user namespace maps a user and a group of that number (user_namespaces(7))."""
     for kind in ("uid", "gid"):
         with open(f"/proc/self/{kind}_map") as file:
             ranges = [[int(word) for word in line.split()] for line in file]
@@ -136,18 +136,18 @@ def is_mapped(number: int) -> bool:
 
 @functools.cache
 def has_own_user() -> bool:
-    """Tell whether what this process starts gets a user of its own: only root can give one that exists."""
+    """Return whether workers can run as a user of their own: Paddock must be root, and the user must be mapped."""
     return os.geteuid() == 0 and is_mapped(UNPRIVILEGED_UID)
 
 
 def shed_powers(rules: Rules) -> None:
-    """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its heirs.
+    """Leave root, refuse new privileges, and deny files, sockets and scopes to this thread and its children.
 
-    Root of a user namespace with no other user stays what it is, without a capability.
+    In a user namespace without another user, root stays root but loses all capabilities.
     """
     if has_own_user():
         become_user(UNPRIVILEGED_UID)
-        die_with_parent()  # a change of user clears it
+        die_with_parent()  # again, because a change of user clears it
     elif os.geteuid() == 0:
         forbid_capabilities()
         drop_capabilities()
@@ -157,13 +157,13 @@ def shed_powers(rules: Rules) -> None:
 
 
 def dump_no_core() -> None:
-    """Have a crash of this process, and of what it starts, leave nothing and start nothing.
+    """Prevent core dumps and crash handlers for this process and its children.
 
-    At 1 byte no file fits, and the kernel starts no handler of crashes, which would be root's and under none of our
-    limits; at 0 it would (`do_coredump` in the kernel, core(5)).
+    With a limit of 1 byte the kernel writes no file and starts no crash handler, which would run as root outside of our
+    limits. With a limit of 0 it would start the handler (`do_coredump` in the kernel, core(5)).
     """
-    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    value = 1 if most == resource.RLIM_INFINITY else min(1, most)
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    value = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
     resource.setrlimit(resource.RLIMIT_CORE, (value, value))
 
 

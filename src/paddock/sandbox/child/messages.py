@@ -1,10 +1,11 @@
-"""What the server asks of a supervisor, and what it hears back: the wire between `process` and `supervisor`.
+"""Messages between the server (`sandbox.job`) and a supervisor (`child.supervisor`).
 
-    server -> supervisor   an order, in a memory file, for it may hold a large environment; then "stop:<reason>"
+    server -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>"
     supervisor -> server   a report: JSON in one message
 
-Orders are read by processes that have just been forked, where each page of memory that is used for the first time costs
-a microsecond or two: so they are marshalled. They come from the processes' own server, and the same interpreter.
+A process reads its job spec right after it has been forked, when the first use of each page of memory costs a
+microsecond or two. `marshal` uses few pages. It is safe, because the spec comes from our server with the same
+interpreter.
 """
 
 import json
@@ -16,15 +17,15 @@ from typing import Any, NamedTuple, Self
 STREAM_COUNT = 3
 """Standard input, output and error."""
 EXTRA_THREADS = 256
-"""How many more threads than processes a job may have."""
+"""Maximum threads of a job, in addition to its maximum processes."""
 MESSAGE_BYTES = 256
-"""The words of the server, and the reason of a stop."""
+"""Maximum size of a message of the server, with the reason of a stop."""
 
-# No dataclasses here: every fork copies what the fork server has imported, and they import much.
+# No dataclasses here: their imports would make the fork server, and so each fork, larger.
 
 
 class Ceilings(NamedTuple):
-    """The limits that the supervisor and the kernel keep; output is the server's."""
+    """The limits that the supervisor and the kernel enforce. The server limits output."""
 
     timeout_ms: int = 0
     cpu_ms: int = 0
@@ -36,43 +37,43 @@ class Ceilings(NamedTuple):
 
 
 class JobSpec(NamedTuple):
-    """One job, ready to be started: every decision is taken. A place can be prepared before its program is known."""
+    """Everything that is needed to start one job. A slot is prepared with a spec that lacks the program."""
 
     scratch: str
     """Directory that the job may fill; the supervisor makes it, and removes it when the job has ended."""
     user: int | None = None
     """User to become before the program starts; None keeps the supervisor's."""
     landlock_abi: int = 0
-    """0 leaves Landlock out, in the tier `unconfined` alone."""
+    """0 means no Landlock, only in the tier `unconfined`."""
     filter: str = ""
-    """Name of the system call filter; empty in the tier `unconfined` alone."""
+    """Name of the system call filter; empty only in the tier `unconfined`."""
     network: bool = False
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
     listed: Sequence[str] = ()
-    """Directories in which names can be seen, at any depth; not in a jail."""
+    """Directories in which the job can list names, at any depth; not used in a jail."""
     pieces: Sequence[str] = ()
-    """What can be read in them, unless it is gone or a link by now."""
+    """Paths in them that the job can read. A path that has been removed or replaced by a link is skipped."""
     devices: Sequence[str] = ()
     workspace: str = ""
-    """Writable workspace whose protected paths are watched; empty when there is none."""
+    """Writable workspace whose protected paths are watched; empty without one."""
     jail: str = ""
-    """Command that builds the root of its jail, its parts between NULs; empty in the other tiers."""
+    """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()
-    """Granted paths, outer ones first, that lie where each jail has an empty directory of its own."""
+    """Granted paths, outer ones first, below a directory that is private to each jail."""
     fixed: Sequence[str] = ()
-    """Granted paths that lead through no link, or the job does not start: others may write beside them."""
+    """Granted paths that must not lead through a link, because others may write beside them; else the job fails."""
     group: str = ""
-    """Control group in which the job gets one of its own (`paddock.sandbox.child.cgroup`); empty for none."""
+    """Control group in which the job gets its own group (`paddock.sandbox.child.cgroup`); empty for none."""
     argv: Sequence[str] = ()
     environment: Mapping[str, str] = {}
     cwd: str = "/"
     canary: str = ""
-    """Target of the canary (`paddock.sandbox.child.canary`), which then runs in the place of `argv`."""
+    """Target of the canary (`paddock.sandbox.child.canary`), which then runs instead of `argv`."""
     ceilings: Ceilings = Ceilings()
 
     def to_file(self) -> int:
-        """Return a descriptor of a memory file with this order, ready to be read."""
+        """Write this spec to a new memory file and return its descriptor."""
         file = os.memfd_create("order", os.MFD_CLOEXEC)
         fields: list[Any] = [*self[:-1], tuple(self.ceilings)]
         data = marshal.dumps(fields)
@@ -82,14 +83,14 @@ class JobSpec(NamedTuple):
 
     @classmethod
     def from_file(cls, file: int) -> Self:
-        """Read an order and close its descriptor. Others may read the same file."""
+        """Read a spec and close the descriptor. The file offset stays, so that others can read the same file."""
         *fields, ceilings = marshal.loads(os.pread(file, os.fstat(file).st_size, 0))  # noqa: S302 - our server's own
         os.close(file)
         return cls._make((*fields, Ceilings._make(ceilings)))
 
 
 class StartError(Exception):
-    """The program never ran. `missing`: it is not there, as opposed to a step of the confinement that failed."""
+    """The program never ran. `missing` means that it was not found or not executable, not that confinement failed."""
 
     def __init__(self, why: str, *, missing: bool = False) -> None:
         super().__init__(why)
@@ -97,35 +98,35 @@ class StartError(Exception):
 
 
 class JobReport:
-    """How a job ended. The wire carries what was set."""
+    """How a job ended. A message carries only the attributes that were set."""
 
     ended_by: str = "exit"
-    """`exit`, `start` (the program never ran), `unborn` (nor was there a supervisor), the ceiling that was hit, or the
-    reason of the server's stop."""
+    """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
+    or the reason of the server's stop."""
     code: int | None = None
     signal: int | None = None
     why: str = ""
     """What failed before the program could start."""
     missing: bool = False
-    """Whether the program itself is not there or not executable, rather than a step of the confinement."""
+    """Whether the start failed because the program was not found or not executable."""
     wall_ms: float = 0.0
     cpu_user_ms: float = 0.0
     cpu_system_ms: float = 0.0
     peak_bytes: int = 0
     processes_peak: int = 0
     killed: int = 0
-    """Processes that had to be killed after the end."""
+    """Number of processes that were killed after the end."""
     survivors: int = 0
     violations: Sequence[str] = ()
 
-    def __init__(self, **facts: Any) -> None:  # noqa: ANN401 - as JSON has them
+    def __init__(self, **facts: Any) -> None:  # noqa: ANN401 - any JSON value
         vars(self).update(facts)
 
     def to_bytes(self) -> bytes:
-        """Return the message that carries this report."""
+        """Return this report as a message."""
         return json.dumps(vars(self)).encode()
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Self:
-        """Read a report."""
+        """Return the report of a message."""
         return cls(**json.loads(message))

@@ -1,13 +1,13 @@
-"""The root of the jails of the tier `namespaces`: built by bubblewrap, and kept for every job of the same grants.
+"""The mount root of jails in the tier `namespaces`: built by bubblewrap, and kept for all jobs of the same grants.
 
-    supervisor --fork--> bubblewrap   binds forty paths one by one; what it made is joined, and then it may end
-       +-----fork--> keeper       waits in the root's user namespace, where it may do what bubblewrap may
+    supervisor --fork--> bubblewrap   binds forty paths one by one; it ends when the keeper has joined its namespaces
+       +-----fork--> keeper           waits in the root's user namespace, where it has bubblewrap's capabilities
        |                |  clone: mounts copied; new pid, ipc, uts and cgroup namespaces
        +-----------> the first process of a jail, whose parent is the supervisor (`paddock.sandbox.child.jail`)
 
-bubblewrap takes five milliseconds of processor time, most of it for the root, and a job may use a root no longer than
-its paths lead to the same files. Two things jobs of a root have in common, one after another: the user namespace, in
-which they have no capability and cannot make a further one, and a network of nothing.
+bubblewrap takes five milliseconds of processor time, most of it for the root. A job may use a root only while its paths
+lead to the same files. Successive jobs of a root share two things: the user namespace, in which they have no capability
+and cannot make another namespace, and an empty network.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from paddock.sandbox.child.messages import JobSpec, StartError
 from paddock.sandbox.child.paths import identify_path
 
 BUBBLEWRAP = "/usr/bin/bwrap"
-"""The distribution's own: AppArmor profiles allow user namespaces to this path."""
+"""The distribution's bubblewrap: AppArmor profiles allow user namespaces to this path."""
 PRIVATE_FOLDERS = ("/tmp", "/dev/shm")  # noqa: S108 - the jail's own
-"""Directories that are empty in each jail, but for what is granted below them."""
+"""Directories that are private to each jail and empty, except for granted paths below them."""
 
 PROCESS_TITLE = b"paddock: jails"
-"""What keepers and the first processes of jails are called."""
+"""Process title of keepers and of the first processes of jails."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {
@@ -52,24 +52,24 @@ _COPIED_NAMESPACES = _MOUNTS | 0x02000000 | 0x04000000 | 0x08000000 | 0x20000000
 _CLONE_PARENT = 0x8000
 _RDONLY, _REMOUNT, _BIND = 1, 32, 4096
 _LOCKED_MOUNT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
-"""Flags of a mount that a user namespace may not clear; mount(2) has the same numbers."""
+"""Flags of a mount that a user namespace may not clear; mount(2) uses the same numbers."""
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
-"""System call number; where there is none, there is no system call filter either."""
+"""System call number; other architectures have no system call filter either."""
 _SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
 _MAX_CACHED_ROOTS = 2
-"""Roots that a supervisor keeps, the last used ones."""
+"""Maximum number of roots that a supervisor keeps, the most recently used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
-"""Keeps the interpreter's lock, as a fork has to."""
+"""Keeps the interpreter's lock during a call, as a fork requires."""
 
 Life = Callable[[socket.socket, JobSpec], NoReturn]
-"""What the first process of a jail does, with the channel to its supervisor and the order that its root was built
+"""The code of a jail's first process. It gets the channel to its supervisor and the job spec that the root was built
 for."""
 
 Places = tuple[tuple[str, tuple[int, ...] | None], ...]
-"""Paths, and which file each leads to; None where there is none."""
+"""Paths, and the identity of the file that each leads to; None if it does not exist."""
 
 
 def build_command(
@@ -83,11 +83,12 @@ def build_command(
     ways: Iterable[str] = (),
     hidden: Iterable[str] = (),
 ) -> str:
-    """Return the command that builds a root of these paths, each where it is, and of the folder of `scratch`.
+    """Return the command that builds a root with these paths at the same names, and with the folder of `scratch`.
 
-    `covered` are paths below writable ones that stay read-only; of `hidden` directories below these paths only what is
-    named itself is there, and `ways` lead to them; `links` are in no other path. `{info}` stands for the descriptor of
-    the facts. The parts are in one text, between NULs: there are two hundred, and every process on the way reads them.
+    `covered` paths below writable ones stay read-only. `hidden` directories are empty except for paths that are given
+    themselves; `ways` are the directories that lead to them. `links` are links outside of the given paths. bubblewrap
+    writes its facts to the descriptor `{info}`. The two hundred arguments are one string with NULs between them, which
+    each process on the way decodes faster.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
@@ -118,19 +119,19 @@ def build_command(
 
 
 def _bind_arguments(path: str) -> list[str]:
-    """Return the words that let a path be read."""
+    """Return the arguments that make a path readable."""
     if path.count("/") == 1 and os.path.islink(path):  # /bin on a merged /usr
         return ["--symlink", os.readlink(path), path]
     return ["--ro-bind", path, path]
 
 
 class MountRoot:
-    """Mounts that bubblewrap has made for some grants, and the process that makes jails of them."""
+    """Mounts that bubblewrap made for some grants, and the keeper, which clones jails from them."""
 
     def __init__(self, order: JobSpec, life: Life) -> None:
-        """Build them for the grants of an order; `life` is that of the first process of each jail.
+        """Build the mounts for the grants of a job spec; `life` is the code of each jail's first process.
 
-        Raises StartError and OSError when they cannot be built.
+        Raises StartError and OSError if they cannot be built.
         """
         self._sources = _list_bound_paths(order.jail)
         self._seen = self._check_places()
@@ -144,29 +145,31 @@ class MountRoot:
             raise
 
     def is_true(self) -> bool:
-        """Tell whether every path still leads to what it led to when it was bound, and the keeper lives."""
-        ended = select.select([self._keeper], [], [], 0)[0]  # it speaks when it is asked
+        """Return whether every path still leads to the file that was bound, and the keeper lives."""
+        ended = select.select([self._keeper], [], [], 0)[0]  # a living keeper sends nothing unasked
         return not ended and self._check_places() == self._seen
 
     def fork_jail(self, channel: socket.socket) -> int:
-        """Make a jail and return the pid of its first process, which lives with `channel`. Raises StartError."""
-        with contextlib.suppress(OSError):  # it is gone, and will not answer
+        """Make a jail whose first process gets `channel`, and return the pid of that process. Raises StartError."""
+        with contextlib.suppress(OSError):  # the keeper has died, so that no answer follows
             socket.send_fds(self._keeper, [b"fork"], [channel.fileno()])
         return self._receive_answer()
 
     def close(self) -> None:
-        """Let go of it; jails that were made of it stay what they are."""
+        """End the keeper. Jails that were made before are not affected."""
         self._keeper.close()
 
     def _receive_answer(self) -> int:
         try:
-            said = self._keeper.recv(_MESSAGE_BYTES).decode()
+            answer = self._keeper.recv(_MESSAGE_BYTES).decode()
         except OSError:
-            said = ""
-        number, _, why = said.partition(" ")
+            answer = ""
+        number, _, why = answer.partition(" ")
         if why or not number:
-            self._seen = ()  # true no more
-            raise StartError(f"namespaces: {why or 'what keeps the root has ended; run the program again'}")
+            self._seen = ()  # `is_true` returns False from now on
+            raise StartError(
+                f"namespaces: {why or 'the process that keeps the mounts has ended; run the program again'}"
+            )
         return int(number)
 
     def _check_places(self) -> Places:
@@ -174,7 +177,7 @@ class MountRoot:
 
 
 class MountRootCache:
-    """The last used roots of a supervisor."""
+    """The most recently used roots of a supervisor."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -182,23 +185,23 @@ class MountRootCache:
 
     @property
     def keepers(self) -> frozenset[int]:
-        """Return the processes that belong to no job."""
+        """Return the pids of the keepers, which belong to no job."""
         return frozenset(root.pid for root in self._roots.values())
 
     def get_root(self, order: JobSpec) -> MountRoot | None:
-        """Return the root for an order, built now unless it is there and true; None where an order wants none.
+        """Return the root for a job spec, and build it unless a valid one is cached; None if the spec has no jail.
 
         Raises StartError and OSError.
         """
         if not order.jail:
             return None
-        # One that was built of the same paths without looking at them is another.
+        # A root of the same paths whose links were not checked does not match.
         key = order.user, order.jail, tuple(order.fixed)
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
             _end_process(root)
             root = None
-        # It lives long, so what is one program's own stays out.
+        # The keeper lives long, so it must not hold one program's arguments and environment.
         self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
         while len(self._roots) > _MAX_CACHED_ROOTS:
             _end_process(self._roots.popitem(last=False)[1])
@@ -212,7 +215,7 @@ def _end_process(root: MountRoot) -> None:
 
 
 def _keeper_of(server: socket.socket, order: JobSpec, life: Life) -> int:
-    """Build a root and return the pid of the process that keeps it and listens to `server`."""
+    """Build a root and return the pid of its keeper, which listens to `server`."""
     builder = _Builder(order)
     namespaces: tuple[int, ...] = ()
     try:
@@ -235,9 +238,9 @@ def _serve_jails(
     fixed: Mapping[str, tuple[int, int]],
     life: Life,
 ) -> NoReturn:
-    """Join the namespaces and make jails until the supervisor is gone. Never returns.
+    """Join the namespaces and make jails until the supervisor disconnects. Never returns.
 
-    `fixed` is what some paths lead to outside: bubblewrap follows links.
+    `fixed` has the identity of some paths outside of the jail, to be compared inside: bubblewrap follows links.
     """
     try:
         os.setsid()
@@ -262,7 +265,7 @@ def _serve_jails(
             _, files, _, _ = socket.recv_fds(server, _MESSAGE_BYTES, 1)
             if not files:
                 break
-            # What came from a socket would pass to the program, which could speak for the first process then.
+            # The program must not inherit the channel: it could send messages as the first process.
             os.set_inheritable(files[0], False)
             pid = _clone_process(_COPIED_NAMESPACES)
             if pid == 0:
@@ -271,16 +274,16 @@ def _serve_jails(
             os.close(files[0])
             server.send(str(pid).encode())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the supervisor is gone
+        with contextlib.suppress(OSError):  # the supervisor has died
             server.send(f"-1 {error}".encode())
     finally:
         os._exit(0)
 
 
 def _protect_devices() -> None:
-    """Mount devices read-only: they are the host's own, and their owner could change mode and times. Raises OSError.
+    """Mount devices read-only: they are the host's, and their owner could change mode and times. Raises OSError.
 
-    Programs write to them as before (open(2), EROFS is for other files); bubblewrap's `--remount-ro` would forbid that.
+    Programs can still write to them (open(2): EROFS concerns other files). bubblewrap's `--remount-ro` would forbid it.
     """
     for name in _DEVICES:
         path = f"/dev/{name}"
@@ -292,13 +295,16 @@ def _protect_devices() -> None:
 
 
 def _verify_root(fixed: Mapping[str, tuple[int, int]]) -> None:
-    for path, there in fixed.items():
-        if identify_path(path) != there:
+    for path, identity in fixed.items():
+        if identify_path(path) != identity:
             raise OSError(errno.ESTALE, "it was replaced while the jail was built", path)
 
 
 def _clone_process(namespaces: int) -> int:
-    """Fork as os.fork does, into new namespaces, a child of this process's parent (clone(2)). Raises OSError."""
+    """Fork as os.fork does, but into new namespaces and as a child of this process's parent (clone(2)).
+
+    Raises OSError.
+    """
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = _PYTHON.syscall(_CLONE, namespaces | _CLONE_PARENT | signal.SIGCHLD, None, None, None, None)
     if pid == 0:
@@ -309,7 +315,7 @@ def _clone_process(namespaces: int) -> int:
 
 
 class _Builder:
-    """bubblewrap at work."""
+    """A bubblewrap process that builds a root."""
 
     def __init__(self, order: JobSpec) -> None:
         theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
@@ -340,7 +346,10 @@ class _Builder:
             os.close(file)
 
     def wait(self) -> tuple[int, int, int]:
-        """Return descriptors of the user, network and mount namespaces, when they stand. Raises StartError."""
+        """Wait until the root is built; return descriptors of its user, network and mount namespaces.
+
+        Raises StartError.
+        """
         if not select.select([self._ready], [], [], _START_S)[0] or not os.read(self._ready, 1):
             os.set_blocking(self._errors, False)
             with contextlib.suppress(BlockingIOError):
@@ -355,14 +364,16 @@ class _Builder:
         return fcntl.ioctl(mounts, _NS_GET_USERNS), network, mounts
 
     def close(self) -> None:
-        """End it, with what it started."""
+        """End bubblewrap and its child."""
         for file in (self._wake, self._ready, self._info, self._errors):
             os.close(file)
-        os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
+        os.kill(self._pid, signal.SIGKILL)  # not yet reaped, so that the pid is still its own
         os.waitpid(self._pid, 0)
         if self._inside:
-            # It dies with its parent, and would count as left behind by the first job of the root.
-            with contextlib.suppress(ChildProcessError):  # a supervisor adopts it, others may not
+            # It dies with its parent. Unreaped, it would count as left behind by the first job of the root.
+            with contextlib.suppress(
+                ChildProcessError
+            ):  # only a subreaper, such as a supervisor, can reap it
                 os.waitpid(self._inside, 0)
 
 
@@ -373,10 +384,9 @@ def _list_bound_paths(command: str) -> list[str]:
 
 
 def identify_places(paths: Iterable[str]) -> Places:
-    """Return what is another value when one of these paths leads to another file.
+    """Return the identities of the files that these paths lead to. The value differs if one of them does.
 
-    Of names in /etc that are no links this is when that directory was last changed: there are many, and each program
-    looks.
+    The times of /etc stand for all names in it that are not links: there are many, and each program start checks them.
     """
     settings = _identify_file(_SETTINGS_FOLDER, changed=True)
     watched = _list_watched_paths(tuple(paths), _list_links(_SETTINGS_FOLDER, settings))
@@ -385,7 +395,7 @@ def identify_places(paths: Iterable[str]) -> Places:
 
 @functools.lru_cache(maxsize=16)
 def _list_watched_paths(paths: tuple[str, ...], links: frozenset[str]) -> tuple[str, ...]:
-    """Return those of `paths`, each once, that are looked at one by one; `links` are the names of links in /etc."""
+    """Return the `paths`, without duplicates, that are checked one by one; `links` are the names of links in /etc."""
     parts = {path: path.rpartition("/") for path in paths if path != _SETTINGS_FOLDER}
     return tuple(
         path for path, (folder, _, name) in parts.items() if folder != _SETTINGS_FOLDER or name in links
@@ -393,7 +403,7 @@ def _list_watched_paths(paths: tuple[str, ...], links: frozenset[str]) -> tuple[
 
 
 def _identify_file(path: str, *, changed: bool = False) -> tuple[int, ...] | None:
-    """Return which file a path leads to, also when it was `changed`; None where there is none."""
+    """Return the identity of the file that a path leads to, with its times if `changed`; None if it does not exist."""
     try:
         facts = os.stat(path)
     except OSError:
@@ -403,7 +413,7 @@ def _identify_file(path: str, *, changed: bool = False) -> tuple[int, ...] | Non
 
 @functools.lru_cache(maxsize=1)
 def _list_links(folder: str, _: tuple[int, ...] | None) -> frozenset[str]:
-    """Return the names of the links in a folder, remembered as long as it stays what it is: targets may change."""
+    """Return the names of the links in a folder, cached until the folder changes; their targets may change."""
     try:
         with os.scandir(folder) as entries:
             return frozenset(entry.name for entry in entries if entry.is_symlink())

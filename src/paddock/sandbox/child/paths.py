@@ -1,4 +1,4 @@
-"""Open a path as it stands there, while others swap what it leads through (openat2(2)); what it leads through."""
+"""Open a path without following links, safe against concurrent changes (openat2(2)); list the links of a path."""
 
 import ctypes
 import os
@@ -8,12 +8,12 @@ _OPENAT2 = 437
 _AT_FDCWD = -100
 _NO_SYMLINKS, _BENEATH = 0x04, 0x08
 _MAX_LINKS = 40
-"""As the kernel has it."""
+"""The kernel's limit."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
-    """Return a descriptor (O_PATH) of a path that leads through no link, nor out of the open directory `within`.
+    """Return a descriptor (O_PATH) of a path that does not lead through a link or out of the open directory `within`.
 
     Raises OSError, with ELOOP for a link.
     """
@@ -28,7 +28,7 @@ def open_itself(path: str, within: int | None = None, *, flags: int = 0) -> int:
 
 
 def identify_path(path: str) -> tuple[int, int]:
-    """Return device and inode of a path that leads through no link. Raises OSError."""
+    """Return device and inode of a path that does not lead through a link. Raises OSError."""
     file = open_itself(path)
     try:
         facts = os.fstat(file)
@@ -38,20 +38,19 @@ def identify_path(path: str) -> tuple[int, int]:
 
 
 def list_links(path: str) -> list[str]:
-    """Return the links that an absolute path leads through, each by the name of the place where it stands."""
+    """Return the paths of the links that an absolute path leads through."""
     found: list[str] = []
     here, rest = "/", path.split("/")[::-1]
     while rest and len(found) < _MAX_LINKS:
         part = rest.pop()
-        place = os.path.normpath(
-            f"{here.rstrip('/')}/{part}"
-        )  # `here` leads through no link: `..` is what it says
+        # `here` does not lead through a link, so that `..` can be resolved by name.
+        step = os.path.normpath(f"{here.rstrip('/')}/{part}")
         try:
-            target = os.readlink(place)
+            target = os.readlink(step)
         except OSError:
-            here = place
+            here = step
             continue
-        found.append(place)
+        found.append(step)
         rest += target.split("/")[::-1]
         here = "/" if target.startswith("/") else here
     return found

@@ -1,6 +1,7 @@
-"""What another user can get at: tells why a program or a folder that is there is out of a job's reach.
+"""What another user may access; explains why a job cannot reach a program or a folder that exists.
 
-Toolchains and workspaces often stand below a home that is closed to others, and jobs of a root Paddock run as others.
+Toolchains and workspaces are often in a home that other users may not enter. If Paddock is root, its jobs run as
+another user.
 """
 
 import os
@@ -10,9 +11,9 @@ from collections.abc import Set as AbstractSet
 
 
 def find_barrier(path: str, user: int) -> str:
-    """Return the first directory, of `path` and those it is in, that `user`, in the group of its number, may not enter.
+    """Return the first directory on a path that `user` may not enter; "" without one.
 
-    Empty when there is none.
+    The user is in the group of the same number only.
     """
     here = ""
     for name in os.path.realpath(path).split("/")[1:]:
@@ -27,22 +28,22 @@ def find_barrier(path: str, user: int) -> str:
 
 
 def may_pass(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
-    """Tell whether a user without capabilities may enter a directory or execute a file."""
+    """Return whether a user without capabilities may enter a directory or execute a file."""
     return _has_right(facts, user, groups, stat.S_IXOTH)
 
 
 def may_read(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
-    """Tell whether a user without capabilities may read a file."""
+    """Return whether a user without capabilities may read a file."""
     return _has_right(facts, user, groups, stat.S_IROTH)
 
 
 def may_write(facts: os.stat_result, user: int, groups: AbstractSet[int]) -> bool:
-    """Tell whether a user without capabilities may write to a file or a directory."""
+    """Return whether a user without capabilities may write to a file or a directory."""
     return _has_right(facts, user, groups, stat.S_IWOTH)
 
 
 def _has_right(facts: os.stat_result, user: int, groups: AbstractSet[int], others: int) -> bool:
-    """Tell whether a user has the right that is this bit for others."""
+    """Return whether a user has a right, given as the mode bit for other users."""
     if facts.st_uid == user:
         return bool(facts.st_mode & others << 6)
     if facts.st_gid in groups:
@@ -51,23 +52,23 @@ def _has_right(facts: os.stat_result, user: int, groups: AbstractSet[int], other
 
 
 def why_missing(program: str, environment: Mapping[str, str], user: int) -> str:
-    """Return what to say of a program that could not be executed and that is there for others, or ""."""
-    places = (
+    """Return an explanation if a program could not be executed because `user` cannot reach it; else ""."""
+    candidates = (
         [program]
         if "/" in program
         else [f"{folder}/{program}" for folder in environment.get("PATH", "").split(":")]
     )
-    for place in places:
-        if os.path.exists(place) and (closed := find_barrier(place, user)):
+    for path in candidates:
+        if os.path.exists(path) and (closed := find_barrier(path, user)):
             return (
-                f"; {place} is there, but programs run as user {user} here, who may not enter {closed}: "
-                "install it where everybody may go, or set sandbox.job_user to a user who may"
+                f"; {path} exists, but programs run as user {user}, which may not enter {closed}: "
+                "install it where every user may enter, or set sandbox.job_user to a user that may"
             )
     return ""
 
 
 def why_forbidden(program: str) -> str:
-    """Return what to say of a program that stands where none may be executed, or ""."""
+    """Return an explanation if a program is on a file system without execution; else ""."""
     try:
         flags = os.statvfs(program).f_flag if "/" in program else 0
     except OSError:
@@ -75,6 +76,6 @@ def why_forbidden(program: str) -> str:
     if not flags & os.ST_NOEXEC:
         return ""
     return (
-        "; no program may run from its file system, which is mounted noexec: for what Paddock compiles, set TMPDIR to "
-        "a directory of another one, or mount that of /tmp with exec (docker run --tmpfs /tmp:exec)"
+        "; its file system is mounted noexec, so that no program can run from it: for programs that Paddock compiles, "
+        "set TMPDIR to a directory of another file system, or mount /tmp with exec (docker run --tmpfs /tmp:exec)"
     )

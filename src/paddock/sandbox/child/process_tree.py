@@ -1,8 +1,8 @@
-"""The processes below a supervisor: find them, measure them, end them to the last one.
+"""The processes below a supervisor: find them, measure them, kill all of them.
 
-A supervisor adopts orphans, so whatever its job does (setsid, double fork), every process of the job stays a
-descendant. Killing is a loop until `wait` says that there is no child left: a process that forked between look and kill
-is seen in the next round, and one whose parent was killed becomes a direct child.
+A supervisor adopts orphans. Therefore every process of its job stays a descendant, also after setsid or a double fork.
+Killing is a loop that ends when `wait` reports no child: the next round finds a process that was forked between listing
+and killing. A process whose parent was killed becomes a direct child.
 """
 
 import contextlib
@@ -21,32 +21,32 @@ _PAUSE_S = 0.0005
 _COUNT_EVERY_S = 10.0
 
 Reaped = Callable[[int, int, resource.struct_rusage], None]
-"""Gets pid, wait status and cost of a child that was collected; the cost is with all that the child has collected."""
+"""Receives pid, wait status and cost of a reaped child; the cost includes the children that the child reaped."""
 
 
 class Process(NamedTuple):
     """One living process."""
 
     place: str
-    """Its folder below /proc, or that of one of its threads when the first one has ended (pthread_exit(3))."""
+    """Its folder below /proc, or that of another thread if the first one has ended (pthread_exit(3))."""
     resident_bytes: int
 
 
 class Sample(NamedTuple):
-    """What a tree uses at one moment."""
+    """The usage of a process tree at one moment."""
 
     processes: tuple[Process, ...]
     threads: int
-    """Of these processes, the first one of each included, and processes that have ended and were not collected."""
+    """Threads of these processes, including each first one, and zombies."""
     cpu_ms: float
-    """CPU time of the living and of the children that they have waited for."""
+    """CPU time of the living processes and of the children that they have reaped."""
     user_ms: float
     system_ms: float
-    """Of these, what is not the time of a jail's first process."""
+    """The same, without the time of a jail's first process."""
 
 
 def list_children(pid: int) -> list[int]:
-    """Return the children of a process, of all its threads; none when it is gone."""
+    """Return the children of all threads of a process; none if it has ended."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # called in a tight loop
@@ -59,7 +59,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Sample:
-    """Sample the processes below this one, without children in `spare`; of a jail's `first`, its time alone."""
+    """Sample the processes below this one, without children in `spare`; of a jail's `first`, only its CPU time."""
     processes: list[Process] = []
     threads, ticks = 0, 0
     user = system = 0
@@ -81,7 +81,7 @@ def measure_tree(*, spare: frozenset[int] = frozenset(), first: int = 0) -> Samp
 
 
 def _read_process(pid: int, fields: list[bytes]) -> Process | None:
-    """Return a process with those fields of its /proc/<pid>/stat; None when it has ended, but for its collection."""
+    """Return a process by the fields of its /proc/<pid>/stat; None for a zombie."""
     if fields[0] != b"Z":
         return Process(f"/proc/{pid}", int(fields[_RESIDENT]) * _PAGE_BYTES)
     if int(fields[_THREADS]) > 1:
@@ -93,13 +93,13 @@ def _read_process(pid: int, fields: list[bytes]) -> Process | None:
     return None
 
 
-def resident_bytes(processes: Sequence[Process], most: int) -> int:
-    """Return the memory of processes; what they share counts once where it would be more than `most` otherwise.
+def resident_bytes(processes: Sequence[Process], enough: int) -> int:
+    """Return the memory of processes; if that is more than `enough`, count shared memory only once.
 
-    That takes the kernel's word (smaps_rollup, in proc_pid_smaps(5)); who hides from it shares nothing.
+    The latter reads smaps_rollup (proc_pid_smaps(5)). A process that is not dumpable counts with all of its memory.
     """
     total = sum(process.resident_bytes for process in processes)
-    if total <= most or len(processes) == 1:
+    if total <= enough or len(processes) == 1:
         return total
     total = 0
     for process in processes:
@@ -112,7 +112,7 @@ def resident_bytes(processes: Sequence[Process], most: int) -> int:
 
 
 def _of_no_job(_pid: int, _status: int, _cost: resource.struct_rusage) -> None:
-    """Take note of nothing: there is no account."""
+    """Do nothing: no job is charged."""
 
 
 def kill_descendants(
@@ -120,9 +120,9 @@ def kill_descendants(
 ) -> tuple[int, int]:
     """Kill and reap every descendant of this process; return how many were killed and how many are left.
 
-    Process groups go first, for the kernel kills one as a whole; then all others are stopped before any is killed,
-    so that nobody forks into the place of the dead. Some are left only when the kernel does not let them die
-    within `seconds`. Children in `spare`, and all below them, are left alone.
+    First kills process groups, which the kernel kills as a whole. Then stops all others before it kills any, so that
+    none can fork replacements. Processes are left only if the kernel does not let them die within `seconds`. Leaves
+    children in `spare` and their descendants alone.
     """
     own = os.getpid()
     killed: set[int] = set()
@@ -151,9 +151,9 @@ def kill_descendants(
 
 
 def _kill_groups(pids: list[int], killed: set[int]) -> bool:
-    """Kill the process groups of `pids` but our own; return whether there was one with several living members.
+    """Kill the process groups of `pids` except our own; return whether one had several living members.
 
-    A group never spans sessions, and a job has sessions of its own, so nobody else is in its groups.
+    A group never spans sessions, and a job has its own sessions, so that its groups contain no other process.
     """
     groups: dict[int, list[int]] = {}
     for pid in pids:
@@ -174,7 +174,7 @@ def _kill_groups(pids: list[int], killed: set[int]) -> bool:
 
 
 def threads_by_user() -> dict[int, int]:
-    """Return how many threads each user has, of those that /proc shows: what RLIMIT_NPROC counts."""
+    """Return the number of threads of each user that /proc shows, as RLIMIT_NPROC counts them."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -185,14 +185,14 @@ def threads_by_user() -> dict[int, int]:
 
 
 class OtherThreads:
-    """How many threads each user has without the job: RLIMIT_NPROC counts users, not jobs."""
+    """Counts the threads of each user outside of the job, because RLIMIT_NPROC counts by user, not by job."""
 
     def __init__(self) -> None:
         self._threads: dict[int, int] = {}
         self._due = 0.0
 
     def count_processes(self, user: int | None) -> int:
-        """Return the count of a user, None being this process's; not older than ten seconds."""
+        """Return the count of a user, or of this process's user for None; at most ten seconds old."""
         if (now := time.monotonic()) > self._due:
             self._threads, self._due = threads_by_user(), now + _COUNT_EVERY_S
         return self._threads.get(os.geteuid() if user is None else user, 0)
@@ -200,13 +200,13 @@ class OtherThreads:
 
 def _list_below(own: int, spare: frozenset[int]) -> list[int]:
     found = [pid for pid in list_children(own) if pid not in spare]
-    for pid in found:  # grows as it goes
+    for pid in found:  # grows during the loop
         found += list_children(pid)
     return found
 
 
 def reap_orphans(main: int, reaped: Reaped) -> None:
-    """Collect every child that has ended, but `main`, whose number must stay its own until the end."""
+    """Reap every child that has ended, except `main`: its pid must not be reused before the end."""
     for child in list_children(os.getpid()):
         if child != main:
             with contextlib.suppress(ChildProcessError):
@@ -216,7 +216,7 @@ def reap_orphans(main: int, reaped: Reaped) -> None:
 
 
 def reap_children(reaped: Reaped) -> bool:
-    """Collect every child that has ended; return whether there is no child left at all."""
+    """Reap every child that has ended; return whether no child is left."""
     while True:
         try:
             pid, status, cost = os.wait4(-1, os.WNOHANG)
@@ -228,7 +228,7 @@ def reap_children(reaped: Reaped) -> bool:
 
 
 def _send_signal(pid: int, number: signal.Signals, known: set[int]) -> None:
-    """Signal a process whose parent is in `known`, and add it; a number that has passed to somebody else is let be."""
+    """Signal a process if its parent is in `known`, and add it to `known`; else its pid belongs to another process."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

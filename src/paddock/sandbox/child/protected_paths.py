@@ -1,8 +1,8 @@
-"""Paths of a writable workspace that a job must not change: what tools of the user run or trust later on.
+"""Paths of a writable workspace that a job must not change, because the user's tools run or trust them.
 
-Landlock cannot carve a hole into a writable tree, and no mount can cover a path that does not exist yet. So the
-protected paths are recorded before the job and put back after it, when nothing of the job lives any more. Other jobs
-may still be at work in the same workspace: so every step is taken below open folders, and no link is followed.
+Landlock cannot exclude a path from a writable tree, and no mount can cover a path that does not exist yet. Therefore
+the supervisor records the protected paths before the job and restores them after all processes of the job have ended.
+Other jobs may still work in the same workspace. Therefore every step goes through open folders and follows no link.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ PROTECTED_PATHS = (
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
-    ".git/commondir",  # where it is, git takes hooks and settings from elsewhere
-    "HEAD",  # with one, a folder can itself be a repository, whose settings are in a `config` beside it
+    ".git/commondir",  # git takes hooks and settings from the folder that it names
+    "HEAD",  # makes a folder itself a repository, with its settings in a `config` beside it
     ".mcp.json",
     ".vscode",
     ".idea",
@@ -55,10 +55,10 @@ PROTECTED_PATHS = (
     "opencode.jsonc",
     ".crush.json",
     "crush.json",
-    ".husky",  # where git looks for hooks in projects that use it
+    ".husky",  # git hooks of projects that use it
     ".bashrc",
     ".bash_aliases",
-    ".inputrc",  # a key may stand for a command and the key that runs it
+    ".inputrc",  # can bind a key to a command and the Enter key
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
@@ -68,7 +68,7 @@ PROTECTED_PATHS = (
     ".zprofile",
     ".zlogin",
     ".zlogout",
-    ".ssh",  # these for whoever works in a home
+    ".ssh",  # from here on, for a workspace that is a home directory
     ".gitconfig",
     ".config/git",
     ".config/fish",
@@ -83,39 +83,39 @@ PROTECTED_PATHS = (
     ".envrc",
     "paddock.toml",
     ".paddock",
-    ".mentu",  # scripts there run by their names, like those of `.paddock`
+    ".mentu",  # scripts in it run by name, like those of `.paddock`
 )
 
 _NO_SPACE_ERRORS = {errno.ENOSPC, errno.EDQUOT}
 _COMPLETE_MARK = b"!"
-"""The first byte of a file that holds a whole record; a hole reads as zero."""
+"""The first byte of a file with a complete record. In an incomplete one it reads as zero."""
 _REMOVE_WITHIN_S = 0.05
-"""What takes longer to remove is removed when the result is out."""
+"""Maximum time of removal before the report is sent, in seconds; the rest is removed afterwards."""
 
 
 class RecordError(Exception):
-    """The protected paths of a workspace cannot be recorded, so it is not to be written to."""
+    """The protected paths of a workspace cannot be recorded, so that no job may write to it."""
 
 
 class RestoreReport(NamedTuple):
-    """What became of the protected paths."""
+    """The result of restoring the protected paths."""
 
     violations: list[str]
-    """Those that were not as before."""
+    """The paths that had been changed."""
     left: dict[str, str]
-    """Of these, those that could not be put back, or not wholly, and why."""
+    """The changed paths that could not be restored completely, each with the reason."""
 
 
 class ProtectedPaths:
-    """The protected paths as they were before the first of the jobs that are at work in a workspace at the same time.
+    """The protected paths of a workspace, as they were before the first of several concurrent jobs began.
 
-    A later one may already see what another has left there.
+    A later job must not record them itself: an earlier one may already have changed them.
     """
 
     def __init__(self, workspace: str, known: int) -> None:
-        """Read it from the file `known`, which these jobs share and `close` closes, or record it there.
+        """Read the record from the file `known`, which these jobs share, or write it; `close` closes the file.
 
-        Raises RecordError, and OSError when there is no such workspace.
+        Raises RecordError; OSError if the workspace does not exist.
         """
         self._workspace = workspace
         self._known = known
@@ -129,14 +129,14 @@ class ProtectedPaths:
         self._way_back = Restoration(self._root, self._record)
 
     def restore(self) -> RestoreReport:
-        """Put the protected paths back, as far as that can be done."""
+        """Restore the protected paths as far as possible."""
         with self._is_alone():
             found = restore_paths(self._root, self._record, self._way_back)
         self._way_back.discard(_REMOVE_WITHIN_S)
         return found
 
     def close(self) -> list[str]:
-        """Let go of it; return the folders that were in their places and are still to be removed."""
+        """Close the files; return the folders that were moved aside and have yet to be removed."""
         os.close(self._root)
         os.close(self._known)
         return [f"{self._workspace}/{name}" for name in self._way_back.aside]
@@ -155,7 +155,7 @@ class ProtectedPaths:
         done = 0
         while done < len(data):
             done += os.pwrite(known, data[done:], 1 + done)
-        os.pwrite(known, _COMPLETE_MARK, 0)  # last, so that half a record is none
+        os.pwrite(known, _COMPLETE_MARK, 0)  # last, so that an incomplete record does not count
         return snapshot
 
     @contextlib.contextmanager
@@ -171,13 +171,13 @@ def _explain_error(error: OSError) -> str:
     if isinstance(error, TooLargeError):
         return (
             f"the protected paths of the workspace are too large to watch: {error}; "
-            "ask for read-only access, or make them smaller"
+            "request read-only access, or make them smaller"
         )
     return f"the protected paths of the workspace cannot be read: {error.strerror}"
 
 
 def record_paths(root: int) -> Snapshot:
-    """Return the protected paths below an open folder as they are. Raises TooLargeError, or OSError when unreadable."""
+    """Return a snapshot of the protected paths below an open folder. Raises TooLargeError; OSError if unreadable."""
     found = Snapshot()
     for top in PROTECTED_PATHS:
         parent, _, name = top.rpartition("/")
@@ -198,7 +198,7 @@ def record_paths(root: int) -> Snapshot:
 
 
 def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> RestoreReport:
-    """Put every protected path below an open folder back, as far as that can be done."""
+    """Restore every protected path below an open folder as far as possible."""
     found = RestoreReport([], {})
     if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
         with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ def restore_paths(root: int, before: Snapshot, way_back: Restoration) -> Restore
 
 
 def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
-    """Make room where there was none; return why a path could still not be put back, or ""."""
+    """Free disk space if there was none, and try again; return why a path could not be restored, or ""."""
     if error.errno in _NO_SPACE_ERRORS:
         way_back.discard()
         try:
@@ -235,12 +235,12 @@ def _restore_one(root: int, top: str, before: Snapshot, way_back: Restoration) -
     wanted, changed = before.nodes.get(parent), False
     if kind_of(root, parent) != stat.S_IFDIR or (wanted is not None and wanted.kind != stat.S_IFDIR):
         changed = way_back.put_back(root, parent, parent)
-    if kind_of(root, parent) != stat.S_IFDIR:  # a link or a file of the user's own, or nothing
+    if kind_of(root, parent) != stat.S_IFDIR:  # the user's own link or file, or nothing
         return changed
     mode = os.lstat(parent, dir_fd=root).st_mode
     with open_folder(root, parent) as folder:
         try:
             return way_back.put_back(folder, name, top) or changed
         finally:
-            if wanted is not None and os.fstat(folder).st_mode != mode:  # it had to be opened for that
+            if wanted is not None and os.fstat(folder).st_mode != mode:  # `open_folder` unlocked it
                 os.fchmod(folder, stat.S_IMODE(wanted.mode))

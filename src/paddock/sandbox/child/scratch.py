@@ -1,7 +1,7 @@
-"""The one directory that a job may fill: measure it while the job runs, remove it whatever the job left there.
+"""The scratch directory of a job: measure it while the job runs, and remove it afterwards.
 
-Both meet hostile trees: millions of files, directories nested deeper than a path may be long, directories without
-permissions. So measuring goes in small steps, and removing never descends: it moves directories up instead.
+The tree may be hostile: millions of files, nesting deeper than the maximum length of a path, directories without
+permissions. Therefore measuring proceeds in small steps, and removing never descends: it moves directories up instead.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from paddock.sandbox.child.paths import open_itself
 _BLOCK_BYTES = 512
 _ENTRIES_PER_STEP = 200
 _ENTRY_BYTES = 512
-"""What a file counts at least, so that empty files are not free."""
+"""Minimum size that a file counts with, in bytes, so that empty files are not free."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FOLDERS = ("tmp", "home")
-"""What variables of the job's environment point to or into (`paddock.sandbox.spec`)."""
+"""Directories that variables of the job's environment point to or into (`paddock.sandbox.spec`)."""
 
 
 def make_scratch(directory: str, owner: int | None) -> None:
-    """Make a scratch directory that only `owner` may enter. Raises OSError, also when it is there already."""
+    """Make a scratch directory that only `owner` may enter. Raises OSError, also if it exists already."""
     for path in (directory, *(f"{directory}/{name}" for name in _FOLDERS)):
         os.mkdir(path, 0o700)  # pathlib costs a fork of the fork server a millisecond
         if owner is not None:
@@ -34,11 +34,11 @@ def make_scratch(directory: str, owner: int | None) -> None:
 
 
 def measure_in_slices(directory: str) -> Iterator[int | None]:
-    """Yield None every few hundred entries, and the bytes that `directory` holds on disk at the end.
+    """Yield None every few hundred entries, and at the end the bytes that `directory` takes on disk.
 
-    Links are not followed, and each name of a file counts. A directory that its owner has closed to himself is opened
-    again, for it would hide what it holds. Where it cannot look, as deep down as paths do not reach, nobody knows how
-    much is there, and it yields `sys.maxsize`.
+    Does not follow links, and counts a file once for each name. Unlocks a directory that its owner may not read, which
+    could hide files. Yields `sys.maxsize` if a directory cannot be measured, because it is nested deeper than a path
+    can reach.
     """
     total, seen, pending = 0, 0, [directory]
     while pending:
@@ -58,12 +58,12 @@ def measure_in_slices(directory: str) -> Iterator[int | None]:
         except OSError as error:
             if error.errno in {errno.ENAMETOOLONG, errno.EACCES}:
                 yield sys.maxsize
-                return  # anything else is most likely gone meanwhile
+                return  # other errors: most likely the entry was removed during the walk
     yield total
 
 
 def unlock_directory(within: int, path: str) -> None:
-    """Give the owner his rights to a directory below an open one, and touch nothing outside of that, whatever is moved.
+    """Set mode 0700 on a directory below an open one. Touches nothing outside, even if paths are moved meanwhile.
 
     Raises OSError.
     """
@@ -83,13 +83,15 @@ def _unlock_open(root: str, directory: str) -> None:
 
 
 def remove_directory(directory: str, within: int | None = None, *, until: float = math.inf) -> None:
-    """Remove a directory, a path or a name in the open folder `within`, and all below it. Raises OSError.
+    """Remove a directory, given as a path or as a name in the open folder `within`, and all below it.
 
-    That happens when something writes there meanwhile, which may be hostile: nothing outside of it is touched. When it
-    takes longer than `until` (`time.monotonic`), this is a TimeoutError, and what is left can be removed later.
+    Touches nothing outside of it, even if a hostile process writes there meanwhile; raises OSError then. Raises
+    TimeoutError at the time `until` (`time.monotonic`); a later call can remove the rest.
     """
     if within is None:
-        with contextlib.suppress(OSError):  # as it was made, which is the most common case, and the fastest
+        with contextlib.suppress(
+            OSError
+        ):  # an unused directory is the most common case; this is the fastest way
             for path in (*(f"{directory}/{name}" for name in _FOLDERS), directory):
                 os.rmdir(path)
             return
@@ -108,7 +110,7 @@ def remove_directory(directory: str, within: int | None = None, *, until: float 
 
 
 def _empty_directory(top: int, until: float) -> None:
-    """Remove what is in an open directory. Directories below it are moved up, for they may be deep."""
+    """Empty an open directory. Moves nested directories up to it, because they may be deep."""
     prefix, number = f".{os.urandom(8).hex()}", 0
     pending = ["."]
     while pending:
@@ -124,9 +126,7 @@ def _empty_directory(top: int, until: float) -> None:
                         continue
                     moved = entry.name
                     if current != ".":
-                        unlock_directory(
-                            folder, moved
-                        )  # a directory can be moved only by who may write to it
+                        unlock_directory(folder, moved)  # moving a directory requires write access to it
                         number += 1
                         moved = f"{prefix}-{number}"
                         os.rename(entry.name, moved, src_dir_fd=folder, dst_dir_fd=top)
@@ -138,7 +138,7 @@ def _empty_directory(top: int, until: float) -> None:
 
 
 def _enter_directory(within: int, name: str) -> int:
-    """Open a directory that is no link, in an open one, whatever its owner has closed. Raises OSError."""
+    """Open a directory, but not a link, in an open one; unlock it if its owner may not use it. Raises OSError."""
     try:
         found = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=within)
         if os.access(name, os.W_OK | os.X_OK, dir_fd=within, effective_ids=True):

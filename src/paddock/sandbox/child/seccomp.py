@@ -22,15 +22,15 @@ class _Program(ctypes.Structure):
 
 @functools.cache
 def read_filter(profile: str) -> bytes:
-    """Return the BPF program of `profile` for this machine. Raises FileNotFoundError where none is shipped."""
+    """Return the BPF program of `profile` for this machine. Raises FileNotFoundError if none is shipped."""
     with open(f"{FILTERS_FOLDER}/{profile}.{_MACHINE}.bpf", "rb") as file:
         return file.read()
 
 
 def install_filter(program: bytes) -> None:
-    """Apply `program` to every thread of this process, for ever.
+    """Apply `program` to every thread of this process, permanently.
 
-    `no_new_privs` must be set. Raises OSError when the kernel refuses, or when a thread cannot be brought in line.
+    `no_new_privs` must be set. Raises OSError if the kernel refuses, or if a thread has another filter.
     """
     argument = _Program(len(program) // _INSTRUCTION_BYTES, program)
     failed = _LIBC.syscall(_SYSCALL[_MACHINE], _SET_MODE_FILTER, _TSYNC, ctypes.byref(argument))

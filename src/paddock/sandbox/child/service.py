@@ -1,4 +1,4 @@
-"""What a supervisor is asked by the server, one job after another, until it is let go."""
+"""The main loop of a supervisor: it serves one job after another until the server disconnects."""
 
 import contextlib
 import os
@@ -12,20 +12,20 @@ from paddock.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_sta
 from paddock.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
 
 FILTER_NAMES = ("job", "job-network")
-"""The system call filters that orders may name."""
+"""The system call filters that job specs may name."""
 
 _IDLE_S = 0.01
-"""A supervisor that is not called for so long makes its next shim ahead."""
+"""Idle time after which a supervisor starts its next shim ahead, in seconds."""
 _REMOVE_WITHIN_S = 0.1
 
 
 def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -> None:
-    """Be the supervisor of the jobs that come over `server`, one after another, until it is closed.
+    """Supervise the jobs that arrive over `server`, one after another, until it is closed.
 
-    A job is a `run` with an order, three streams and, when it writes to a workspace, a file (`protected.Before`); a
-    `prepare` with an order may precede it. After its report, scratch stays until `release`. `folder` holds the jobs'
-    scratch directories; what takes long to remove goes to the `fork_server`, for the next job is not to wait. A
-    supervisor whose job is not gone to the last process takes no other.
+    A job is a `run` message with a job spec, three streams and, if it writes to a workspace, a file
+    (`protected_paths.ProtectedPaths`). A `prepare` message with a job spec may precede it. After the report, scratch
+    stays until `release`. `folder` holds the jobs' scratch directories. The `fork_server` removes what takes long, so
+    that the next job need not wait. A supervisor that could not kill all processes of a job accepts no other job.
     """
     lockdown.adopt_orphans()
     others, roots = process_tree.OtherThreads(), MountRootCache(live_in_jail)
@@ -54,7 +54,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         try:
             if call:
                 report = job.run_job(order, list(files), others.count_processes(order.user))
-                with contextlib.suppress(OSError):  # the server may be gone
+                with contextlib.suppress(OSError):  # the server may have died
                     server.send(report.to_bytes())
         finally:
             clean = job.end_last_processes()
@@ -63,7 +63,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         for path in job.rubbish:
             _hand_over(path, fork_server)
         shim = None
-    process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and what waits for no job any more
+    process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and a shim that waits for a job
     server.close()
     os.rmdir(folder)
 
@@ -80,12 +80,12 @@ def _remove_scratch(path: str, fork_server: socket.socket) -> None:
 def _hand_over(path: str, fork_server: socket.socket) -> None:
     try:
         fork_server.send(os.fsencode(path))
-    except OSError:  # it is gone
+    except OSError:  # the fork server has died
         scratch.remove_directory(path)
 
 
 def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
-    """Return a shim for a job that is most likely like the last one; None when there can be none."""
+    """Return a shim for a job with the grants of the last one, which is the most likely next job; None on failure."""
     try:
         shim = Shim(last, roots.get_root(last))
     except (OSError, StartError):
@@ -95,17 +95,17 @@ def _start_shim_ahead(last: JobSpec, roots: MountRootCache) -> Shim | None:
 
 
 def _wait_for_release(server: socket.socket) -> None:
-    """Return when the server needs scratch no longer, or is gone."""
+    """Wait until the server needs scratch no longer, or has died."""
     with contextlib.suppress(ConnectionResetError):
         while server.recv(MESSAGE_BYTES) not in {b"release", b""}:
             pass
 
 
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
-    """Return the next word of the server and its descriptors, None at the end."""
+    """Return the server's next message and its descriptors; None at the end."""
     while True:
         word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
         if files:
             return word, tuple(files)
         if not word:
-            return None  # anything else is a `stop` that came when its job had ended
+            return None  # another message is a `stop` that arrived after the end of its job

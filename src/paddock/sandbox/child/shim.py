@@ -1,16 +1,16 @@
-"""The last moments before a job's program: a forked child gives up what it must not have, and becomes the program.
+"""The shim: a forked child that gives up the powers that a job must not have, and then becomes the job's program.
 
-    session, files      setsid, every descriptor but the channel to the supervisor closed
-    the room            how to confine the program: the supervisor says so now or much later
-    control group, jail directories of its own, when it was born in a jail, whose paths then count
-    Landlock ruleset    built while the paths can be opened with the old user's rights; the supervisor does so outside
-                        of jails
-    user, capabilities  then nothing is left that could undo the rest
+    session, files      setsid; close every descriptor except the channel to the supervisor
+    receive             how to confine the program; the supervisor sends it at once or much later
+    control group, jail in a jail, mount the private directories; all paths below mean those of the jail
+    Landlock ruleset    built while the paths can be opened with the old user's rights; outside of a jail by the
+                        supervisor
+    user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
-    the program         what to run, with which streams and limits: the supervisor says so now or much later
-    rlimits, directory, exec; in a jail the program is its child (`paddock.sandbox.child.jail`)
+    receive             the program, its streams and limits; the supervisor sends them at once or much later
+    rlimits, directory, exec; in a jail the program is a child of the shim (`paddock.sandbox.child.jail`)
 
-A fork costs more than all the rest, so supervisors make shims ahead, when they have nothing else to do.
+A fork costs more than all other steps, so supervisors start shims ahead while they are idle.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
 
 _OTHER_JOBS_THREADS = 256
-"""Threads that other jobs of the same user may start meanwhile: RLIMIT_NPROC counts users, not jobs."""
+"""Allowance for threads that other jobs of the same user start: RLIMIT_NPROC counts by user, not by job."""
 _HANDLES = ("cgroup", "ruleset")
-"""What a program may need: its control group's `cgroup.procs`, `ruleset_of` it."""
+"""Descriptors that a shim may get: its control group's `cgroup.procs`, and the result of `ruleset_of`."""
 _MESSAGE_BYTES = 256
 
 _SHARED_PROC = [
@@ -45,15 +45,16 @@ _SHARED_PROC = [
     )
     if os.path.exists(path := f"/proc/{name}")
 ]  # fmt: skip
-"""What runtimes read below /proc about the machine, and what says nothing about any process."""
+"""Files below /proc about the machine that runtimes read and that reveal nothing about any process."""
 
-os.get_exec_path()  # loads what execvpe needs while files can still be read
+os.get_exec_path()  # imports what execvpe needs, while files can still be read
 
 
 def ruleset_of(order: JobSpec) -> int:
-    """Return a Landlock ruleset for a program with no jail, but for its own process; -1 without Landlock.
+    """Return a Landlock ruleset for a program without a jail; -1 without Landlock. Raises OSError.
 
-    The supervisor makes it: each page that a new fork uses for the first time costs more than a rule. Raises OSError.
+    The rule for the program's own process is added later. The supervisor builds the ruleset, because a new fork pays
+    for the first use of each page of memory.
     """
     if not order.landlock_abi or order.jail:
         return -1
@@ -61,32 +62,32 @@ def ruleset_of(order: JobSpec) -> int:
         order.landlock_abi, _build_rules(order), network=order.network, fixed=frozenset(order.fixed)
     )
     for path in order.pieces:
-        with contextlib.suppress(OSError):  # others are at work in a home
+        with contextlib.suppress(OSError):  # another process may have removed it
             landlock.allow_path(ruleset, path, landlock.READ, fixed=True)
     return ruleset
 
 
 def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:
-    """Tell whether nothing comes for some time, so that there is time to rehearse."""
+    """Return whether no message arrives for some time, so that there is time to rehearse."""
     return not select.select([connection], [], [], seconds)[0]
 
 
 def rehearse_start(order: JobSpec) -> None:
-    """Do without effect what a start does: memory that a fork shares is copied now rather than then."""
-    with contextlib.suppress(OSError):  # scratch of that order is gone
+    """Take the steps of a start without effect, so that memory shared by the fork is copied before the real start."""
+    with contextlib.suppress(OSError):  # scratch of that job has been removed
         again = JobSpec.from_file(order.to_file())
         os.close(landlock.build_ruleset(again.landlock_abi, _build_rules(again)))
 
 
 class Shim:
-    """The supervisor's end of a process that will be a program: told first how it is confined, then what it is."""
+    """The supervisor's handle of a process that becomes a program. It gets its confinement first, then the program."""
 
     def __init__(
         self, order: JobSpec, root: MountRoot | None = None, handles: Mapping[str, int] | None = None
     ) -> None:
-        """Make it, in a jail where there is a `root`. Without `handles` it rehearses the order and waits for another.
+        """Start the shim, in a jail if there is a `root`. Without `handles` it rehearses, and waits for `confine`.
 
-        Raises OSError, and StartError when there can be no jail.
+        Raises OSError; StartError if the jail cannot be made.
         """
         self.root = root
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -101,77 +102,77 @@ class Shim:
                     _become_program(theirs, order, handles)
 
     def confine(self, order: int, handles: Mapping[str, int]) -> None:
-        """Hand over the file of an order to one that waits for it, and what is open for it (`_HANDLES`)."""
+        """Send a waiting shim the file of a job spec, and descriptors by name (`_HANDLES`)."""
         self._send(" ".join(handles), (order, *handles.values()))
 
     def start(self, others: int, files: tuple[int, ...]) -> None:
-        """Hand over the streams, before them another order when there is one; `others` are its user's threads."""
+        """Send the streams, preceded by another job spec if there is one; `others` is the thread count of its user."""
         self._send(str(others), files)
 
     def read_message(self) -> dict[str, Any]:
-        """Return what it says, nothing when the program runs, or when it is gone."""
-        said = self._words.popleft() if self._words else self._receive_message()
-        return json.loads(said) if said else {}
+        """Return the next message; empty if the program runs or the shim has ended."""
+        message = self._words.popleft() if self._words else self._receive_message()
+        return json.loads(message) if message else {}
 
     def read_jail_report(self) -> JailReport | None:
-        """Return what a jail's first process said in the end; None before, and when it ended otherwise."""
+        """Return the report of a jail's first process; None if it has not sent one."""
         return JailReport.from_bytes(self._receive_message()) if self._says else None
 
     def fileno(self) -> int:
-        """Return what can be read when it says something, its end included."""
+        """Return the descriptor of the channel, which becomes readable at a message and at the end."""
         return self._channel.fileno()
 
     @property
     def alive(self) -> bool:
-        """Tell whether it has not ended."""
+        """Return whether the shim has not ended."""
         while self._says:
-            if not (said := self._receive_message()):
+            if not (message := self._receive_message()):
                 return False
-            self._words.append(said)
+            self._words.append(message)
         return True
 
     def close(self) -> None:
-        """Have it end unless it is the program; the caller reaps it."""
+        """End the shim unless it has become the program; the caller reaps it."""
         self._channel.close()
         for file in self._handles:
             os.close(file)
 
     def end(self) -> None:
-        """Have one that is not the program end, and reap it."""
+        """End and reap a shim that has not become the program."""
         self.close()
         os.waitpid(self.pid, 0)
 
     @property
     def _says(self) -> bool:
-        """Tell whether there is something to hear, its end included."""
+        """Return whether a message, or the end, can be read."""
         return bool(select.select([self._channel], [], [], 0)[0])
 
     def _receive_message(self) -> bytes:
-        """Return the next message, nothing at the end."""
+        """Return the next message; empty at the end."""
         try:
-            said, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
-        except ConnectionResetError:  # it ended before it read its order
+            message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
+        except ConnectionResetError:  # it ended before it read its job spec
             return b""
         self._handles += files
-        return said
+        return message
 
     def _send(self, text: str, files: tuple[int, ...]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it said last tells why
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its last message has the reason
             socket.send_fds(self._channel, [text.encode() or b" "], files)
 
 
 def live_in_jail(channel: socket.socket, order: JobSpec) -> NoReturn:
-    """Be the first process of a jail, whose root was built for `order`: wait for another one, and carry it out."""
+    """Run as the first process of a jail whose root was built for `order`: wait for a job, and carry it out."""
     _become_program(channel, order, None, jailed=True)
 
 
 def _become_program(
     channel: socket.socket, order: JobSpec, handles: Mapping[str, int] | None, *, jailed: bool = False
 ) -> NoReturn:
-    """Turn this forked process into a program. Never returns; what fails goes to `channel` as JSON."""
+    """Turn this forked process into a program. Never returns; sends a failed step to `channel` as JSON."""
     progress = ["session"]
     try:
-        gc.disable()  # it would touch every object, and so copy the memory that forks share
+        gc.disable()  # a collection touches every object, which copies the memory that forks share
         os.setsid()
         if jailed:
             _show_mounts(channel)
@@ -201,7 +202,7 @@ def _become_program(
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
         step = progress[-1]
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
-        with contextlib.suppress(OSError):  # the supervisor is gone
+        with contextlib.suppress(OSError):  # the supervisor has died
             channel.send(json.dumps({"step": step, "why": why}).encode())
     finally:
         os._exit(127)
@@ -210,7 +211,7 @@ def _become_program(
 def _confine_process(
     order: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool
 ) -> None:
-    """Give up every power that the order does not name; `progress` tells which step is taken. Raises OSError."""
+    """Give up every power that the job spec does not grant; append each step to `progress`. Raises OSError."""
     if "cgroup" in handles:
         progress.append("control group")
         os.write(handles["cgroup"], b"0")
@@ -227,39 +228,39 @@ def _confine_process(
     if ruleset >= 0:
         progress.append("Landlock")
         landlock.enforce_ruleset(ruleset)
-    lockdown.dump_no_core()  # the filter keeps it
+    lockdown.dump_no_core()  # the filter then prevents a change of this limit
     if order.filter:
         progress.append("system call filter")
         seccomp.install_filter(seccomp.read_filter(order.filter))
 
 
 def _show_mounts(channel: socket.socket) -> None:
-    """Have the supervisor hold the mounts: then the last process in them need not wait until they are cleared away."""
+    """Pass the mounts to the supervisor, so that the jail's last process need not wait until they are removed."""
     mounts = jail.open_up()
     socket.send_fds(channel, [b'{"jail": true}'], [mounts])
     os.close(mounts)
 
 
-def _receive_order(channel: socket.socket, most: int) -> tuple[str, list[int]]:
+def _receive_order(channel: socket.socket, max_files: int) -> tuple[str, list[int]]:
     try:
-        text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, most)
+        text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, max_files)
     except ConnectionResetError:
         text, files = b"", []
-    if not text:  # the supervisor has no program for us any more, or is gone
+    if not text:  # the supervisor needs this shim no longer, or has died
         os._exit(0)
     return text.decode(), files
 
 
 def _receive_room(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]:
-    """Wait for an order; return it with the handles that came with it, by name."""
+    """Wait for a job spec; return it with the descriptors that came with it, by name."""
     names, files = _receive_order(channel, 1 + len(_HANDLES))
     return JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
 
 
 def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, int]:
-    """Wait for the streams, and for another order; return the last one and how many threads its user has without it."""
+    """Wait for the streams, and possibly another job spec; return the spec and its user's number of other threads."""
     if is_idle(channel):
-        JobSpec.from_file(order.to_file())  # likewise a rehearsal: another order is to come
+        JobSpec.from_file(order.to_file())  # a rehearsal, as another job spec will follow
     others, files = _receive_order(channel, 1 + STREAM_COUNT)
     if len(files) > STREAM_COUNT:
         order = JobSpec.from_file(files.pop(0))
@@ -270,7 +271,7 @@ def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, i
 
 
 def _own_ruleset(order: JobSpec, handles: Mapping[str, int]) -> int:
-    """Return the ruleset of this process, -1 for none: paths in a jail can be opened only there."""
+    """Return the ruleset of this process; -1 for none. In a jail it is built here, where the jail's paths are."""
     if order.jail and order.landlock_abi:
         return landlock.build_ruleset(order.landlock_abi, _build_rules(order), network=order.network)
     ruleset = handles.get("ruleset", -1)
@@ -288,15 +289,12 @@ def _set_limits(order: JobSpec, others: int) -> None:
         (resource.RLIMIT_NOFILE, ceilings.open_files),
         (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_NPROC, others + ceilings.processes + _OTHER_JOBS_THREADS),
-        (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # likewise
-        (
-            resource.RLIMIT_RTPRIO,
-            0,
-        ),  # a user may have the right to go before all others, supervisors included
+        (resource.RLIMIT_DATA, 2 * ceilings.memory_bytes),  # a backstop as well
+        (resource.RLIMIT_RTPRIO, 0),  # a user's real-time priority would starve supervisors
         (resource.RLIMIT_NICE, 0),
     ):
-        most = resource.getrlimit(kind)[1]
-        value = value if most == resource.RLIM_INFINITY else min(value, most)  # noqa: PLW2901
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
         resource.setrlimit(kind, (value, value))
 
 
@@ -311,7 +309,7 @@ def _build_rules(order: JobSpec) -> list[tuple[str, int]]:
 
 
 def _leave_privileges(order: JobSpec) -> None:
-    """Lose every capability, and root where the order says so; in `unconfined` too."""
+    """Become the job spec's user, if any, and drop every capability, in every tier."""
     if order.user is not None and os.geteuid() != order.user:
         lockdown.become_user(order.user)
     lockdown.drop_capabilities()

@@ -1,9 +1,9 @@
-"""Files, links and folders as they were: record them, tell what has changed, and put that back and nothing else.
+"""Record files, links and folders, find out what has changed, and restore only that.
 
-What is found later was left by a hostile program, and others may still be at work beside it. So every step is taken
-below open folders and follows no link; a file that is still the same one is mended, for it may have other names; and a
-folder that was not there is moved aside by one call, however large it is, and removed when there is time.
-When a file was last changed is not put back: it was.
+A hostile program left what is found later, and others may still run beside it. Therefore every step goes through open
+folders and follows no link. A file with the same inode is restored in place, because it may have other names. A new
+folder is moved aside in one call, however large it is, and removed when there is time. Modification times are not
+restored.
 """
 
 import contextlib
@@ -18,33 +18,33 @@ from typing import NamedTuple
 from paddock.sandbox.child import scratch
 
 MAX_BYTES = 64 * 1024 * 1024
-"""More than this is not recorded; each entry counts a little more than what it holds."""
+"""Maximum size of a snapshot, in bytes; each entry counts with `_ENTRY_BYTES` in addition to its content."""
 MAX_DEPTH = 64
 
 _ENTRY_BYTES = 512
 _MAX_NEW_NAMES = 1000
-"""A folder with so many more names than it had is replaced as a whole."""
+"""A folder with more than so many additional names is replaced as a whole."""
 _ATTRIBUTE_PREFIXES = ("user.", "system.posix_acl_")
-"""Of extended attributes, those that a program can change without a capability (xattr(7), acl(5))."""
+"""Extended attributes that a program can change without a capability (xattr(7), acl(5))."""
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""How anything is opened: it may be a link or a pipe by now."""
+"""Flags for every open: the name may have become a link or a pipe."""
 
 
 class TooLargeError(OSError):
-    """There is more than can be recorded."""
+    """The snapshot would exceed its limits."""
 
 
 class _StuckError(OSError):
-    """A name in a folder can be neither put back nor removed, whatever is done to the folder."""
+    """A name in a folder can be neither restored nor removed, even with write access to the folder."""
 
 
 class SnapshotEntry(NamedTuple):
-    """A file, a link or a folder as it was."""
+    """A file, a link or a folder as recorded."""
 
     mode: int
     owner: tuple[int, int]
     content: bytes = b""
-    """Content of a file, target of a link, names in a folder with slashes between them."""
+    """Content of a file, target of a link, or names in a folder, separated by slashes."""
     attributes: tuple[tuple[str, bytes], ...] = ()
     file: tuple[int, int] = (0, 0)
     """Device and inode of a file."""
@@ -61,14 +61,14 @@ class SnapshotEntry(NamedTuple):
 
 
 class Snapshot:
-    """What was there, by path."""
+    """Entries by path."""
 
     def __init__(self, nodes: dict[str, SnapshotEntry] | None = None) -> None:
         self.nodes = nodes or {}
         self._room = MAX_BYTES
 
     def take(self, folder: int, name: str, path: str) -> None:
-        """Record a name in an open folder, and all below it. Raises TooLargeError, or OSError when it is unreadable."""
+        """Record a name in an open folder, and all below it. Raises TooLargeError; OSError if unreadable."""
         node = self.nodes[path] = look_up(folder, name, self._room)
         self._room -= _ENTRY_BYTES + len(node.content) + sum(len(value) for _, value in node.attributes)
         if self._room < 0:
@@ -82,33 +82,33 @@ class Snapshot:
 
 
 class Restoration:
-    """The way back to a snapshot, below one open folder."""
+    """Restores a snapshot below one open folder."""
 
     def __init__(self, root: int, before: Snapshot) -> None:
         self._root = root
         self._before = before.nodes
         self.aside: list[str] = []
-        """Names below the root of what was moved out of the way and has not been removed."""
+        """Names in the root of folders that were moved aside and have yet to be removed."""
 
     def put_back(self, folder: int, name: str, path: str) -> bool:
-        """Have a name in an open folder be what it was at a path; tell whether it was anything else. Raises OSError."""
+        """Restore a name in an open folder to the entry of a path; return whether it had changed. Raises OSError."""
         try:
             return self._put_back(folder, name, path)
-        except PermissionError:  # the folder has been closed
+        except PermissionError:  # a program removed the owner's rights to the folder
             try:
                 open_up(folder)
                 return self._put_back(folder, name, path)
-            except PermissionError as error:  # of another type, or each folder above would try twice
+            except PermissionError as error:  # another type, so that the folders above do not try again
                 raise _StuckError(error.errno, error.strerror) from error
 
     def discard(self, seconds: float = 60.0) -> None:
-        """Remove what was moved aside, as far as that is done in time; the rest is for the next call."""
+        """Remove the folders that were moved aside, for at most `seconds`; the next call removes the rest."""
         until = time.monotonic() + seconds
         left, self.aside = self.aside, []
         for name in left:
             try:
                 scratch.remove_directory(name, self._root, until=until)
-            except OSError:  # also when somebody writes there meanwhile
+            except OSError:  # also if another process writes there meanwhile
                 if kind_of(self._root, name):
                     self.aside.append(name)
 
@@ -133,13 +133,13 @@ class Restoration:
         return True
 
     def _mend_folder(self, folder: int, name: str, path: str, wanted: SnapshotEntry) -> bool | None:
-        """Put back what is in a folder, and then itself; None when it has to be made anew."""
+        """Restore the content of a folder, then its mode and attributes; None if it must be replaced as a whole."""
         facts = os.lstat(name, dir_fd=folder)
         before = wanted.names
         with open_folder(folder, name) as inner:
-            most = 2 * len(before) + _MAX_NEW_NAMES
-            names = _list_names(inner, most)
-            if len(names) > most:
+            max_names = 2 * len(before) + _MAX_NEW_NAMES
+            names = _list_names(inner, max_names)
+            if len(names) > max_names:
                 return None
             now = SnapshotEntry(
                 facts.st_mode, (facts.st_uid, facts.st_gid), wanted.content, _read_attributes(inner)
@@ -148,7 +148,7 @@ class Restoration:
             for child in dict.fromkeys((*before, *names)):
                 try:
                     changed |= self.put_back(inner, child, f"{path}/{child}")
-                except OSError as error:  # the others first
+                except OSError as error:  # raised after the other names have been restored
                     changed, failure = True, error
             if changed:
                 _restore_attributes(inner, wanted)
@@ -157,7 +157,7 @@ class Restoration:
         return changed
 
     def _clear(self, folder: int, name: str) -> None:
-        """Have nothing be at a name."""
+        """Remove a name, or move a folder aside."""
         if kind_of(folder, name) != stat.S_IFDIR:
             os.unlink(name, dir_fd=folder)
             return
@@ -167,13 +167,13 @@ class Restoration:
                 os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
                 self.aside.append(aside)
                 return
-            scratch.unlock_directory(folder, name)  # who moves a folder has to have the right to write to it
+            scratch.unlock_directory(folder, name)  # moving a folder requires write access to it
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._root)
             self.aside.append(aside)
         except OSError as error:
             if error.errno not in {errno.EXDEV, errno.EBUSY}:
                 raise
-            scratch.remove_directory(name, folder)  # it is, or is in, another file system
+            scratch.remove_directory(name, folder)  # on another file system, or a mount point
 
     def _make(self, folder: int, name: str, path: str, node: SnapshotEntry) -> None:
         if node.kind == stat.S_IFLNK:
@@ -187,23 +187,23 @@ class Restoration:
         elif node.kind == stat.S_IFDIR:
             os.mkdir(name, 0o700, dir_fd=folder)
             if self._mend_folder(folder, name, path, node) is None:
-                raise OSError(errno.EBUSY, "others write there")
+                raise OSError(errno.EBUSY, "other processes write there")
         elif node.kind == stat.S_IFIFO:
             os.mkfifo(name, 0o600, dir_fd=folder)
             with open_entry(folder, name, os.O_RDONLY) as made:
                 _restore_attributes(made, node)
         else:
-            raise OSError(errno.EOPNOTSUPP, "devices and sockets cannot be made again")
+            raise OSError(errno.EOPNOTSUPP, "devices and sockets cannot be restored")
 
 
 def open_up(folder: int) -> None:
-    """Give the owner of an open folder his rights to it. Raises OSError."""
-    own = f"/proc/self/fd/{folder}"  # fchmod(2) takes no descriptor that only finds others
+    """Give the owner of an open folder all rights to it. Raises OSError."""
+    own = f"/proc/self/fd/{folder}"  # fchmod(2) rejects an O_PATH descriptor
     os.chmod(own, stat.S_IMODE(os.stat(own).st_mode) | stat.S_IRWXU)
 
 
 def kind_of(folder: int, name: str) -> int:
-    """Return the type of file, as `stat.S_IFMT` does, of a name in an open folder; 0 when there is none."""
+    """Return the file type of a name in an open folder, as `stat.S_IFMT` does; 0 if it does not exist."""
     try:
         return stat.S_IFMT(os.lstat(name, dir_fd=folder).st_mode)
     except FileNotFoundError:
@@ -212,7 +212,7 @@ def kind_of(folder: int, name: str) -> int:
 
 @contextlib.contextmanager
 def open_folder(folder: int, name: str) -> Generator[int]:
-    """Yield a folder in an open one, opened; one that its owner has closed to himself is unlocked. Raises OSError."""
+    """Open a folder in an open one, and unlock it if its owner may not read it. Raises OSError."""
     try:
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS, dir_fd=folder)
     except PermissionError:
@@ -224,8 +224,8 @@ def open_folder(folder: int, name: str) -> Generator[int]:
         os.close(inner)
 
 
-def look_up(folder: int, name: str, most: int) -> SnapshotEntry:
-    """Return what a name in an open folder is, with no more than `most` + 1 bytes of a file. Raises OSError."""
+def look_up(folder: int, name: str, max_bytes: int) -> SnapshotEntry:
+    """Return the entry of a name in an open folder, with up to `max_bytes` + 1 bytes of a file. Raises OSError."""
     facts = os.lstat(name, dir_fd=folder)
     owner = facts.st_uid, facts.st_gid
     if stat.S_ISLNK(facts.st_mode):
@@ -236,17 +236,17 @@ def look_up(folder: int, name: str, most: int) -> SnapshotEntry:
         facts = os.fstat(file)
         node = SnapshotEntry(facts.st_mode, (facts.st_uid, facts.st_gid), attributes=_read_attributes(file))
         if stat.S_ISDIR(facts.st_mode):
-            names = _list_names(file, most // _ENTRY_BYTES)
+            names = _list_names(file, max_bytes // _ENTRY_BYTES)
             return node._replace(content=os.fsencode("/".join(names)))
         if not stat.S_ISREG(facts.st_mode):
             return node
         with open(file, "rb", closefd=False) as stream:
-            return node._replace(content=stream.read(most + 1), file=(facts.st_dev, facts.st_ino))
+            return node._replace(content=stream.read(max_bytes + 1), file=(facts.st_dev, facts.st_ino))
 
 
 @contextlib.contextmanager
 def open_entry(folder: int, name: str, how: int) -> Generator[int]:
-    """Yield what a name in an open folder is, opened, unless it is a link. Raises OSError."""
+    """Open a name in an open folder unless it is a link, and yield the descriptor. Raises OSError."""
     file = os.open(name, how | _OPEN_FLAGS, 0o600, dir_fd=folder)
     try:
         yield file
@@ -254,16 +254,16 @@ def open_entry(folder: int, name: str, how: int) -> Generator[int]:
         os.close(file)
 
 
-def _list_names(folder: int, most: int) -> list[str]:
-    """Return the names in an open folder, no more than `most` + 1."""
+def _list_names(folder: int, max_names: int) -> list[str]:
+    """Return the names in an open folder, up to `max_names` + 1."""
     with os.scandir(folder) as entries:
-        return [entry.name for entry in itertools.islice(entries, most + 1)]
+        return [entry.name for entry in itertools.islice(entries, max_names + 1)]
 
 
 def _read_attributes(file: int) -> tuple[tuple[str, bytes], ...]:
     try:
         names = os.listxattr(file)
-    except OSError:  # this file system has none
+    except OSError:  # the file system does not support them
         return ()
     return tuple(
         (name, os.getxattr(file, name)) for name in sorted(names) if name.startswith(_ATTRIBUTE_PREFIXES)
@@ -271,7 +271,7 @@ def _read_attributes(file: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def _is_same(folder: int, name: str, wanted: SnapshotEntry) -> bool:
-    """Tell whether a name is what it was, be it another file."""
+    """Return whether a name has its recorded content and attributes, possibly as another inode."""
     try:
         now = look_up(folder, name, len(wanted.content))
     except OSError:
@@ -280,7 +280,7 @@ def _is_same(folder: int, name: str, wanted: SnapshotEntry) -> bool:
 
 
 def _mend_file(folder: int, name: str, wanted: SnapshotEntry) -> bool:
-    """Write what it held into a file that is still the same one; tell whether that could be done."""
+    """Restore the content of a file that still has the recorded inode; return whether that was possible."""
     with open_entry(folder, name, os.O_PATH) as found:
         facts = os.fstat(found)
         if (facts.st_dev, facts.st_ino) != wanted.file:
@@ -307,7 +307,7 @@ def _fill_file(file: int, node: SnapshotEntry) -> None:
 
 
 def _restore_attributes(file: int, node: SnapshotEntry) -> None:
-    """Give something open owner, mode and attributes that it had."""
+    """Restore owner, mode and attributes of an open file or folder."""
     facts = os.fstat(file)
     if (facts.st_uid, facts.st_gid) != node.owner:
         os.fchown(file, *node.owner)

@@ -1,15 +1,15 @@
-"""The supervisor of one job at a time: starts it, watches it, ends it to the last process, and reports what it cost.
+"""The supervisor of one job at a time: starts it, enforces its limits, kills all of its processes, reports its cost.
 
-    server --order--> supervisor --fork--> shim, which becomes the program now, or waits until it is told which
-       |                 |  looks at the tree every few milliseconds: deadline, CPU, memory, processes, scratch
-       |                 |  the program ends, or a ceiling is hit, or the server says stop or is gone
-       |                 |  sweep: kill and reap until there is no child left (`paddock.sandbox.child.process_tree`)
-       |                 |  put protected paths back
-       <----report-------+  the server lets go: remove scratch, wait for the next job
+    server --job spec--> supervisor --fork--> shim, which becomes the program at once, or waits for it
+       |                    |  samples the tree every few milliseconds: deadline, CPU, memory, processes, scratch
+       |                    |  until the program ends, a limit is hit, or the server sends a stop or disconnects
+       |                    |  sweep: kill and reap until no child is left (`paddock.sandbox.child.process_tree`)
+       |                    |  restore protected paths
+       <-----report---------+  after the server's release: remove scratch, wait for the next job
 
-The supervisor adopts every orphan of its job, so nothing escapes by double forks or sessions of its own. It does not
-die with its parent: the end of the server shows as the end of the socket, and then there is a job to be killed first.
-Time goes by CLOCK_MONOTONIC; a result reaches the server within the wall limit and the time of one sweep.
+The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a session of its own. It
+does not die with its parent: if the server dies, the socket is closed, and the supervisor first kills its job.
+Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
 """
 
 import contextlib
@@ -35,21 +35,21 @@ OUT_OF_MEMORY = "the kernel ended it at the limit of its control group"
 
 _FIRST_POLL_S, _POLL_GROWTH, _MAX_POLL_S = 0.005, 1.5, 0.02
 _FAST_GROWTH, _SOON_S = 8, 0.002
-"""So many more processes at one look than ever before, and the next look comes soon."""
+"""If one sample finds so many more processes than ever before, the next sample follows soon."""
 _MAX_FEW_PROCESSES = 16
-"""With so many processes at most, the supervisor needs no priority over them to end them."""
+"""Up to so many processes, the supervisor needs no priority over them to end them."""
 REPORT_WITHIN_S = 0.18
-"""Processes that the kernel has not let die so long after the deadline are reported as survivors, and killed on."""
+"""Time after the deadline when processes that still live are reported as survivors; killing them continues."""
 _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
-"""So long after a look at scratch, or at files without a name, the next one begins."""
+"""Pause between two measurements of scratch, or of anonymous memory, in seconds."""
 _ANONYMOUS_SLICE_S = 0.005
-"""So long at a time is looked for files without a name, for the deadline does not wait."""
+"""Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
 
 
 class Supervisor:
-    """The life of one job."""
+    """Starts, watches and ends one job."""
 
     def __init__(
         self, server: socket.socket, order: JobSpec, roots: MountRootCache, shim: Shim | None
@@ -77,12 +77,12 @@ class Supervisor:
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self.rubbish: list[str] = []
-        """Folders that the job left and that are still to be removed, once it is buried."""
+        """Folders that the job left and that are removed after its end."""
 
     def prepare_job(self, file: int) -> None:
-        """Do what depends on grants alone: the jail, and a shim in it that waits for its program.
+        """Make what depends only on the grants: the jail, and a shim in it that waits for its program.
 
-        `file` holds the order, and is closed.
+        `file` holds the job spec; this closes it.
         """
         try:
             root = self._roots.get_root(self._order)
@@ -96,10 +96,10 @@ class Supervisor:
             os.close(file)
 
     def run_job(self, order: JobSpec, files: list[int], others: int) -> JobReport:
-        """Run the job to its end and return the report; no process of it is left, or `survivors` says so.
+        """Run the job, kill all of its processes and return the report, which counts the `survivors`.
 
-        `files` are the streams, after an order when the shim has seen another, and before what is known of a writable
-        workspace (`protected.Before`); `others` is how many threads the job's user has without it.
+        `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
+        workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
         self._order = order
         started = time.monotonic()
@@ -112,7 +112,7 @@ class Supervisor:
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
-            # On a busy machine the first look comes late: what the job has by then would be taken for others'.
+            # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
             self._first_gauges = anonymous_memory.read_gauges(order.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
@@ -129,7 +129,7 @@ class Supervisor:
         return report
 
     def end_last_processes(self) -> bool:
-        """End the last processes, for which the report did not wait. Tell whether all are gone."""
+        """Kill the last processes, for which the report did not wait. Return whether all have ended."""
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _, left = process_tree.kill_descendants(
@@ -140,7 +140,7 @@ class Supervisor:
         if self._leaf is not None:
             self._leaf.remove()
         if self._before is not None:
-            if self._report.survivors:  # what they were at when they were killed may have been done since
+            if self._report.survivors:  # they may have changed files after the first restoration
                 self._before.restore()
             self.rubbish = self._before.close()
         return left == 0
@@ -156,7 +156,7 @@ class Supervisor:
         if self._leaf is not None:
             handles["cgroup"] = self._leaf.procs_path
         waits = self._shim is not None or root is not None
-        if self._shim is None:  # not before: what is written until then would have to be copied
+        if self._shim is None:  # as late as possible: memory written after a fork is copied
             self._shim = Shim(self._order, root, None if waits else handles)
         if waits:
             self._shim.confine(file, handles)
@@ -165,7 +165,7 @@ class Supervisor:
             os.close(ruleset)
 
     def _start_program(self, files: list[int], others: int) -> int:
-        """Tell the shim what to run; return a descriptor that can be read when it has ended. Raises StartError."""
+        """Send the program to the shim; return a descriptor that becomes readable at its end. Raises StartError."""
         assert self._shim is not None
         self._shim.start(others, tuple(files))
         _close(files)
@@ -186,8 +186,8 @@ class Supervisor:
         return permissions.why_missing(order.argv[0], order.environment, order.user)
 
     def _watch_program(self, handle: int, started: float) -> str:
-        """Wait until the program ends or has to end; return why."""
-        with contextlib.suppress(OSError):  # so that no flood of processes keeps it waiting; for root alone
+        """Wait until the program ends or must be ended; return the reason."""
+        with contextlib.suppress(OSError):  # priority over a flood of processes; only root may set it
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         poll = select.poll()
         poll.register(handle, select.POLLIN)
@@ -247,7 +247,7 @@ class Supervisor:
         return resident > most
 
     def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
-        """Go on with looking for what no folder shows, for a few milliseconds; tell whether that was not enough."""
+        """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
         now = time.monotonic()
         if now < self._anonymous_due:
             return False
@@ -271,7 +271,7 @@ class Supervisor:
         return found is None
 
     def _scratch_full(self) -> bool:
-        """Go on with measuring scratch by one step, so that a huge tree never delays the deadline."""
+        """Continue measuring scratch by one step, so that a huge tree never delays the deadline."""
         now = time.monotonic()
         if now >= self._scratch_due:
             try:
@@ -283,10 +283,10 @@ class Supervisor:
         return self._scratch_bytes + self._anonymous.disk > self._order.ceilings.scratch_bytes
 
     def _end_processes(self) -> None:
-        """Kill and reap all, then account for all."""
+        """Kill and reap all processes, then complete the report."""
         report = self._report
-        told = self._shim.read_jail_report() if self._order.jail and self._shim is not None else None
-        alive = told is None and bool(self._pid) and self._pid not in self._statuses
+        jail = self._shim.read_jail_report() if self._order.jail and self._shim is not None else None
+        alive = jail is None and bool(self._pid) and self._pid not in self._statuses
         if alive:
             self._kill()
         if self._leaf is not None:
@@ -295,15 +295,15 @@ class Supervisor:
             _wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
             _leave_priority()
-        if told is not None:
-            self._account_for_jail(told)
+        if jail is not None:
+            self._account_for_jail(jail)
         killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
             reaped=self._is_reaped,
             spare=self._roots.keepers | self._ending,
         )
-        status, left = (told.status, told.left) if told is not None else (self._statuses.get(self._pid), 0)
-        # The sweep may find nothing left of what the group kill hit; who ended by himself was not killed.
+        status, left = (jail.status, jail.left) if jail is not None else (self._statuses.get(self._pid), 0)
+        # The group kill may leave nothing for the sweep to count. A program that exited was not killed.
         report.killed = killed or left or int(alive and report.ended_by != "exit")
         if report.ended_by != "start" and status is not None:
             code = os.waitstatus_to_exitcode(status)
@@ -320,35 +320,35 @@ class Supervisor:
         report = self._report
         report.violations, left = before.restore()
         if left:
-            told = ", ".join(f"{path} ({why})" for path, why in left.items())
+            paths = ", ".join(f"{path} ({why})" for path, why in left.items())
             report.ended_by, report.why = (
                 "unrestored",
-                f"paths of the workspace could not be put back: {told}",
+                f"paths of the workspace could not be restored: {paths}",
             )
 
-    def _account_for_jail(self, text: JailReport) -> None:
-        """Account for a jail in which nobody is left but its first process, which ends by itself."""
+    def _account_for_jail(self, jail: JailReport) -> None:
+        """Add the cost of a jail in which only the first process is left, which ends by itself."""
         self._ending = frozenset({self._pid})
         report = self._report
-        report.cpu_user_ms += text.user_ms
-        report.cpu_system_ms += text.system_ms
-        report.peak_bytes = max(report.peak_bytes, text.peak_bytes)
+        report.cpu_user_ms += jail.user_ms
+        report.cpu_system_ms += jail.system_ms
+        report.peak_bytes = max(report.peak_bytes, jail.peak_bytes)
 
     def _kill(self) -> None:
-        """Kill what the job began with, and its group; in a jail that is the end of all."""
+        """Kill the job's first process and its group; in a jail this ends all processes."""
         if self._order.jail:
-            # Nobody collects the others then, so their time is taken now (pid_namespaces(7)).
+            # The kernel then ends the others, and they are never reaped: sample their time now (pid_namespaces(7)).
             sample = self._sample
             if sample is None or len(sample.processes) <= _MAX_FEW_PROCESSES:
                 sample = self._measure_usage()
             self._report.cpu_user_ms += sample.user_ms
             self._report.cpu_system_ms += sample.system_ms
-        with contextlib.suppress(OSError):  # its number is its own, so its group is too
+        with contextlib.suppress(OSError):  # it has not been reaped, so that pid and group are still its own
             os.killpg(self._pid, signal.SIGKILL)
 
     def _is_reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
-        if pid in self._ending:  # it has told
+        if pid in self._ending:  # its report has the cost
             return
         report = self._report
         report.cpu_user_ms += cost.ru_utime * 1000
@@ -362,7 +362,7 @@ def _close(files: list[int]) -> None:
 
 
 def _wait_for_end(first: int) -> None:
-    """Return when the kernel has emptied the jail of a process that was killed or has ended, or a little later."""
+    """Wait until the kernel has ended the jail of a first process, but only for a short time."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(first)
         select.select([handle], [], [], _END_S)
@@ -370,10 +370,10 @@ def _wait_for_end(first: int) -> None:
 
 
 def _leave_priority() -> None:
-    """Become an ordinary process again, before a program is reaped that is not one of a flood.
+    """Return to ordinary priority before reaping a program with few processes.
 
-    Its last thread may still have to leave the processor that this one runs on. With priority, waitpid(2) would
-    spin there until the kernel takes it away, which is after most of a second (sched(7), real-time throttling).
+    The program's last thread may still need this process's processor in order to exit. With real-time priority,
+    waitpid(2) would spin until the kernel throttles this process, after most of a second (sched(7)).
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -1,4 +1,4 @@
-// Host calls: `servers`, and the promises and errors that answer them.
+// Host calls: their messages, promises and errors.
 class ToolError extends NativeError {}
 defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, configurable: true });
 freeze(ToolError);
@@ -7,7 +7,7 @@ let callLimit = 0;
 let rawResults = false;
 const calls = new Table();
 
-// A promise that knows whether anybody waits for it: a failed call that nobody looks at must not pass for success.
+// A promise that records whether the program waits for it: an ignored failed call must not count as success.
 function watched(executor, call) {
   const promise = new NativePromise(executor);
   const own = (value) => ({ value, writable: true, configurable: true });
@@ -15,12 +15,12 @@ function watched(executor, call) {
     call.seen = true;
     return apply(then, promise, [onFulfilled, onRejected]);
   }));
-  // Makes `await` look at `then` instead of reading the promise's state directly (ECMA-262, PromiseResolve).
+  // Makes `await` call `then` instead of reading the promise's state directly (ECMA-262, PromiseResolve).
   defineProperty(promise, "constructor", own(undefined));
   return promise;
 }
 
-// Sends a call, `write(id)` is its message, and returns the promise of its answer. An error shows where `entry` was called.
+// Sends a call with the message `write(id)` and returns the promise of its reply. An error's stack shows the call of `entry`.
 function hostCall(server, tool, write, entry) {
   const id = ++callCount;
   const call = { server, tool, seen: false, resolve: null, reject: null, site: { stack: "" } };
@@ -76,12 +76,12 @@ function answer(id, ok, value) {
   call.reject(call.error);
 }
 
-// Makes the error that the host describes, with the stack of the place that called.
+// Makes the error that the host describes, with the stack of the call.
 function hostError(value, site) {
   const error = value.name === "ToolError" ? new ToolError(value.message) : new NativeError(value.message);
   const head = value.name + ": " + value.message;
   const own = (v) => ({ value: v, writable: true, configurable: true });
-  const seen = typeof site.stack === "string" ? site.stack : ""; // a program may switch stacks off
+  const seen = typeof site.stack === "string" ? site.stack : ""; // a program can switch stacks off
   defineProperty(error, "stack", own(head + behindHead(seen)));
   const raw = seen === "" ? "" : rawStack(site);
   if (raw !== seen) apply(placeSet, stacks, [error, { seen: error.stack, raw: head + behindHead(raw) }]);
@@ -97,8 +97,8 @@ function behindHead(stack) {
   return at < 0 ? "" : apply(slice, stack, [at]);
 }
 
-// Who lets promises race leaves calls under way on purpose, and so does who goes on after `Promise.all` has failed. Those up
-// to this number were under way when the last of them was decided; a `Promise.all` that succeeds leaves none.
+// A program that uses Promise.race, or continues after a failed `Promise.all`, leaves calls open on purpose. Calls up to this
+// number were open when the last of these promises settled; a `Promise.all` that succeeds leaves none open.
 let raced = 0;
 function racing(name) {
   const native = NativePromise[name];

@@ -63,7 +63,7 @@ function cloneMembers(value, copy, memory) {
   }
   return copy;
 }
-// The entries at the beginning: what reads them may change the collection.
+// A copy of the entries, because cloning them may change the collection.
 function cloneEntries(value, copy, memory) {
   const entries = [];
   const isMap = copy instanceof Table;

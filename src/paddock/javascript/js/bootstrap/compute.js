@@ -1,4 +1,4 @@
-// Pure computations: the program sees `read_input` and `emit`, and nothing else of the host.
+// Pure computations: of the host, the program sees only `read_input` and `emit`.
 const HOST_NAMES = ["console", "servers", "setTimeout", "clearTimeout", "sleep"];
 const PIECE_UNITS = 65536;
 let computing = false;
@@ -8,9 +8,9 @@ let emitAtOnce = false;
 let overflowed = false;
 let unsent = "";
 let ending = null;
-let pending = false; // whether it is asked, and has not answered
+let pending = false; // whether its state was requested and is not yet known
 
-// The beginning of a text that fits into `room` bytes of UTF-8, at whole characters, and its bytes.
+// The longest beginning of a string that fits into `room` bytes of UTF-8, in whole characters, and its size.
 function fitting(text, room) {
   const head = apply(toWellFormed, text.length > room ? apply(slice, text, [0, room]) : text, []);
   if (apply(exec, NOT_ASCII, [head]) === null) return { head, bytes: head.length };
@@ -35,8 +35,8 @@ function spelled(double) {
   return literal ?? StringOf(double);
 }
 
-// Sends what was emitted, in pieces that end at whole characters. A stack overflow may strike at any call in here:
-// so what is sent is forgotten in the one step after it was sent.
+// Sends the emitted text in pieces of whole characters. Any call in here may overflow the stack; therefore a single statement
+// after the send removes the sent part.
 function flush() {
   while (unsent !== "") {
     let end = min(unsent.length, PIECE_UNITS);
@@ -47,7 +47,7 @@ function flush() {
   }
 }
 
-// Ends the program where it stands: the worker does not return from this post, so nothing can catch it.
+// Ends the program at once: the worker does not return from this post, so that the program cannot catch it.
 function overflow() {
   overflowed = true;
   flush();
@@ -70,7 +70,7 @@ const { read_input, emit } = {
 freeze(read_input);
 freeze(emit);
 
-// A Date for which it is always `instant`, in milliseconds since 1970. Nothing else tells the native one's time.
+// A Date whose present time is always `instant`, in milliseconds since 1970. No other object reveals the native Date's time.
 function stoppedDate(instant) {
   function StoppedDate() {
     if (new.target === undefined) return apply(dateText, new NativeDate(instant), []);
@@ -87,14 +87,14 @@ function stoppedDate(instant) {
   return StoppedDate;
 }
 
-// Makes the world of a computation; `instant` is null where there is a clock. The rehearsal has a world and dates of its own.
+// Makes the global object of a computation; `instant` is null if it has a clock. The rehearsal has its own world and dates.
 function compute({ input, output, partial, seed, instant, frame, exact: warns }, world, dates) {
   computing = true;
   given = input;
   emitLeft = output;
   emitAtOnce = partial;
   frameLimit = frame;
-  outputLeft = TEXT; // of warnings, for there is no console
+  outputLeft = TEXT; // only for warnings: there is no console
   linesLeft = INEXACT_SHOWN;
   if (!warns) inexact = INEXACT_SHOWN;
   seedRandom(seed);
@@ -107,7 +107,7 @@ function compute({ input, output, partial, seed, instant, frame, exact: warns },
   const stopped = stoppedDate(instant);
   provide("Date", stopped, world);
   defineProperty(dates, "constructor", { value: stopped, writable: true, configurable: true, enumerable: false });
-  delete world.Intl; // its formats tell the time
+  delete world.Intl; // its formats reveal the time
 }
 
 // The promise that the program evaluated to, as `main()` does.
@@ -115,8 +115,8 @@ function follow(promise) {
   ending = promise;
 }
 
-// The program and everything that it had queued have run. Only then is the last promise asked whether it has settled: asking
-// counts as handling its rejection. What that queues runs before this is called again.
+// Called after the program and everything that it queued. Only then attaches a handler to the last promise, because that counts
+// as handling its rejection. What the handler queues runs before the next call.
 function computed() {
   if (overflowed) return overflow();
   const reasons = unhandledReasons();
@@ -131,7 +131,7 @@ function computed() {
     try {
       apply(then, promise, [settled, settled]);
     } catch {
-      settled(); // a class of the program's own, which cannot be asked
+      settled(); // a promise class of the program, whose state cannot be read
     }
     return;
   }

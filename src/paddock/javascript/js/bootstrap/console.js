@@ -1,6 +1,6 @@
-// The console: every line goes out at once, so that none is lost to what comes after it. No method throws, whatever reading
-// a value does: what cannot be read is named in its place. Levels are the streams of node:
-// what it writes to standard error is `warn`, `error` or `debug` here.
+// The console. Every line is sent at once, so that a later crash loses none. No method throws: a value that cannot be read is
+// replaced by a note. Levels correspond to node's streams: what node writes to standard error is `warn`, `error` or `debug`
+// here.
 let outputLeft = 0;
 let linesLeft = 0;
 let outputCut = false;
@@ -14,7 +14,7 @@ function print(level, values) {
   for (let i = rest; i < values.length; i++) texts[texts.length] = printed(values[i]);
   write(level, apply(join, texts, [" "]));
 }
-// As node shows it where neither its text nor JSON says anything: JSON cannot be made of what is very deep.
+// As node formats it, if neither its string nor JSON says anything; JSON fails for very deep values.
 function printed(value) {
   if (!rawResults && (typeof value === "number" || typeof value === "bigint")) return asText(value);
   const text = shown(value);
@@ -35,7 +35,7 @@ function write(level, plain) {
   linesLeft--;
   send('["console","' + level + '",' + form + "]");
 }
-// With the margin before each line. What is over the budget anyway is left as it is: it is cut.
+// Adds the margin before each line, unless the text exceeds the budget and is cut anyway.
 function indented(text) {
   let whole = margin;
   let from = 0;
@@ -45,7 +45,7 @@ function indented(text) {
   return whole + apply(slice, text, [from]);
 }
 
-// Fills the `%` fields of a first text into `format.text`, and returns how many of the values that takes: 0 if there is none.
+// Fills the `%` fields of the first value into `format.text`; returns how many values that uses, 0 without fields.
 const format = { text: "" };
 function formatted(values) {
   const text = values[0];
@@ -94,7 +94,7 @@ function asText(value) {
   if (typeof value !== "object" || value === null) return textOf(value);
   return isError(value) || hasOwnText(value) ? textOf(value) : inspect(value, FLAT_LOOK);
 }
-// Whether an object has a text that its author wrote, or a list of numbers as typed arrays have.
+// Whether an object has a toString of the program, or is a list of numbers as typed arrays are.
 function hasOwnText(value) {
   if (isWritten(value[toPrimitive])) return true;
   const method = value.toString;
@@ -138,7 +138,7 @@ function openGroup(values) {
   if (margin.length < MARGIN) margin += "  ";
   else deeper++;
 }
-let deeper = 0; // groups beyond the widest margin
+let deeper = 0; // groups beyond the maximum margin
 
 const METHODS = {
   log(...values) { print("log", values); },
@@ -219,13 +219,13 @@ const lookOf = (options) => {
 };
 
 const console = create(null);
-const seedConsole = create(null); // to a script of the seeds
+const seedConsole = create(null); // for compat scripts
 for (const name of keys(METHODS)) console[name] = freeze(METHODS[name]);
 for (const level of ["log", "warn", "error", "info", "debug"]) seedConsole[level] = console[level];
 freeze(console);
 freeze(seedConsole);
 
-// A table of rows as node draws it; "" for what has no rows. Columns that are no list of names are ignored.
+// A table of rows as node draws it; "" without rows. Ignores `columns` unless it is a list of names.
 function tableOf(rows, columns) {
   if (typeof rows !== "object" || rows === null) return "";
   if (!isArray(columns)) columns = undefined;
@@ -324,7 +324,7 @@ function drawn(heads, body, count) {
   lines[lines.length] = rule("└", "┴", "┘");
   return apply(join, lines, ["\n"]);
 }
-// Columns of a terminal that a text takes: two for a wide character, none for what is put on another.
+// Width of a text on a terminal, in columns: two for a wide character, none for a combining one.
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/gu;
 const JOINING = /[\u0300-\u036f\u200b-\u200d\ufe00-\ufe0f]/g;
 function widthOf(text) {

@@ -1,7 +1,7 @@
-// crypto: random bytes from the kernel, and digests by a library that is loaded when it is first used.
+// crypto: random bytes from the kernel, and digests by a library that loads at its first use.
 const RANDOM_MOST = 65536;
 const inward = isolated(new Bytes(buffer, IN_OFFSET, RANDOM_MOST), RANDOM_MOST);
-// Writes random bytes into `bytes`. The worker puts them where messages come in; none is under way while a program runs.
+// Writes random bytes into `bytes`. The worker puts them into the buffer of incoming messages, unused while a program runs.
 function fillRandom(bytes, count) {
   header[OUT_LENGTH] = count;
   header[OPERATION] = RANDOM;
@@ -63,8 +63,8 @@ tagged(Crypto, "Crypto");
 tagged(SubtleCrypto, "SubtleCrypto");
 const crypto = new Crypto(MAKING);
 
-// Libraries that the worker holds as text until a program uses them (vendor/, hatch_build.py). They run in the program's own
-// realm: who has replaced what they use has broken them for itself.
+// Libraries that the worker keeps as source until a program uses them (vendor/, hatch_build.py). They run in the program's own
+// realm: a program that replaces what they use breaks them only for itself.
 const LIBRARIES = ["url", "hashes"];
 const loaded = { __proto__: null };
 function library(name) {

@@ -12,7 +12,7 @@ function decorating() {
 
   const listOf = (decorators) => {
     const list = [];
-    for (let i = 1; i < decorators.length; i++) { // the first place is empty
+    for (let i = 1; i < decorators.length; i++) { // index 0 is empty
       if (typeof decorators[i] !== "function") throw new NativeTypeError("A decorator must be a function, not " + typeof decorators[i]);
       list[i - 1] = decorators[i];
     }
@@ -21,7 +21,7 @@ function decorating() {
   const run = (steps, holder) => {
     for (let i = 0; i < steps.length; i++) apply(steps[i], holder, []);
   };
-  // The last decorator is the first to be applied, and its context is closed when it returns.
+  // The last decorator is applied first, and its context is closed when it returns.
   const applied = (decorators, value, context, steps, take) => {
     for (let i = decorators.length - 1; i >= 0; i--) {
       let isOpen = true;
@@ -116,7 +116,7 @@ function decorating() {
     },
   };
 }
-// A computed key comes in brackets, as a list of one. What it is as the key of a property is found out once.
+// A computed key arrives in a list of one. It is converted to a property key only once.
 function keyOf(key) {
   const value = isArray(key) ? key[0] : key;
   return typeof value === "symbol" ? value : StringOf(typeof value === "object" && value !== null ? ownKeys({ [value]: 0 })[0] : value);

@@ -1,4 +1,4 @@
-// DOMException, events, and what aborts: the parts of the DOM that are computation.
+// DOMException, events and AbortSignal: the parts of the DOM that are pure computation.
 const CODES = {
   __proto__: null, IndexSizeError: 1, HierarchyRequestError: 3, WrongDocumentError: 4, InvalidCharacterError: 5, NoModificationAllowedError: 7,
   NotFoundError: 8, NotSupportedError: 9, InUseAttributeError: 10, InvalidStateError: 11, SyntaxError: 12, InvalidModificationError: 13,
@@ -16,7 +16,7 @@ class DOMException extends NativeError {
   get name() { return this.#name; }
   get code() { return CODES[this.#name] ?? 0; }
 }
-freeze(DOMException); // what is thrown is made with it, and a program could put another class above it
+freeze(DOMException); // the bootstrap throws instances of it, and a program could change its superclass
 const tagged = (made, name) => defineProperty(made.prototype, Symbol.toStringTag, { value: name, configurable: true });
 tagged(DOMException, "DOMException");
 const domError = (message, name) => new DOMException(message, name);
@@ -87,7 +87,7 @@ class CustomEvent extends Event {
 }
 tagged(CustomEvent, "CustomEvent");
 
-// What a listener throws ends the program, as what a timer throws does.
+// An exception in a listener ends the program, as in a timer.
 class EventTarget {
   #listeners = [];
   addEventListener(type, callback, options = undefined) {
@@ -147,7 +147,7 @@ delete EventTarget.drop;
 const eventType = getterOf(Event.prototype, "type");
 tagged(EventTarget, "EventTarget");
 
-const MAKING = {}; // what only the code here has
+const MAKING = {}; // a key that only the code here has
 class AbortSignal extends EventTarget {
   #aborted = false;
   #reason = undefined;

@@ -1,4 +1,4 @@
-// What both sides see: eight numbers, then text out, then text in.
+// The buffer that both sides share: eight numbers, then outgoing text, then incoming text.
 const CAPACITY = 32768;
 const buffer = new ArrayBuffer(64 + 4 * CAPACITY);
 const header = new Float64Array(buffer, 0, 8);
@@ -7,14 +7,14 @@ const IN_OFFSET = 64 + 2 * CAPACITY;
 const Units = Uint16Array;
 const PIECE = 8192;
 const [OPERATION, OUT_LENGTH, OUT_MORE, QUEUED, SETTLED, OPEN_CALLS, NEXT_DUE, IN_LENGTH] = [0, 1, 2, 3, 4, 5, 6, 7];
-const [SEND, FILL, WAIT, HALT, CLOCK, RANDOM, LOAD] = [1, 2, 3, 4, 5, 8, 9]; // in OPERATION, when the glue posts
-const [GATHER, MEET, GIVE] = [6, 7, 10]; // in OPERATION, when the glue rejects a promise
-const [IDLE, TIMER, TAKE, FOLLOW] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker asks for something else than a message
+const [SEND, FILL, WAIT, HALT, CLOCK, RANDOM, LOAD] = [1, 2, 3, 4, 5, 8, 9]; // in OPERATION, when the bootstrap calls `post`
+const [GATHER, MEET, GIVE] = [6, 7, 10]; // in OPERATION, when the bootstrap rejects a promise
+const [IDLE, TIMER, TAKE, FOLLOW] = [-1, -2, -3, -4]; // in IN_LENGTH, when the worker requests something other than a message
 header[NEXT_DUE] = Infinity;
-let post = null; // calls the worker, which looks into the header
+let post = null; // calls the worker, which reads the header
 
-// No method of a typed array is ever used on the buffer: `length` can be replaced, `subarray` asks the guest for a
-// constructor and hands the buffer to it, and who has the buffer can free the memory that the worker reads.
+// Never use a method of a typed array on the buffer: a program can replace `length`, and `subarray` passes the buffer to a
+// constructor of the guest. Code that has the buffer can free the memory that the worker reads.
 function isolated(view, length) {
   defineProperty(view, "length", { value: length });
   setPrototypeOf(view, null);
@@ -22,7 +22,7 @@ function isolated(view, length) {
 }
 for (const view of [header, outward]) isolated(view, view.length);
 
-// Hand a text to the worker at once, in the middle of whatever runs.
+// Send a text to the worker at once, while other code runs.
 function send(text) {
   const length = text.length;
   let start = 0;
@@ -37,8 +37,8 @@ function send(text) {
   } while (start < length);
 }
 
-// Milliseconds of a clock that nobody sets; JavaScript has none of its own. To ask takes some microseconds, so nobody asks
-// again until the clock of the wall has moved, wherever to.
+// Milliseconds of a monotonic clock, which JavaScript does not have. A call takes some microseconds; therefore the value is
+// reused until the wall clock has changed.
 let wallThen = -1;
 let told = 0;
 function now() {
@@ -50,7 +50,7 @@ function now() {
   return (told = header[OUT_LENGTH]);
 }
 
-// Hand a text to the worker when the running task is over: much faster for large ones.
+// Send a text to the worker after the running task: much faster for large ones.
 const queue = [];
 let taken = 0;
 function sendLater(text) {
@@ -63,7 +63,7 @@ function take() {
   header[QUEUED]--;
   return typeof next === "string" ? next : '["piece",' + stringify(next.piece) + "]";
 }
-// Hands over a text of any length. A slice costs nothing, and its JSON is made when its turn comes: so the text is there once.
+// Sends a text of any length. A slice costs nothing, and its JSON is made when it is sent, so that no second copy exists.
 const PIECE_OF_RESULT = 131072;
 function sendPieces(text, most) {
   const length = min(PIECE_OF_RESULT, most);
@@ -81,7 +81,7 @@ function deliver(text) {
   else send(text);
 }
 
-// The beginning of a message: a space where it may hold numbers that a double does not.
+// The beginning of a message: a space if it may contain numbers that a double cannot hold.
 const head = (kind) => (remembers ? ' ["' : '["') + kind + '",';
 
 function receive() {
@@ -98,7 +98,7 @@ function receive() {
   }
 }
 
-// The next message, in which numbers and what it quotes are taken note of.
+// The next message; remembers numbers that a double cannot hold, and quoted strings.
 function received() {
   const text = receive();
   if (!quoted && holds(text, PROMISE_TEXT)) quoted = true;

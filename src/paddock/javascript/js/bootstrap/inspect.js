@@ -1,5 +1,5 @@
-// Shows values as node does (util.inspect): for console.dir, console.table, `%o` and `%O`. Reading a value may run the
-// program's code, in getters and proxies; what it throws is shown in the value's place.
+// Formats values as node does (util.inspect) for console.dir, console.table, `%o` and `%O`. Reading a value may run the
+// program's code in getters and proxies; an exception is shown instead of the value.
 const [BREAK, COMPACT, LISTED, TEXT_SHOWN] = [80, 3, 100, 10000];
 const IDENTIFIER = /^[a-zA-Z_][a-zA-Z_0-9]*$/;
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\\]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
@@ -43,7 +43,7 @@ function inspected(context, value, level, isMember) {
   if (value === null) return "null";
   for (let i = 0; i < context.seen.length; i++) if (context.seen[i] === value) return circleShown(context, value);
   if (level > MOST_LEVELS) context.broken = true;
-  if (context.broken) return TOO_DEEP; // also what follows: its branches could double on each level
+  if (context.broken) return TOO_DEEP; // also for what follows: the number of branches could double on each level
   const { seen, indent } = context;
   const around = seen.length;
   try {
@@ -58,7 +58,7 @@ function inspected(context, value, level, isMember) {
 const MOST_LEVELS = 200;
 const TOO_DEEP = "[Object: Inspection interrupted prematurely. Maximum call stack size exceeded.]";
 const isOverflow = (error) => messageOf(error) === "Maximum call stack size exceeded";
-// Says of a value that the program's own code threw when it was read.
+// The text for a value whose reading threw an exception of the program's code.
 const unreadable = (error) => "<Inspection threw (" + cut(textOf(messageOf(error)), NAME) + ")>";
 function messageOf(error) {
   try {
@@ -69,7 +69,7 @@ function messageOf(error) {
 }
 function isRevoked(value) {
   try {
-    isArray(value); // asks no trap of a proxy
+    isArray(value); // calls no trap of a proxy
     return false;
   } catch {
     return true;
@@ -101,10 +101,10 @@ function circleShown(context, value) {
   return "[Circular *" + number + "]";
 }
 
-// The name of the class that an object is of, "" for none.
+// The class name of an object; "" without one.
 function classOf(value) {
   for (let at = value; at !== null; at = getPrototypeOf(at)) {
-    if (at === FunctionPrototype) return "Function"; // whose constructor is an accessor here (world.js)
+    if (at === FunctionPrototype) return "Function"; // its constructor is an accessor (world.js)
     const found = getOwnPropertyDescriptor(at, "constructor");
     if (found === undefined || typeof found.value !== "function") continue;
     const named = getOwnPropertyDescriptor(found.value, "name");
@@ -114,7 +114,7 @@ function classOf(value) {
   return "";
 }
 
-// What stands before the braces: `Foo(2) [tag] `.
+// The text before the braces, such as `Foo(2) [tag] `.
 function prefixOf(name, tag, kind, size) {
   const shownName = name === "" ? (tag !== "" && kind !== tag ? "[" + kind + size + ": null prototype] [" + tag + "]" : "[" + kind + size + ": null prototype]") : name + size;
   return (name !== "" && tag !== "" && tag !== name ? shownName + " [" + tag + "]" : shownName) + " ";
@@ -142,7 +142,7 @@ function objectShown(context, value, level) {
   let base = "";
   let open = "{";
   let close = "}";
-  let list = null; // adds what is not a property
+  let list = null; // adds contents that are not properties
   let isGrouped = false;
   const size = (count) => "(" + count + ")";
   switch (kind) {
@@ -299,7 +299,7 @@ function propertyShown(context, holder, key, level, isListed, isMember) {
   return name + ": " + text;
 }
 
-// One line where it fits and holds at most three levels, else a line for each; long lists in columns.
+// One line if it fits and has at most three levels, else a line for each entry; long lists in columns.
 function joined(context, output, base, open, close, isGrouped, level, value) {
   const entries = output.length;
   if (isGrouped && entries > 6) output = grouped(context, output, value);

@@ -1,15 +1,15 @@
-// Numbers that a double does not hold, from the host and back with their own digits. Whole ones come in as BigInt. Of others a
-// program gets the nearest double, and its digits are remembered: at the place where they came in, and by the double, as long
-// as no other number has the same one. A double of few digits may be the program's own, so it is known by its place alone.
+// Numbers that a double cannot hold keep their digits from the host and back. Integers arrive as BigInt. For others, a program
+// gets the nearest double. The digits are remembered by the object and key in which they arrived, and by the double, unless two
+// numbers have the same double. A double with few digits may be the program's own, so it is remembered only by object and key.
 const LITERAL = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 const WHOLE = /^-?\d+$/;
 const [MAX_DIGITS, OWN_DIGITS] = [4000, 16];
-const literals = new Table(); // by double; null where it is not sure whose it is
-const places = new Places(); // by object or array of such a message: literals by key
+const literals = new Table(); // by double; null if several numbers have it
+const places = new Places(); // by object or array of a message: literals by key
 const NONE = new Table();
 let remembers = false;
 
-// The digits of a number and their exponent: two spellings of one number have the same.
+// The digits of a number and their exponent, which are the same for all spellings of one number.
 function normal(literal) {
   const found = apply(exec, LITERAL, [literal]);
   if (found === null) return literal;
@@ -32,7 +32,7 @@ function remember(double, literal, holder, key) {
   apply(mapSet, keyed, [key, literal]);
 }
 
-// Reads a text that may hold such numbers. `revive` is a program's own reviver, if it has one.
+// Parses a text that may contain such numbers. `revive` is the program's own reviver, if any.
 function parseExactly(text, revive) {
   return parse(text, function (key, value, context) {
     let read = value;
@@ -44,16 +44,16 @@ function parseExactly(text, revive) {
   });
 }
 function readNumber(holder, key, double, source) {
-  if (source === undefined || (source === StringOf(double) && isSafeInteger(double))) return double; // no source: a reviver's own
+  if (source === undefined || (source === StringOf(double) && isSafeInteger(double))) return double; // without a source, a reviver made it
   if (apply(exec, WHOLE, [source]) !== null) return isSafeInteger(double) ? double : BigIntOf(source);
   remember(double, source, holder, key);
   return double;
 }
 
-// In the place of JSON.parse. The host says when texts come in that quote names or texts, and may hold such numbers: to look takes a
-// quarter of the time of V8's reader. A text without quotes is always looked at.
+// Replaces JSON.parse. The host reports strings that contain quotes and may contain such numbers, because the search takes a
+// quarter of the time of V8's parser. A text without quotes is always searched.
 let watchesTexts = false;
-const ROW = new RegExp("[0-9.]".repeat(16)); // written out V8 skips over the text, sixteen characters at a time
+const ROW = new RegExp("[0-9.]".repeat(16)); // written out, V8 skips sixteen characters at a time
 const FAR = /\d[eE][+-]?\d{3}/;
 const LONG = /-?(?:[\d.]{16,}(?:[eE][+-]?\d+)?|\d[\d.]*[eE][+-]?\d{3,})/g;
 const { parse: exactParse } = {
@@ -69,14 +69,14 @@ function holdsLong(json) {
   for (let found; (found = apply(exec, LONG, [json])) !== null; ) {
     const digits = found[0];
     const double = NumberOf(digits);
-    if (double !== double || unitAt(json, found.index - 1) === 34) continue; // text
+    if (double !== double || unitAt(json, found.index - 1) === 34) continue; // a string
     const whole = apply(exec, WHOLE, [digits]) !== null;
     if (whole ? !isSafeInteger(double) : normal(StringOf(double)) !== normal(digits)) return true;
   }
   return false;
 }
 
-// Whether such numbers keep their digits in the program: in what the seeds know, JSON is V8's.
+// Whether such numbers keep their digits in the program. For compat scripts, JSON is V8's own.
 function keepDigits(keeps) {
   if (keeps) return provide("toJSON", bigJson, BigIntOf.prototype);
   provide("parse", parse, JsonObject);
@@ -101,23 +101,23 @@ function know(double, literal, long) {
   remembers = true;
 }
 
-// The digits of a number that JSON writes as `key` of `holder`; undefined for its own, null where they are not sure.
+// The digits of a number that JSON writes as `key` of `holder`; undefined for the double's own, null if they are ambiguous.
 function literalOf(holder, key, double) {
   const keyed = apply(placeGet, places, [holder]);
   const literal = keyed === undefined ? undefined : apply(mapGet, keyed, [key]);
   if (literal !== undefined && NumberOf(literal) === double) return literal;
   const known = apply(mapGet, literals, [double]);
-  return known === null && keyed !== undefined ? undefined : known; // it came in as short as it is
+  return known === null && keyed !== undefined ? undefined : known; // it arrived with the double's own digits
 }
 
-// Whether a double may be what is left of a larger whole number.
+// Whether a double may be a rounded larger integer.
 function isTooLarge(double) {
   if (isSafeInteger(double) || !isInteger(double)) return false;
   return apply(indexOf, normal(StringOf(double)), ["e"]) >= OWN_DIGITS;
 }
-const TOO_LARGE = "a number holds whole ones up to 2**53; use a BigInt, or a text";
+const TOO_LARGE = "a number holds integers up to 2**53; use a BigInt or a string";
 
-// How JSON writes a BigInt. One of more digits than anybody reads stays what it is, which JSON refuses.
+// How JSON writes a BigInt. One with more digits than JSON readers accept stays a BigInt, which JSON rejects.
 const { toJSON: bigJson } = {
   toJSON() {
     const digits = apply(bigText, this, []);
@@ -125,7 +125,7 @@ const { toJSON: bigJson } = {
   },
 };
 
-// A replacer for `stringify` that calls `visit(holder, key, member, here)` for each member; `here` tells where that is.
+// A replacer for `stringify` that calls `visit(holder, key, member, here)` for each member; `here` has its path.
 const NAMED = /^[A-Za-z_$][\w$]*$/;
 function walking(root, visit) {
   const holders = [];
@@ -152,10 +152,10 @@ function walking(root, visit) {
   };
 }
 
-// The JSON of a value, with the digits of numbers that were only passed on.
+// The JSON of a value, with the original digits of numbers that were only passed on.
 function exactly(value, root, space) {
   if (remembers) return stringify(value, walking(root, exact), space);
-  return space === undefined ? stringify(value) : stringify(value, null, space); // V8 is quicker without, and goes deeper
+  return space === undefined ? stringify(value) : stringify(value, null, space); // V8 is faster without it, and nests deeper
 }
 function exact(holder, key, member, here) {
   if (typeof member !== "number") return member;
@@ -165,8 +165,8 @@ function exact(holder, key, member, here) {
   tellInexact(here, member, TWIN);
   return member;
 }
-const TWIN = "there is a longer number with the same double; pass on the object that it came in, a BigInt, or a text";
-// In the place of JSON.stringify.
+const TWIN = "a longer number has the same double; pass on the object that it came in, a BigInt or a string";
+// Replaces JSON.stringify.
 const { stringify: exactStringify } = {
   stringify(value, replacer, space) {
     if (!remembers) return stringify(value, replacer, space);
@@ -177,5 +177,5 @@ const { stringify: exactStringify } = {
 const INEXACT_SHOWN = 8;
 let inexact = 0;
 function tellInexact(here, number, why) {
-  if (inexact++ < INEXACT_SHOWN) print("warn", [here.path() + " goes out as " + number + " and may lack digits: " + why]);
+  if (inexact++ < INEXACT_SHOWN) print("warn", [here.path() + " is sent as " + number + " and may lack digits: " + why]);
 }

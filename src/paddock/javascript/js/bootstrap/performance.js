@@ -1,5 +1,5 @@
 // performance: milliseconds since the program began, by the clock of timers.
-let beganAt = 0; // by the clock of the wall, which costs nothing to ask
+let beganAt = 0; // by the wall clock, which is cheap to read
 let origin = -1;
 class Performance extends EventTarget {
   constructor(key) {

@@ -1,4 +1,4 @@
-// Everything the glue uses later, captured before a program can replace it. Called through `apply`.
+// Everything that the bootstrap uses later, captured before a program can replace it. Called through `apply`.
 const global = globalThis;
 const { apply, construct, ownKeys, defineProperty, getPrototypeOf, setPrototypeOf } = Reflect;
 const { freeze, seal, create, keys, getOwnPropertyDescriptor, getOwnPropertyNames, getOwnPropertySymbols } = Object;
@@ -25,7 +25,7 @@ const NativeBuffer = ArrayBuffer;
 const then = Promise.prototype.then;
 const reject = Promise.reject;
 const charCodeAt = String.prototype.charCodeAt;
-const unitAt = Function.prototype.call.bind(charCodeAt); // for loops: without a list of arguments for each call
+const unitAt = Function.prototype.call.bind(charCodeAt); // for loops: no list of arguments per call
 const slice = String.prototype.slice;
 const indexOf = String.prototype.indexOf;
 const toWellFormed = String.prototype.toWellFormed;
@@ -64,20 +64,20 @@ const transferBuffer = ArrayBuffer.prototype.transfer;
 const TypedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
 const typedFill = TypedArrayPrototype.set;
 const getterOf = (holder, name) => getOwnPropertyDescriptor(holder, name).get;
-const typedKind = getterOf(TypedArrayPrototype, Symbol.toStringTag); // undefined for what is no typed array
+const typedKind = getterOf(TypedArrayPrototype, Symbol.toStringTag); // undefined unless it is a typed array
 const [typedLength, typedBuffer, typedOffset, typedBytes] = ["length", "buffer", "byteOffset", "byteLength"].map((name) => getterOf(TypedArrayPrototype, name));
 const [viewBuffer, viewOffset, viewBytes] = ["buffer", "byteOffset", "byteLength"].map((name) => getterOf(DataView.prototype, name));
 const bufferBytes = getterOf(ArrayBuffer.prototype, "byteLength");
-const Constructors = { __proto__: null }; // by the name of their kind
+const Constructors = { __proto__: null }; // by kind
 for (const name of ["DataView", "Number", "String", "Boolean", "BigInt", "Symbol", "Date", "RegExp", "Object"]) Constructors[name] = global[name];
 for (const name of ownKeys(global)) {
   const made = global[name];
   if (typeof made === "function" && getPrototypeOf(made) === getPrototypeOf(Uint8Array)) Constructors[name] = made;
 }
-const Errors = { __proto__: null, Error }; // those that a copy keeps the kind of
+const Errors = { __proto__: null, Error }; // the error types that a copy keeps
 for (const name of ["EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError"]) Errors[name] = global[name];
 
-// The kind of an object by what only such objects allow, so that no property can pretend it; "" for all others.
+// The kind of an object, by methods that work only on such objects, so that a property cannot fake it; "" for all others.
 const BRANDS = [
   ["Map", getterOf(Map.prototype, "size")], ["Set", getterOf(Set.prototype, "size")],
   ["Date", Date.prototype.getTime], ["RegExp", getterOf(RegExp.prototype, "global")],
@@ -105,7 +105,7 @@ function kindOf(object) {
   if (isError(object)) return "Error";
   return apply(hasInstance, NativePromise, [object]) ? "Promise" : "";
 }
-// The bytes of a typed array, a DataView or an ArrayBuffer, not copied; null for what has none.
+// The bytes of a typed array, a DataView or an ArrayBuffer, not copied; null for another object.
 function bytesOf(value) {
   if (typeof value !== "object" || value === null) return null;
   if (apply(typedKind, value, []) !== undefined) return new Bytes(apply(typedBuffer, value, []), apply(typedOffset, value, []), apply(typedBytes, value, []));

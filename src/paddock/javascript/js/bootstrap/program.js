@@ -1,4 +1,4 @@
-// The one program: how it starts, how it ends, and what a task of the worker is.
+// The program: its start, its end, and the worker's tasks.
 let settings = null;
 function settle(kind, body) {
   if (header[SETTLED] !== 0) return;
@@ -6,20 +6,20 @@ function settle(kind, body) {
   deliver(head(kind) + (typeof body === "string" ? body : stringify(body)) + "]");
 }
 
-// The reasons of promises that were rejected and that nobody has asked about, by number. The worker hears of every rejection,
-// so also of this one, and answers by filling `reasons`.
+// The reasons of rejected promises without a handler, by number. V8 reports every rejection to the worker, also this one, and
+// the worker fills `reasons`.
 function unhandledReasons() {
   const reasons = create(null);
   header[OPERATION] = GATHER;
   try {
     apply(reject, NativePromise, [reasons]);
   } finally {
-    header[OPERATION] = 0; // or the worker would take a rejection of the program for this one
+    header[OPERATION] = 0; // otherwise the worker would take a rejection of the program for this one
   }
   return reasons;
 }
 
-// Tells of unhandled rejections as browsers do: a forgotten `await` hides errors. `known` is told elsewhere.
+// Reports unhandled rejections as browsers do, because a forgotten `await` hides errors. `known` is reported elsewhere.
 function tellRejections(known) {
   if (rawResults) return;
   const reasons = unhandledReasons();
@@ -63,7 +63,7 @@ function finish(value) {
   if (!rawResults) tellLost(value, text);
   const left = openCalls(1, raced);
   if (left.names.length > 0 && !rawResults) {
-    print("warn", ["Cancelled, since the program ended while it was under way: " + apply(join, left.names, [", "])]);
+    print("warn", ["Cancelled, because the program ended without waiting for them: " + apply(join, left.names, [", "])]);
   }
   const { names, site } = openCalls(raced + 1, callCount);
   const head = '{"open":' + stringify(names) + (site === "" ? "" : ',"site":' + stringify(site));
@@ -80,16 +80,16 @@ function finish(value) {
   settle("done", head + ',"value":' + text + "}");
 }
 
-// A result over its limit goes out as a text, to be kept: nothing may stand in its place. `text` is its JSON.
+// Sends a result over its limit as text to be stored, because no replacement would be correct. `text` is its JSON.
 let keptLimit = 0;
 function handOver(value, text) {
   const whole = typeof value === "string" ? value : inLines(value, text);
   const kept = whole.length <= keptLimit;
   if (kept) sendPieces(whole, max((frameLimit / 8) >>> 0, 1)); // an escape has six characters
   header[SETTLED] = 1;
-  sendLater('["oversized",' + stringify({ characters: text.length, kept }) + "]"); // behind the pieces
+  sendLater('["oversized",' + stringify({ characters: text.length, kept }) + "]"); // after the pieces
 }
-// JSON with a line for each member, which can be searched and read in parts; `text` where that cannot be had.
+// JSON with a line for each member, which can be searched and read in parts; `text` if that fails.
 function inLines(value, text) {
   try {
     const lines = exactly(value, "result", 1);
@@ -110,12 +110,12 @@ function start(given) {
   program = given;
   let running;
   try {
-    // What a library bundled as UMD gets as its root, as in a script of the web. The compat names have no global object.
+    // The root object of a library bundled as UMD, as in a browser script. The compat names have no global object.
     running = apply(program, rawResults ? undefined : global, [settings.input, marked, decorating]);
   } catch (thrown) {
     return fail(thrown);
   }
-  defineProperty(running, "constructor", { value: undefined }); // `then` would ask it for a promise of the guest's make
+  defineProperty(running, "constructor", { value: undefined }); // otherwise `then` would construct a promise of a guest's class
   apply(then, running, [finish, fail]);
 }
 
@@ -156,7 +156,7 @@ function configure(given) {
   provide("__paddock", start);
 }
 
-// Walks the ways that most programs take, so that every worker is forked with them compiled.
+// Runs the code that most programs use, so that every worker is forked with it compiled.
 function rehearse() {
   print("log", ["x"]);
   send(stringify([describe(new NativeError("x")), utf8Length("x")]));
@@ -167,7 +167,7 @@ function rehearse() {
   rehearseCompute();
 }
 
-// Forgets the program that was rehearsed.
+// Resets the state after a rehearsal.
 function forget() {
   for (const name of ["input", "paddock", "mentu"]) delete global[name];
   delete NativeError.prototype.toJSON;
@@ -179,8 +179,8 @@ function forget() {
   timerCount = 0;
 }
 
-// The first two tasks, which the worker queues by mini-racer. The first answers with the buffer. In the second the worker, which
-// hears of every rejection, takes `turn` out of the reason, so that it can call it by itself, and puts `post` there.
+// The first two tasks, which the worker queues with mini-racer. The first returns the buffer. The second rejects a promise: the
+// worker takes `turn` from the reason, in order to call it directly, and puts `post` there.
 function meet() {
   if (header[OPERATION] !== MEET) {
     header[OPERATION] = MEET;
@@ -193,7 +193,7 @@ function meet() {
   post = hands[1];
 }
 
-// One task of the worker, which has put into the buffer what there is to do: a message, or that a timer is due.
+// One task of the worker, which has put a message into the buffer, or the note that a timer is due.
 function turn() {
   if (post === null) return meet();
   try {

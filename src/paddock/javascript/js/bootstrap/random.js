@@ -1,5 +1,5 @@
-// Math.random. V8 seeds its own before workers are forked, so each would repeat the same numbers; this one is seeded by the
-// host for each program. xoshiro128** (Blackman and Vigna, 2018), two words for the 53 bits of a number.
+// Math.random. V8 seeds its own generator before workers are forked, so that all would repeat the same numbers; the host seeds
+// this one for each program. xoshiro128** (Blackman and Vigna, 2018), two words for the 53 bits of a number.
 let [random0, random1, random2, random3] = [1, 0, 0, 0];
 function nextWord() {
   const product = imul(random1, 5);

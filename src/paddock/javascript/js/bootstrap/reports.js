@@ -1,4 +1,4 @@
-// What a program says: its errors and its console lines.
+// Reports of a program: its errors and its console lines.
 const NO_TEXT = "[value without a text form]";
 function textOf(value) {
   try {
@@ -11,7 +11,7 @@ const symbolText = Symbol.prototype.toString;
 const [NAME, TEXT, STACK, CAUSE, CAUSES] = [256, 65536, 8192, 1000, 5];
 const cut = (text, length) => (text.length > length ? apply(slice, text, [0, length]) + "..." : text);
 
-// Remembers where the program threw what has no stack of its own, and returns it.
+// Remembers where the program threw a value without a stack, and returns the value.
 let lastThrown = null;
 function marked(value) {
   if (rawResults) return value;
@@ -26,7 +26,7 @@ function marked(value) {
   return value;
 }
 
-// What is reported of a thrown value. Reading it may run guest code (getters, proxies): it can only fool its author.
+// The report of a thrown value. Reading it may run guest code (getters, proxies), which affects only its own report.
 function describe(thrown) {
   const report = { name: "Error", message: "", thrown: cut(textOf(thrown), TEXT), stack: "", causes: [], error: false };
   try {
@@ -53,7 +53,7 @@ function describe(thrown) {
   return report;
 }
 
-// What a server answered beside the message of an error: code and data, which goes as a text.
+// Code and data of a server's error; the data is sent as JSON in a string.
 function addAnswer(report, { code, data }) {
   if (typeof code !== "number") return;
   report.code = code;
@@ -61,7 +61,7 @@ function addAnswer(report, { code, data }) {
   if (text !== undefined && text.length <= TEXT) report.data = text;
 }
 
-// A stack without the message before it, which is as long as it likes and may look like a place.
+// A stack without the message before it, which may have any length and may look like a position.
 function framesOf(holder, message) {
   const stack = rawStack(holder);
   if (typeof stack !== "string") return "";
@@ -70,7 +70,7 @@ function framesOf(holder, message) {
   return apply(slice, stack, from < 0 ? [0, STACK] : [from, from + STACK]);
 }
 
-// Which call of a server an error is of, where its message does not name the server: it is the server's own.
+// The call that an error belongs to, unless its message names the server.
 function callOf(error) {
   if (rawResults || !(error instanceof ToolError) || typeof error.server !== "string") return "";
   if (apply(indexOf, textOf(error.message), [error.server]) >= 0) return "";
@@ -87,13 +87,13 @@ function addCauses(causes, thrown) {
   const told = [thrown];
   for (let at = thrown; at instanceof NativeError && at.cause !== undefined && causes.length < CAUSES; ) {
     at = at.cause;
-    for (let i = 0; i < told.length; i++) if (told[i] === at) return; // a circle of causes ends where it began
+    for (let i = 0; i < told.length; i++) if (told[i] === at) return; // a cycle of causes
     told[told.length] = at;
     add(at);
   }
 }
 
-// How JSON writes an error in a result. By itself it writes `{}`, and nobody learns what `Promise.allSettled` found.
+// How JSON writes an error in a result. The default `{}` would hide the reasons of `Promise.allSettled`.
 const { toJSON: errorJson } = {
   toJSON() {
     const causes = [];
@@ -104,7 +104,7 @@ const { toJSON: errorJson } = {
   },
 };
 
-// What the console says of a value: to a script of the seeds its text, to others JSON where the text would say nothing.
+// The console text of a value: for a compat script its string, for others JSON if the string would say nothing.
 function shown(value) {
   if (rawResults) return typeof value === "symbol" ? apply(symbolText, value, []) : StringOf(value);
   const text = textOf(value);
@@ -133,7 +133,7 @@ function readable(value) {
   }
 }
 
-// What to say of a result of which JSON leaves `{}` or nothing, although its author meant something: one text for each kind.
+// Warnings about a result that JSON writes as `{}` or omits, although it has contents; one for each kind.
 const LOOKED_AT = 10000;
 const EMPTIED = [
   [NativePromise, "a promise, in JSON {}: put `await` before it, or `await Promise.all(...)` before several"],
@@ -160,7 +160,7 @@ function lost(value, text) {
   function look(key, member) {
     if (left-- === 0) throw said;
     if (typeof member === "number" && !isFinite(member)) said["holds " + member + ", in JSON null: check the calculation"] = true;
-    if (member === null && this[key] instanceof NativeDate) said["holds a Date without a time, in JSON null: check what it was made of"] = true;
+    if (member === null && this[key] instanceof NativeDate) said["holds a Date without a time, in JSON null: check the value that it was made from"] = true;
     if (typeof member !== "object" || member === null) return undefined;
     for (let i = 0; i < EMPTIED.length; i++) {
       if (!(member instanceof EMPTIED[i][0])) continue;
@@ -174,7 +174,7 @@ function lost(value, text) {
   try {
     stringify(value, look);
   } catch {
-    // it is known, or it cannot be: getters may throw the second time
+    // already found, or not possible: getters may throw the second time
   }
   return said;
 }
@@ -183,7 +183,7 @@ function tellLost(value, text) {
   for (let i = 0; i < said.length; i++) print("warn", ["The result " + said[i]]);
 }
 
-// What a text takes of the console's budget and of a message.
+// The bytes of a text in the console's budget and in a message.
 const NOT_ASCII = /[^\0-\x7f]/;
 function utf8Length(text) {
   let bytes = text.length;
@@ -194,7 +194,7 @@ function utf8Length(text) {
   }
   return bytes;
 }
-// Whether a JSON text goes into one message, with room for what is written around it.
+// Whether a JSON text fits into one message, including what is written around it.
 let frameLimit = 0;
 const ENVELOPE = 65536;
 function fits(json) {

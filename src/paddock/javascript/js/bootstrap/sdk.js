@@ -1,5 +1,5 @@
-// The SDK: what `paddock` (alias `mentu`) offers besides `vars` and `workspace`. Each call is a request of its own to the host.
-// What older scripts call without `await` is answered before it returns; the rest are promises.
+// The SDK: the methods of `paddock` (alias `mentu`), besides `vars` and `workspace`. Each call is one request to the host.
+// Methods that older scripts call without `await` return the reply; all others return promises.
 const AT_ONCE = [
   "cir.capture", "cir.contradictions", "cir.query", "cir.search", "cir.stats", "health.check", "ledger.verify", "notify.send",
   "sequence.list", "sequence.run", "temporal.fire", "temporal.list", "vault.get", "vault.list", "vault.set",
@@ -7,7 +7,7 @@ const AT_ONCE = [
 ];
 const PROMISED = ["compute", "exec", "output.query", "script.run", "tool"];
 
-// The part of the message behind the id.
+// The part of the message after the id.
 function asked(name, values) {
   const body = written("paddock." + name, values);
   if (encoded.length > 0) throw new NativeTypeError("paddock." + name + " was not called: its arguments hold bytes; use bytes.toBase64()");

@@ -1,5 +1,5 @@
-// `servers`: a member for each server, and in it one for each of its tools. Any name may be called without being looked up;
-// which names there are is asked of the host when a program looks (`Object.keys`, `in`, JSON), and known from then on.
+// `servers`: a member for each server, with a member for each of its tools. Any name can be called without a lookup. When a
+// program lists the names (`Object.keys`, `in`, JSON), they are requested from the host once.
 const refuse = () => false;
 function catalogue(fixed, get, method, values) {
   let names = null;
@@ -17,8 +17,8 @@ function catalogue(fixed, get, method, values) {
     return copy;
   }
   freeze(toJSON);
-  // What JavaScript itself looks up on an object to await it or to write it as text is no name: tools that are called so are
-  // declared as `call("then", ...)` (hub/typescript.py).
+  // JavaScript itself reads some names in order to await an object or convert it to a string. Tools with such names are declared
+  // as `call("then", ...)` (hub/typescript.py).
   function found(property) {
     if (typeof property !== "string" || property === "then") return undefined;
     return property === "toJSON" ? toJSON : (fixed[property] ?? get(property));
@@ -46,10 +46,10 @@ function catalogue(fixed, get, method, values) {
   });
 }
 
-// A second object, such as options, would be lost; what `map` hands over besides is none.
+// A second object, such as options, would be lost. `map` passes an index and an array, which are accepted.
 function refuseSecond(server, tool, second) {
   if (rawResults || typeof second !== "object" || second === null || isArray(second)) return;
-  throw new NativeTypeError("servers." + server + "." + tool + " was not called: it takes one object, and a second one would be lost: put all of it into one");
+  throw new NativeTypeError("servers." + server + "." + tool + " was not called: it takes one object, and a second one would be lost: put everything into one object");
 }
 
 function serverProxy(name) {

@@ -1,8 +1,8 @@
-// Stacks of compiled TypeScript, as the program reads them: with the places of the user's own text. V8 asks for a stack at the first
-// look, therefore errors whose stacks nobody reads cost nothing. javascript/source_map.py does the same for errors that leave the program,
-// to which goes the stack with the places of the running code.
+// Stacks of compiled TypeScript as the program reads them, with positions in the user's text. V8 formats a stack at the first
+// access, therefore errors whose stacks are not read cost nothing. For errors that leave the program, javascript/source_map.py does
+// the same; it gets the stack with positions in the running code.
 let positions = null; // of compiled TypeScript: length of the wrapper's head, insertions, and source map
-const stacks = new Places(); // by what has a stack: what the program reads, and V8's
+const stacks = new Places(); // by object with a stack: the stack that the program reads, and V8's
 const [PREFIX, INSERTIONS, MAP] = [0, 1, 2];
 const PLACE = /paddock:program:(\d+):(\d+)/g;
 
@@ -11,7 +11,7 @@ const formatStack = freeze((error, sites) => {
   try {
     raw = apply(errorText, error, []);
   } catch {
-    // a getter of the program's
+    // the program's own getter threw
   }
   for (let i = 0; i < sites.length; i++) raw += "\n    at " + StringOf(sites[i]);
   const seen = mapPlaces(raw);
@@ -45,7 +45,7 @@ function locate(row, unit) {
   return count === 0 ? "1:1" : map[at][count - 1][1] + 1 + ":" + (map[at][count - 1][2] + 1);
 }
 
-// The stack of an error, or of what `captureStackTrace` took, with the places of the running code.
+// The stack of an error, or of an object given to `captureStackTrace`, with positions in the running code.
 function rawStack(holder) {
   const { stack } = holder;
   const kept = apply(placeGet, stacks, [holder]);

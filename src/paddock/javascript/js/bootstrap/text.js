@@ -1,4 +1,4 @@
-// Texts and bytes: TextEncoder, TextDecoder, atob and btoa.
+// Strings and bytes: TextEncoder, TextDecoder, atob and btoa.
 const UTF_8 = ["unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8", "utf-8", "utf8", "x-unicode20utf8"];
 const UTF_16LE = ["csunicode", "iso-10646-ucs-2", "ucs-2", "unicode", "unicodefeff", "utf-16", "utf-16le"];
 const LATIN = [
@@ -12,7 +12,7 @@ for (const label of LATIN) LABELS[label] = "windows-1252";
 const UPPER_LATIN = "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ"; // 0x80 to 0x9f
 const REPLACEMENT = 0xfffd;
 
-// Writes the UTF-8 of a text into bytes as far as whole characters fit; `progress` tells how far that was.
+// Writes a string as UTF-8 into bytes, as many whole characters as fit; `progress` gets the counts.
 const progress = { read: 0, written: 0 };
 function encodeInto(text, bytes, room) {
   let at = 0;
@@ -70,13 +70,13 @@ class TextEncoder {
 }
 tagged(TextEncoder, "TextEncoder");
 
-// Units of UTF-16 become text in pieces.
+// Converts UTF-16 units to a string in parts.
 const UNITS = 4096;
 function addPiece(text, units, count) {
   units.length = count;
   return text + apply(fromCharCode, null, units);
 }
-// Up to UNITS bytes as the characters of the same numbers.
+// Up to UNITS bytes as characters of the same code.
 function rawPiece(bytes, from, length) {
   const count = min(length - from, UNITS);
   const piece = new Bytes(apply(typedBuffer, bytes, []), apply(typedOffset, bytes, []) + from, count);
@@ -133,7 +133,7 @@ function decodeUtf8(bytes, state, isLast, isFatal) {
   let units = [];
   let count = 0;
   let { needed, point, lower, upper } = state;
-  let looked = 0; // where the next look for plain ASCII is worth it
+  let looked = 0; // index from which another search for plain ASCII is worthwhile
   for (let i = 0; i < length; i++) {
     if (needed === 0 && i >= looked) {
       const piece = rawPiece(bytes, i, length);
@@ -164,7 +164,7 @@ function decodeUtf8(bytes, state, isLast, isFatal) {
       if (isFatal) throw badBytes();
       units[count++] = REPLACEMENT;
       needed = 0;
-      i--; // it begins anew
+      i--; // read this byte again, as a first byte
     } else {
       lower = 0x80;
       upper = 0xbf;

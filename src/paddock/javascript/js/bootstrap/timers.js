@@ -1,4 +1,4 @@
-// Timers: a binary heap, the next one first; a cleared one stays until it comes to the top.
+// Timers: a binary heap, the next one first. A cleared timer stays in it until it reaches the top.
 const timers = [];
 const waiting = new Table();
 let timerCount = 0;
@@ -8,7 +8,7 @@ function setTimeout(callback, delay, ...values) {
   const wait = NumberOf(delay);
   return addTimer({ id: ++timerCount, due: now() + (wait > 0 ? wait : 0), every: 0, callback, values });
 }
-// At least a millisecond apart, so that there is time for all else.
+// At least a millisecond apart, so that other code can run.
 function setInterval(callback, delay, ...values) {
   if (typeof callback !== "function") throw new NativeTypeError("setInterval needs a function, not " + typeof callback);
   const wait = NumberOf(delay);
@@ -63,7 +63,7 @@ function sleep(ms) {
 }
 const clearInterval = { clearInterval(id) { clearTimeout(id); } }.clearInterval;
 
-// Runs a function behind what promises have queued; what it throws ends the program.
+// Runs a function after the queued microtasks; an exception in it ends the program.
 function queueMicrotask(callback) {
   if (typeof callback !== "function") throw new NativeTypeError("queueMicrotask needs a function, not " + typeof callback);
   apply(then, nothing, [() => {
@@ -77,7 +77,7 @@ function queueMicrotask(callback) {
 const nothing = Promise.resolve();
 defineProperty(nothing, "constructor", { value: undefined }); // as in `start`
 
-// What its callback throws ends the program, as what a timer throws does; V8 would only print it.
+// An exception in its callback ends the program, as in a timer; V8 would only print it.
 const NativeRegistry = FinalizationRegistry;
 function FinalRegistry(callback) {
   if (new.target === undefined) throw new NativeTypeError("Constructor FinalizationRegistry requires 'new'");

@@ -1,5 +1,5 @@
-// The world the program sees: what is not named here is deleted, also what a newer engine brings.
-// To scripts of the seeds and to computations `PLAIN` is all that there is of the language.
+// The global object of the program: names that are not listed here are deleted, also those of a newer engine.
+// Compat scripts and computations have only the names of `PLAIN`.
 const PLAIN = [
   "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp", "Math", "JSON", "Reflect", "Proxy",
   "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError", "Map", "Set", "WeakMap", "WeakSet",
@@ -23,8 +23,8 @@ function harden() {
   for (const made of [function () {}, async function () {}, function* () {}, async function* () {}]) freeze(getPrototypeOf(made));
 }
 
-// Freezing a prototype makes `object.property = value` throw for every heir (the "override mistake"). An accessor in the
-// place of each writable method gives heirs a property of their own and the prototype none.
+// Freezing a prototype makes `object.property = value` throw for every inheriting object (the "override mistake"). Therefore an
+// accessor replaces each writable method; it defines the property on the inheriting object and never on the prototype.
 function openForOwn(prototype) {
   for (const name of ownKeys(prototype)) {
     const { value, writable } = Object.getOwnPropertyDescriptor(prototype, name);
@@ -49,7 +49,7 @@ provide("stringify", exactStringify, JSON);
 provide("servers", servers);
 provide("console", console);
 
-// What belongs to no language and reaches nothing outside: the minimum common API of WinterTC, as far as it is computation.
+// Names that are not of the language and reach nothing outside: WinterTC's minimum common API, as far as it is computation.
 const COMMON = [
   setInterval, clearInterval, queueMicrotask, structuredClone, atob, btoa, reportError, TextEncoder, TextDecoder, DOMException, Event,
   CustomEvent, EventTarget, AbortSignal, AbortController, Crypto, SubtleCrypto, Performance,
@@ -72,7 +72,7 @@ for (const name of LOADED) {
 const ADDED = [...FURTHER, "self", "crypto", "performance", ...LOADED];
 for (const each of COMMON) ADDED[ADDED.length] = each.name;
 
-// Takes from a world what scripts of the seeds and computations do not have.
+// Removes what compat scripts and computations do not have.
 function reduce(world) {
   for (let i = 0; i < ADDED.length; i++) delete world[ADDED[i]];
 }
