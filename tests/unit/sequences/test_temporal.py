@@ -142,7 +142,7 @@ def test_due(tmp_path, text, last, due):
         ("", 'give one of `cron` and `every`, for example every = "15m"'),
         ("every = '1m'\ncron = '* * * * *'", 'give one of `cron` and `every`, for example every = "15m"'),
         ("every = '0m'", "every must be a number with s, m, h or d, for example 15m, not '0m'"),
-        ("cron = '* * * * * *'", "cron has five fields, for instance \"0 3 * * *\", not '* * * * * *'"),
+        ("cron = '* * * * * *'", "cron must have five fields, for example \"0 3 * * *\", not '* * * * * *'"),
         ("cron = '61 * * * *'", "cron: Bad minute: '61 * * * *'"),
         ("every = '1m'\ntimezone = '../etc'", "there is no time zone '../etc'"),
         ("every = '1m'\ncolour = 1", "colour: Extra inputs are not permitted"),
