@@ -96,10 +96,7 @@ def test_exit_codes_that_are_not_the_programs(place, args, code, told):
         (("python", "x.py", "-c", "1"), "Give either -c CODE or FILE; arguments of the program follow --."),
         (("python", "-", "--stdin"), "The program and --stdin cannot both come from standard input."),
         (("python", "missing.py"), "missing.py: cannot read this program: No such file or directory"),
-        (
-            ("python", "/dev/zero"),
-            "/dev/zero: a program has at most 1048576 characters, and this has more",
-        ),
+        (("python", "/dev/zero"), "/dev/zero: a program has at most 1048576 characters, and this has more"),
         (("python", "x.py", "y"), "Got unexpected extra argument (y); arguments of the program follow --."),
         (("python", "-c", "1", "--timeout-ms", "99"), "a program's timeout is 100 to 600000 ms, not 99"),
         (("python", "-c", "1", "--", *"x" * 101), "A program gets at most 100 arguments, not 101."),
@@ -132,7 +129,7 @@ def test_writing_is_a_power_that_the_command_line_gives(place):
 
 
 def test_what_is_put_back_after_the_program_is_told(place):
-    told = "put back as before, because your own tools run or trust it: .vscode\n"
+    told = "restored, because your own tools run or trust it: .vscode\n"
     code = "mkdir .vscode; echo {} > .vscode/settings.json; echo ok"
     assert paddock(place, "shell", "-c", code, "--access", "workspace-write") == (0, "ok\n", told)
     assert not (place / ".vscode").exists()

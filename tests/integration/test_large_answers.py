@@ -24,11 +24,11 @@ TEXT_SWELLS = "ask for less at once, raise `servers.answer_values`, or read the 
         ("values({ count: 20000 })", 20_000),
         (
             "values({ count: 60000 })",
-            f"Server flood gave no whole answer: it has more than 50000 values; {SWELLS}",
+            f"Server flood sent no complete answer: it has more than 50000 values; {SWELLS}",
         ),
         (
             "text_values({ count: 60000 })",
-            f"Server flood gave no whole answer: its text is JSON of more than 50000 values; {TEXT_SWELLS}",
+            f"Server flood sent no complete answer: its text is JSON of more than 50000 values; {TEXT_SWELLS}",
         ),
         (
             "deep({ levels: 10, beside: 100000 })",

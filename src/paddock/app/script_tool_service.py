@@ -122,7 +122,7 @@ class Scripts:
             Languages(os.environ, self._workspace, self._languages),
             os.environ,
             strict_nulls=self._settings.strict_nulls,
-            most=self._settings.max_jobs,
+            max_jobs=self._settings.max_jobs,
         )
 
     def make_work(self, name: str, inputs: Mapping[str, Json]) -> ToolRun:

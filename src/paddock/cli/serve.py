@@ -99,7 +99,7 @@ def mcp(
     settings = settings_of(workspace)
     logs.start_logging(settings.log, log_level or settings.log.level)
     if address is None and (token_file or hosts):
-        raise click.UsageError("--token-file and --allowed-host go with --http.")
+        raise click.UsageError("--token-file and --allowed-host require --http.")
     endpoint = None if address is None else _open_endpoint(address, token_file, hosts)
     from paddock.javascript.launch import Launcher
 

@@ -315,7 +315,7 @@ class Connection:
             return CallFailed(ServerUnauthorized(text), CallHealth.NEUTRAL)
         oversize = error.message if isinstance(error, OversizedAnswerError) else trace.fault
         if isinstance(error, OversizedAnswerError) or trace.oversize:
-            text = f"Server {self._server.name} gave no whole answer: {oversize}."
+            text = f"Server {self._server.name} sent no complete answer: {oversize}."
             return CallFailed(ServerUnavailable(text, sent=True), CallHealth.NEUTRAL)
         if _is_forgotten_session(error, trace):
             self._forgotten = True  # other calls get their own error, or still an answer

@@ -25,13 +25,13 @@ def find_request_error(server: HttpServer, error: MCPError, trace: Trace) -> Ser
     if trace.cause:
         retryable = not trace.sent
         if trace.sent:
-            text = f"Server {name} at {render_host(server.url)} gave no answer: {trace.cause}."
+            text = f"Server {name} at {render_host(server.url)} sent no answer: {trace.cause}."
         else:
             where = f"{name} at {render_host(server.url)}"
             text = f"no connection to server {where}: {trace.cause}. {trace.remedy or _START}."
         return ServerUnavailable(text, retryable=retryable, sent=trace.sent)
     if trace.fault:
-        return ServerUnavailable(f"Server {name} gave no whole answer: {trace.fault}.", sent=True)
+        return ServerUnavailable(f"Server {name} sent no complete answer: {trace.fault}.", sent=True)
     if status is None or (why := _explain_status(error, trace, status)) is None:
         return None
     sent = status < HTTPStatus.MULTIPLE_CHOICES or status >= HTTPStatus.INTERNAL_SERVER_ERROR

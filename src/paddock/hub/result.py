@@ -145,7 +145,7 @@ async def read_native(result: ToolResult) -> Json:
     if meter.values > result.most_values:
         what = f"its text is JSON of more than {result.most_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
-        raise ServerUnavailable(f"Server {result.server} gave no whole answer: {what}; {how}.", sent=True)
+        raise ServerUnavailable(f"Server {result.server} sent no complete answer: {what}; {how}.", sent=True)
     if meter.values <= MIN_SLICED_VALUES or meter.too_deep:
         return _value_of(text)
     try:

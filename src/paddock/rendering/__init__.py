@@ -1,1 +1,1 @@
-"""Outcomes and answers as text. Every surface uses it, so that they all print the same."""
+"""Outcomes and answers as text. Every surface uses this package, so that they all print the same."""

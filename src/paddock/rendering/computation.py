@@ -1,4 +1,4 @@
-"""Pure computations with JSON in and one line of JSON out. Every surface uses this mapping.
+"""Pure computations with JSON input and one line of JSON output. Every surface uses this mapping.
 
 {"source", "input", "limits"} -> ExecutionRequest -> gate -> Outcome -> {"output"} or {"code", "message"}
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paddock.app.session import Session
 
 _INT64_LIMIT = 1 << 63
-# `<`, `>`, `&` and the line separators as Go's encoder spells them, and what moves a terminal's cursor.
+# Escapes `<`, `>`, `&` and the line separators like Go's encoder, and characters that move a terminal's cursor.
 _ESCAPES = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
@@ -32,53 +32,53 @@ LIMITS: dict[str, dict[str, Json]] = {
 
 
 class InvalidInput(PaddockError):
-    """What was sent is no request for a computation; the text says why."""
+    """The input is not a request for a computation; the text says why."""
 
 
 class _NoValueError(ValueError):
-    """A word that stands for no JSON value."""
+    """A word that is not a JSON value."""
 
 
 class Envelope(Value):
     """The answer to a computation."""
 
     output: str | None = None
-    """What was emitted: of a computation that ended well, or up to the limit that it exceeded."""
+    """The emitted text: of a successful computation, or up to the limit that it exceeded."""
     code: str = SUCCESS_CODE
     """`success`, `INVALID_INPUT`, `EVAL_ERROR`, `TIMEOUT`, `OUTPUT_LIMIT`, or another status in capitals."""
     message: str = ""
-    """Why it did not end well."""
+    """Why it failed."""
     partial: str | None = None
-    """What was emitted before an error, when that was asked for."""
+    """Text that was emitted before an error, if requested."""
     hint: str = ""
-    """What to write instead. Exact answers have none."""
+    """A remedy. Exact answers have none."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with the output, such as digits that a number has lost. Exact answers have none."""
+    """Possible faults of the output, such as lost digits of a number. Exact answers have none."""
 
     @property
     def ok(self) -> bool:
-        """Whether the computation ended well."""
+        """Whether the computation succeeded."""
         return self.code == SUCCESS_CODE
 
     @property
     def stdout(self) -> str:
-        """What goes to standard output: one line of JSON, or nothing."""
+        """Text for standard output: one line of JSON, or nothing."""
         return "" if self.output is None else render_one_line({"output": self.output})
 
     @property
     def stderr(self) -> str:
-        """What goes to standard error: one line of JSON, or nothing."""
+        """Text for standard error: one line of JSON, or nothing."""
         return "" if self.ok else render_one_line(self.error)
 
     @property
     def error(self) -> dict[str, Json]:
         """The error of an exact answer."""
-        told: dict[str, Json] = {"code": self.code, "message": self.message}
-        return told if self.partial is None else {**told, "partial": self.partial}
+        fields: dict[str, Json] = {"code": self.code, "message": self.message}
+        return fields if self.partial is None else {**fields, "partial": self.partial}
 
 
 class ComputationRequest(Value):
-    """What a request for a computation says."""
+    """The contents of a request for a computation."""
 
     source: str
     input: str = ""
@@ -90,7 +90,7 @@ class ComputationRequest(Value):
     def build_request(
         self, *, actor: str, surface: str, workspace: Path, exact: bool = True
     ) -> ExecutionRequest:
-        """Return the request for the gate; without `exact`, numbers of JSON are doubles."""
+        """Return the request for the gate; without `exact`, JSON numbers are doubles."""
         work = GuestRun(
             source=self.source,
             input=self.input,
@@ -107,11 +107,11 @@ class ComputationRequest(Value):
 
 
 async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
-    """Return the answer to `body`: `{"source": str, "input": str, "limits": {...}}`.
+    """Compute `body`: `{"source": str, "input": str, "limits": {...}}`, and return the answer.
 
-    `limits` may have `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
-    `jit` (false), which is refused unless `grants.jit` is set.
-    Raises LedgerError when the computation cannot be recorded; everything else is an answer.
+    `limits` may contain `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
+    `jit` (false), which is refused unless `grants.jit` is set. Raises LedgerError when the computation cannot be
+    recorded; every other failure is an answer.
     """
     try:
         request = convert_request(body).build_request(
@@ -123,7 +123,7 @@ async def compute(session: "Session", body: Json, *, workspace: Path | None = No
 
 
 def build_schema(*, jit: bool) -> dict[str, Json]:
-    """Return the schema of a request as every surface but the compatible profile takes it."""
+    """Return the schema of a request, for every surface except the compat profile."""
 
     def members(**properties: Json) -> dict[str, Json]:
         return {"type": "object", "properties": properties, "additionalProperties": False}
@@ -135,7 +135,7 @@ def build_schema(*, jit: bool) -> dict[str, Json]:
 
 
 def check_request(body: Json, problems: tuple[str, ...]) -> None:
-    """Raise InvalidInput for a request that breaks the schema, whose `problems` say how, or has no text to run."""
+    """Raise InvalidInput for a request that breaks the schema, with its `problems`, or has no source."""
     if not problems and isinstance(body, dict) and not cast("dict[str, Json]", body)["source"]:
         problems = ("`source` is empty",)
     if problems:
@@ -153,12 +153,12 @@ def parse_json(raw: bytes) -> Json:
     except json.JSONDecodeError as problem:
         raise InvalidInput(f"invalid JSON: {problem}") from None
     except ValueError as problem:
-        told = str(problem) if isinstance(problem, _NoValueError) else "a number has too many digits"
-        raise InvalidInput(f"invalid JSON: {told}") from None
+        reason = str(problem) if isinstance(problem, _NoValueError) else "a number has too many digits"
+        raise InvalidInput(f"invalid JSON: {reason}") from None
 
 
 def convert_request(body: Json) -> ComputationRequest:
-    """Return what a JSON value asks for. Names count in any case, unknown ones do not. Raises InvalidInput."""
+    """Return the request in a JSON value. Names match in any case; unknown ones are ignored. Raises InvalidInput."""
     fields = _read_fields(body, "the request")
     source = _read_text(fields, "source")
     if not source:
@@ -176,7 +176,7 @@ def convert_request(body: Json) -> ComputationRequest:
 
 
 def build_envelope(outcome: Outcome) -> Envelope:
-    """Return the answer to a computation that the gate has seen to."""
+    """Return the answer for an outcome of a computation."""
     emitted = make_encodable(outcome.value) if isinstance(outcome.value, str) else None
     warnings = tuple(make_encodable(line.text) for line in outcome.console)
     if outcome.ok:
@@ -191,18 +191,18 @@ def build_envelope(outcome: Outcome) -> Envelope:
 
 
 def build_refused_envelope(problem: PaddockError) -> Envelope:
-    """Return the answer to what never became a request, or could not be carried out."""
+    """Return the answer for an input that is no valid request, or could not be run."""
     status = Status.INVALID if isinstance(problem, InvalidInput) else Status.ERROR
     return Envelope(code=code(status), message=make_encodable(str(problem)))
 
 
 def render_one_line(value: Json) -> str:
-    """Return a value as one line of JSON, without its end."""
+    """Return a value as one line of JSON, without the line end."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
 def _render_message(status: Status, error: ErrorInfo) -> str:
-    """Return the message; of an error in the program with its name and place."""
+    """Return the error message; for an error in the program with its name and place."""
     if status is Status.FAILED:
         text = error.message if error.name == "Thrown" else f"{error.name}: {error.message}"
         return text if error.line is None else f"{text} at <eval>:{error.line}:{error.column}"
@@ -232,7 +232,7 @@ def _read_flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
 
 
 def _read_limit(limits: dict[str, Json], name: str) -> int | None:
-    """Return a limit; None, which stands for the default, when it is left out or not positive."""
+    """Return a limit; None (the default) if it is missing or not positive."""
     if name not in limits:
         return None
     value = limits[name]
@@ -246,4 +246,4 @@ def _read_limit(limits: dict[str, Json], name: str) -> int | None:
 
 
 def _reject_constant(name: str) -> Json:
-    raise _NoValueError(f"{name} is no JSON value")
+    raise _NoValueError(f"{name} is not a JSON value")

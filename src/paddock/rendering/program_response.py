@@ -1,7 +1,7 @@
-"""What an agent is told of a program: the response of `run_program`, with its status words.
+"""The response of `run_program` for an agent, with its status words.
 
-`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are
-added; every other field is exact in the compat profile.
+`usage`, `sandbox`, `redactions`, `limit`, `notKept`, `combined`, `violations` and `error` are additions; every other
+field is exact in the compat profile.
 """
 
 from paddock.model.base import Json
@@ -14,10 +14,10 @@ from paddock.output.digest.faults import faults
 from paddock.output.text import gist
 
 MAX_EXCERPTS = 10
-"""Excerpts of one response, both streams together, standard output first."""
+"""Maximum number of excerpts in one response, over both streams, standard output first."""
 
 _DIGEST_LINES = 2000
-"""Lines from either end of a stream that a digest is made of."""
+"""Maximum number of lines from each end of a stream for a digest."""
 
 _STATUS_WORDS = {
     Status.OK: "success",
@@ -26,11 +26,11 @@ _STATUS_WORDS = {
     Status.DENIED: "denied",
     Status.UNAVAILABLE: "unavailable",
 }
-"""Status words; whatever is not here is a `failure`."""
+"""Status words; every status that is not listed becomes `failure`."""
 
 
 def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
-    """Return the response to a request for a program, whatever became of it, as JSON."""
+    """Return the response to a request for a program as JSON, for every status."""
     program = outcome.program
     response: dict[str, Json] = {
         "status": _STATUS_WORDS.get(outcome.status, "failure"),
@@ -78,15 +78,15 @@ def _describe_file(file: OutputFile) -> dict[str, Json]:
 
 
 def put_back(outcome: Outcome) -> str:
-    """Return what a program or script tool changed of the workspace in vain, for people, or "": it does not know."""
+    """Return, for people, which changes of a program or script tool to the workspace were undone, or ""."""
     end = outcome.program or outcome.tool
     changed = end.violations if end else ()
     paths = ", ".join(changed)
-    return f"put back as before, because your own tools run or trust it: {paths}" if changed else ""
+    return f"restored, because your own tools run or trust it: {paths}" if changed else ""
 
 
 def _find_place(program: ProgramEnd | None) -> dict[str, Json]:
-    """Return the first file and line that a failed program's errors name, if any."""
+    """Return the first file and line in a failed program's errors, if any."""
     if program is None:
         return {}
     stderr = gist(program.stderr, "stderr", keep=_DIGEST_LINES)
@@ -96,7 +96,7 @@ def _find_place(program: ProgramEnd | None) -> dict[str, Json]:
 
 
 def _select_output(outcome: Outcome, program: ProgramEnd | None, work: RuntimeRun) -> dict[str, Json]:
-    """Return what the mode shows of the output."""
+    """Return the part of the output that the mode shows."""
     if program is None:
         return {"stdoutSummary": "", "stderrSummary": ""}
     wishes, terms = work.output, work.output.query_terms
@@ -138,6 +138,6 @@ def _build_truncation(program: ProgramEnd | None) -> dict[str, Json]:
 
 
 def _count_compat_lines(captured: CapturedStream) -> int:
-    """Return the lines of a stream as a response counts them: one more than line ends, none when empty."""
+    """Return the number of lines for a response: one more than line ends, none for an empty stream."""
     line_ends = captured.head.count("\n") + captured.omitted_line_ends + captured.tail.count("\n")
     return line_ends + 1 if captured.total_bytes else 0

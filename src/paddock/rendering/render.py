@@ -1,4 +1,4 @@
-"""Turn an `Outcome` into text. Every surface prints what this room says, so that they all say the same."""
+"""Turn an `Outcome` into text. Every surface uses this module, so that they all print the same."""
 
 import json
 import math
@@ -37,32 +37,34 @@ _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _EXPONENT_PATTERN = re.compile(r"e([+-])0*(\d+)$")
 
 _MAX_DATA_CHARS = 500
-"""Characters of the data of a server's error that are printed."""
+"""Maximum printed length of a server's error data, in characters."""
 
 
 def compact(value: Json) -> str:
     """Return a value as JSON on one line, with the digits of all numbers."""
     try:
-        return orjson.dumps(value).decode()  # a tenth of the time that `dumps` takes, which others wait for
+        return orjson.dumps(
+            value
+        ).decode()  # takes a tenth of the time of `dumps`, which blocks the event loop
     except TypeError:
         return dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def console_text(line: ConsoleLine) -> str:
-    """Return a console line as it is printed: all levels except `log` are named before it."""
+    """Return a console line as it is printed: it starts with its level, except for `log`."""
     return line.printed
 
 
 def value_text(value: Json) -> str:
-    """Return a result as people read it: a text as it is, anything else as JSON.
+    """Return a result for people: a string unchanged, anything else as JSON.
 
-    The JSON is that of `JSON.stringify(value, null, 2)`, numbers included.
+    The JSON equals that of `JSON.stringify(value, null, 2)`, including numbers.
     """
     return value if isinstance(value, str) else "".join(_write_pretty(value))
 
 
 def output_text(outcome: Outcome) -> str:
-    """Return console lines and then the value, one below the other; empty when there is neither."""
+    """Return console lines and then the value, one below the other; empty if there is neither."""
     blocks = [console_text(line) for line in outcome.console]
     if outcome.has_value and outcome.ok:
         blocks.append(value_text(outcome.value))
@@ -70,10 +72,10 @@ def output_text(outcome: Outcome) -> str:
 
 
 def error_text(outcome: Outcome) -> str:
-    """Return why an outcome is not ok: the message, where in the program, what had happened, and a hint.
+    """Return why an outcome is not ok: the message, the place in the program, completed calls, and a hint.
 
-    `Sandbox error: ` goes before what the running program did, not before a refusal, a program that does not
-    parse, or a fault of Paddock. Empty when the outcome is ok.
+    The text starts with `Sandbox error: ` if the running program failed, but not for a refusal, a program that does not
+    parse, or a fault of Paddock. Empty if the outcome is ok.
     """
     if outcome.ok:
         return ""
@@ -82,7 +84,7 @@ def error_text(outcome: Outcome) -> str:
 
 
 def plan_text(outcome: Outcome) -> str:
-    """Return what a rehearsal would have called, a line each; empty when there is nothing."""
+    """Return the calls that a rehearsal did not make, one per line; empty if there are none."""
     if not outcome.planned:
         return ""
     calls = [f"  {render_planned_call(call, arguments_text(call))}" for call in outcome.planned]
@@ -90,23 +92,23 @@ def plan_text(outcome: Outcome) -> str:
 
 
 def render_planned_call(call: PlannedCall, arguments: str) -> str:
-    """Return a call that was not made, and why a person would have been asked first."""
+    """Return a planned call, and why a person would have been asked first."""
     asks = f" - a person would be asked: {'; '.join(call.asks)}" if call.asks else ""
     return f"{call.server}.{call.tool}({arguments}){asks}"
 
 
 def arguments_text(call: PlannedCall) -> str:
-    """Return the arguments of a call that was not made; dots where they were too large to keep."""
+    """Return the arguments of a planned call; dots if they were too large to keep."""
     return "..." if call.arguments is None else compact(call.arguments)
 
 
 def tool_end(outcome: Outcome) -> ToolEnd:
-    """Return the end of a script tool, also of one that policy did not let run."""
+    """Return the end of a script tool, also of one that policy refused."""
     return outcome.tool or ToolEnd(success=False, error=error_text(outcome))
 
 
 def explain_outcome(outcome: Outcome) -> str:
-    """Return why an outcome is not ok, without any word in front of it."""
+    """Return why an outcome is not ok, without a prefix."""
     error = outcome.error or ErrorInfo(name="Error", message="; ".join(outcome.decision.reasons))
     message = _render_message(outcome.status, error) or outcome.status.value
     return "\n".join([message, *_list_details(outcome, error)])
@@ -114,20 +116,20 @@ def explain_outcome(outcome: Outcome) -> str:
 
 def as_json(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
-    # pydantic gives up on values nested more than 255 deep, so the value goes around it.
+    # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     fields = outcome.model_dump(mode="json", exclude={"value"})
-    # It makes doubles of all numbers, too.
+    # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output
     if outcome.error is not None:
         fields["error"]["data"] = outcome.error.data
-    for told, call in zip(fields["planned"], outcome.planned, strict=True):
-        told["arguments"] = call.arguments
+    for planned, call in zip(fields["planned"], outcome.planned, strict=True):
+        planned["arguments"] = call.arguments
     return dumps({**fields, "value": outcome.value}, separators=(",", ":"))
 
 
 def _render_message(status: Status, error: ErrorInfo) -> str:
-    """Return the message, and before it the name of any error but `Error`."""
+    """Return the message, preceded by the name of any error except `Error`."""
     named = status is Status.FAILED and error.name not in {"", "Error", "Thrown"}
     if error.message:
         return f"{error.name}: {error.message}" if named else error.message
@@ -161,7 +163,7 @@ def _frame_text(frame: Frame) -> str:
 
 
 def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
-    """Return what had happened before the error, so that nobody repeats it blindly."""
+    """Return which calls were completed before the error, so that they are not repeated blindly."""
     shown = [f"{call.server}.{call.tool} {call.status.value}" for call in calls[:3]]
     if len(calls) > len(shown):
         shown.append(f"and {len(calls) - len(shown)} more")
@@ -173,7 +175,7 @@ def _calls_text(calls: tuple[CallRecord, ...], in_flight: int) -> str:
 
 
 def _write_pretty(value: Json) -> Iterator[str]:
-    """Yield the pieces of a JSON text, two spaces a level. Iterative: depth is the program's choice."""
+    """Yield the pieces of a JSON text, two spaces per level. Iterative, because the program chooses the depth."""
     frames: list[tuple[Iterator[tuple[str, Json]], str]] = [(iter([("", value)]), "")]
     while frames:
         members, closer = frames[-1]
@@ -196,7 +198,7 @@ def _write_pretty(value: Json) -> Iterator[str]:
 def _write_members(
     container: dict[str, Json] | list[Json] | tuple[Json, ...], newline: str
 ) -> Iterator[tuple[str, Json]]:
-    """Yield each member with the text that goes before it."""
+    """Yield each member with the text before it."""
     comma = ""
     if isinstance(container, dict):
         for name, child in container.items():
@@ -216,9 +218,9 @@ def _quote_scalar(scalar: Json) -> str:
 
 
 def _write_number(value: float) -> str:
-    """Return a number as JavaScript spells it: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null.
+    """Return a number in JavaScript's notation: 1, 0.000001, 1e-7, 1e+21; NaN and infinities are null.
 
-    One that no double equals is spelled as it came.
+    A number that no double represents keeps its own digits.
     """
     if isinstance(value, ExactFloat):
         return value.digits

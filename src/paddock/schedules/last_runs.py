@@ -1,4 +1,4 @@
-"""When each schedule last ran, and the turn that only one process has at a time. One small file for each."""
+"""The last run of each schedule, and a lock that one process holds during a run. One small file for each schedule."""
 
 import hashlib
 from collections.abc import Generator
@@ -14,14 +14,14 @@ _MAX_FILE_BYTES = 100
 
 
 class LastRuns:
-    """The last runs of a workspace, in a directory of its own. Schedules have names of files without a dot in front."""
+    """The last runs of a workspace, in its own directory. Names of schedules are file names without a leading dot."""
 
     def __init__(self, state: Path, workspace: Path) -> None:
         self._directory = state / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
 
     @contextmanager
     def turn(self, name: str) -> Generator[bool]:
-        """Hold the one turn of a schedule; yields False at once when somebody holds it. Raises SdkError."""
+        """Hold the lock of a schedule; yields False at once if another process holds it. Raises SdkError."""
         with ExitStack() as held:
             try:
                 mine = held.enter_context(hold_lock(self._directory / f"{name}.lock", wait=False))
@@ -31,7 +31,7 @@ class LastRuns:
             yield mine
 
     def last(self, name: str) -> datetime | None:
-        """Return when a schedule was last run or first seen; None when never. Raises SdkError for a damaged file."""
+        """Return when a schedule last ran or was first seen; None for never. Raises SdkError for a damaged file."""
         path = self._directory / name
         try:
             check_directory(self._directory)
@@ -41,11 +41,13 @@ class LastRuns:
         except NotOursError as problem:
             raise SdkError(f"{problem.filename}: cannot be read: {problem.strerror}") from None
         except (OSError, ValueError) as problem:
-            raise SdkError(f"{path}: this is no moment ({problem}); remove the file to begin anew") from None
+            raise SdkError(
+                f"{path}: this is not a time ({problem}); remove the file to start again"
+            ) from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def note(self, name: str, moment: datetime) -> None:
-        """Note when a schedule runs; call it in its turn. It is on the disk when this returns. Raises SdkError."""
+        """Record a run; call it while holding the lock. Returns after the record is on disk. Raises SdkError."""
         try:
             replace_file(self._directory / name, (moment.isoformat() + "\n").encode())
         except OSError as problem:

@@ -1,7 +1,7 @@
 """Schedules of sequences: `.paddock/temporals/NAME.toml`, of the workspace or of the home directory.
 
-A run is noted before it begins, so one that was cut short is not repeated. What came due while nobody served is run
-once, however often it came due.
+A run is recorded before it starts, so that an interrupted run is not repeated. A schedule that came due while no
+process served it runs once, however often it came due.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ _INTERVAL_PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _CRON_FIELDS = 5
 _POLL_S = 60
-"""Seconds after which the clock is looked at again: it may be set, and the machine may sleep."""
+"""Maximum time between two reads of the clock, in seconds: it may be set, and the machine may sleep."""
 _MAX_CLOCK_SKEW = timedelta(minutes=5)
-"""A moment further ahead was noted by a clock that has been set back since; less is a clock that is being corrected."""
+"""Maximum clock correction. A time further in the future was recorded before the clock was set back."""
 
 
 class Schedule(Value):
@@ -40,25 +40,25 @@ class Schedule(Value):
     cron: str | None = None
     """Minute, hour, day of the month, month, day of the week."""
     every: str | None = None
-    """`30s`, `15m`, `2h`, `1d`: the time from one start to the next."""
+    """`30s`, `15m`, `2h`, `1d`: the time between two starts."""
     timezone: str = "UTC"
-    """Name of a time zone, such as `Europe/Berlin`, for `cron`."""
+    """Name of the time zone for `cron`, such as `Europe/Berlin`."""
     enabled: bool = True
-    """Whether it runs by itself."""
+    """Whether it runs automatically."""
 
     @model_validator(mode="after")
     def _comes_due(self) -> Self:
         if (self.cron is None) == (self.every is None):
-            raise ValueError('give one of `cron` and `every`, for instance every = "15m"')
+            raise ValueError('give one of `cron` and `every`, for example every = "15m"')
         if self.every is not None and not _INTERVAL_PATTERN.fullmatch(self.every):
-            raise ValueError(f"every is a number and s, m, h or d, for instance 15m, not {self.every!r}")
+            raise ValueError(f"every must be a number with s, m, h or d, for example 15m, not {self.every!r}")
         try:
             zone = ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError(f"there is no time zone {self.timezone!r}") from None
         if self.cron is not None:
             if len(self.cron.split()) != _CRON_FIELDS:
-                raise ValueError(f'cron has five fields, for instance "0 3 * * *", not {self.cron!r}')
+                raise ValueError(f'cron must have five fields, for example "0 3 * * *", not {self.cron!r}')
             try:
                 CronSim(self.cron, datetime.now(zone))
             except CronSimError as problem:
@@ -66,7 +66,7 @@ class Schedule(Value):
         return self
 
     def due(self, last: datetime) -> datetime | None:
-        """Return when it comes due after a moment; None for never."""
+        """Return when it next comes due after a time; None for never."""
         if self.every is not None:
             found = _INTERVAL_PATTERN.fullmatch(self.every)
             assert found is not None
@@ -77,14 +77,14 @@ class Schedule(Value):
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """Return the moment, in UTC."""
+        """Return the current time, in UTC."""
         ...
 
     async def wait(self, seconds: float) -> None:
-        """Return after some seconds."""
+        """Wait for some seconds."""
         ...
 
 
@@ -110,16 +110,16 @@ class Scheduler:
         self._clock = clock or SystemClock()
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
-        """Return what became of the sequence of a schedule: `{name, ok, sequence}`, or `{name, ok, error}`.
+        """Run the sequence of a schedule and return `{name, ok, sequence}`, or `{name, ok, error}`.
 
-        With `due` (a moment in ISO format) nothing runs when it has run since: `{name, ok, skipped}`. Raises SdkError
-        for a name or file that makes no sense, and when it is running.
+        With `due` (a time in ISO format) nothing runs if the schedule has run since: `{name, ok, skipped}`. Raises
+        SdkError for an invalid name or file, and if the schedule is already running.
         """
         temporal = read(find(name, request.workspace, "temporals"), Schedule)
         runs = LastRuns(self._state, request.workspace)
         with runs.turn(name) as mine:
             if not mine:
-                raise SdkError(f"temporal {name} is running already; it never runs twice at a time")
+                raise SdkError(f"temporal {name} is already running; it never runs twice at the same time")
             now, last = self._clock.now(), runs.last(name)
             if (
                 due is not None
@@ -146,18 +146,20 @@ class Scheduler:
             )
         if outcome.ok:
             return {"name": name, "ok": outcome.value["ok"], "sequence": outcome.value}
-        told = outcome.error
-        error = {"name": told.name, "message": told.message} if told else {"name": outcome.status.value}
+        failure = outcome.error
+        error = (
+            {"name": failure.name, "message": failure.message} if failure else {"name": outcome.status.value}
+        )
         return {"name": name, "ok": False, "error": error}
 
     def temporals(self, workspace: Path) -> Json:
-        """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
+        """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
         return listing(workspace, self._state, self._clock.now())
 
     async def serve(self, workspace: Path, fire: Callable[[str, datetime], Awaitable[None]]) -> None:
         """Call `fire` with every schedule that comes due, until cancelled. Files are read once.
 
-        Raises SdkError when there is nothing to serve, and for a file with mistakes.
+        Raises SdkError if there is no schedule, and for an invalid file.
         """
         found = {name: read(path, Schedule) for name, path in list_files(workspace, "temporals")}
         enabled = {name: temporal for name, temporal in found.items() if temporal.enabled}
@@ -191,7 +193,7 @@ class Scheduler:
                 last = passed
 
     def _first_seen(self, name: str, runs: LastRuns) -> datetime:
-        """Return when a schedule last ran; one that never did counts from now on, restarts or not."""
+        """Return when a schedule last ran. One that never ran counts from now on, also after restarts."""
         with runs.turn(name) as mine:
             last = runs.last(name)
             if last is None:
@@ -202,12 +204,12 @@ class Scheduler:
 
 
 def _count_from(last: datetime, now: datetime) -> datetime:
-    """Return from when a schedule counts: its last run, or now when that is a moment that has not come yet."""
+    """Return the start of a schedule's interval: its last run, or now if that is in the future."""
     return now if last - now > _MAX_CLOCK_SKEW else last
 
 
 def listing(workspace: Path, state: Path, now: datetime) -> list[dict[str, Any]]:
-    """Return what is told of every schedule: what the file says, `last` and `next`; or `{name, problem}`."""
+    """Return the facts of every schedule: its file's contents, `last` and `next`; or `{name, problem}`."""
     return [
         _describe_schedule(name, path, LastRuns(state, workspace), now)
         for name, path in list_files(workspace, "temporals")
@@ -221,8 +223,8 @@ def _describe_schedule(name: str, path: Path, runs: LastRuns, now: datetime) -> 
     except SdkError as problem:
         return {"name": name, "problem": str(problem)}
     due = temporal.due(_count_from(last or now, now)) if temporal.enabled else None
-    told = {"last": last and last.isoformat(), "next": due and due.isoformat()}
-    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **told}
+    times = {"last": last and last.isoformat(), "next": due and due.isoformat()}
+    return {"name": name, **temporal.model_dump(mode="json", exclude_none=True), **times}
 
 
 def _parse_moment(text: str) -> datetime:
@@ -230,5 +232,5 @@ def _parse_moment(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
         raise SdkError(
-            f"{text!r} is no moment; write it in ISO format, for instance 2030-01-01T03:00:00Z"
+            f"{text!r} is not a time; write it in ISO format, for example 2030-01-01T03:00:00Z"
         ) from None

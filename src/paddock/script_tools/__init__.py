@@ -1,1 +1,1 @@
-"""Script tools: programs with a schema, kept as directories beside the prompts that use them."""
+"""Script tools: programs with a schema, in directories beside the prompts that use them."""

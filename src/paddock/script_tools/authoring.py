@@ -1,4 +1,4 @@
-"""Help who writes a tool: a directory to start from, and what is wrong with the one that is there."""
+"""Help authors of tools: create a working directory, and list the faults of an existing one."""
 
 import errno
 import json
@@ -13,14 +13,14 @@ from paddock.script_tools.library import MANIFEST_NAME, ToolError, inside, load,
 from paddock.script_tools.manifest import ManifestError
 
 SUFFIXES = {"python": ".py", "node": ".mjs", "shell": ".sh"}
-"""Runtimes that a new tool can be written in, and the suffix of its script."""
+"""Runtimes for a new tool, and the suffix of its script."""
 OWN_TOOLS = frozenset(
     (
         *("execute_code", "call_tool", "search_tools", "describe_tools", "provision_server"),
         *("run_program", "query_output", "compute"),
     )
 )
-"""Tools of Paddock itself (docs/mcp-tools.md), which go before script tools of the same name."""
+"""Tools of Paddock itself (docs/mcp-tools.md); they take precedence over script tools with the same name."""
 
 _MANIFEST = """\
 id: {id}
@@ -60,29 +60,29 @@ echo "{\\"words\\": $words}"
 
 
 class ToolFinding(NamedTuple):
-    """What there is to say about a tool."""
+    """A fault of a tool."""
 
     severity: Literal["error", "warning"]
     text: str
 
 
 def create(folder: Path, name: str, runtime: str) -> Path:
-    """Create a tool that works, and return its directory.
+    """Create a working tool, and return its directory.
 
-    Raises ValueError for an id that is none, FileExistsError for one that is taken, in whatever case, and OSError when
-    it cannot be written whole: then nothing of it is left.
+    Raises ValueError for an invalid id, FileExistsError for an existing one (case is ignored), and OSError if it cannot
+    be written completely: then nothing of it remains.
     """
     suffix = SUFFIXES[runtime]
     text = _MANIFEST.format(id=name, runtime=runtime, suffix=suffix)
     try:
         read = manifests.read(text).id
     except ManifestError as problem:
-        raise ValueError(f"{name!r} is no id of a tool ({problem})") from None
-    if read != name:  # quotes, a tag, spaces or a comment, which YAML takes away
-        raise ValueError(f"{name!r} is no id of a tool (as YAML it is {read!r})")
+        raise ValueError(f"{name!r} is not the id of a tool ({problem})") from None
+    if read != name:  # YAML removes quotes, tags, spaces and comments
+        raise ValueError(f"{name!r} is not the id of a tool (as YAML it is {read!r})")
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.iterdir():
-        if other.name.lower() == name.lower():  # ids are compared so: one of the two would never run
+        if other.name.lower() == name.lower():  # ids ignore case: one of the two would never run
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(other))
     directory = folder / name
     directory.mkdir()
@@ -98,7 +98,7 @@ def create(folder: Path, name: str, runtime: str) -> Path:
 
 
 def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
-    """Return what is wrong with a tool's directory, which may name one of `runtimes`; nothing is run."""
+    """Return the faults of a tool's directory; its runtime must be one of `runtimes`. Nothing is run."""
     try:
         tool = load(directory)
     except ToolError as problem:
@@ -108,10 +108,10 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
         ToolFinding("error", text) for text in _find_missing(directory, manifest.script, manifest.working_dir)
     ]
     if manifest.runtime != "auto" and manifest.runtime not in runtimes:
-        told = (
+        message = (
             f"{MANIFEST_NAME}: there is no runtime {manifest.runtime}; there are auto, {', '.join(runtimes)}"
         )
-        found.append(ToolFinding("error", told))
+        found.append(ToolFinding("error", message))
     unknown = manifests.unknown_fields(read_inside(directory, MANIFEST_NAME))
     found += [ToolFinding("warning", f"{MANIFEST_NAME}: unknown field `{name}`") for name in unknown]
     if manifest.id.lower() != directory.name.lower():
@@ -119,14 +119,14 @@ def findings(directory: Path, runtimes: Collection[str]) -> list[ToolFinding]:
             ToolFinding("warning", f"{MANIFEST_NAME}: id {manifest.id} is not the name of the directory")
         )
     if manifest.id.lower() in OWN_TOOLS:
-        told = f"{manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
-        found.append(ToolFinding("warning", f"{MANIFEST_NAME}: {told}"))
+        message = f"{manifest.id} is a tool of Paddock itself, so `paddock serve mcp` does not offer this one"
+        found.append(ToolFinding("warning", f"{MANIFEST_NAME}: {message}"))
     return found
 
 
 def _find_missing(directory: Path, script: str, working_dir: str | None) -> Iterator[str]:
     try:
-        # Those of `Path` raise where a name is too long.
+        # `Path` would raise for a name that is too long.
         if not os.path.isfile(inside(directory, script)):
             yield f"Script not found: {script}"
         if working_dir is not None and not os.path.isdir(inside(directory, working_dir)):

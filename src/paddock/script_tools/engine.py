@@ -1,9 +1,9 @@
 """The engine of script tools: one tool's directory, one confined process, one result.
 
-    enabled? script there? inputs valid? runtime known? -> process -> what it printed, as JSON where it is some
+    enabled? script exists? inputs valid? runtime known? -> process -> its output, parsed as JSON if possible
 
-It never waits for pipes that grandchildren hold, leaves nobody alive, tells a death by
-signal from success, cuts no character in two, keeps bounded output, and lets nothing lead out of the tool's directory.
+It does not wait for pipes that grandchildren hold, ends every process, distinguishes a signal from success, cuts no
+character, limits the output, and allows no path out of the tool's directory.
 """
 
 import asyncio
@@ -32,7 +32,8 @@ from paddock.script_tools.inputs import check
 from paddock.script_tools.library import Tool, ToolError, inside
 
 _MAX_JSON_PARTS = 1_000_000
-"""Commas and brackets of an output that is read as JSON: what it becomes takes hundred times as much memory."""
+"""Maximum number of commas and brackets in output that is parsed as JSON: parsed values take a hundred times the
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +48,37 @@ class ToolJob:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a script is run on this machine."""
+    """How to run a script on this machine."""
 
     start: Callable[[Path], tuple[list[str], dict[str, str]]]
-    """Returns argument vector and variables for a scratch directory."""
+    """Returns arguments and variables for a scratch directory."""
     sha256: str
-    """SHA-256 (hex) of the script as it was read for this."""
+    """SHA-256 (hex) of the script that was read for this command."""
     readable: tuple[Path, ...] = ()
-    """What the process must read besides the tool's directory."""
+    """Paths that the process must read besides the tool's directory."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What must stand in scratch before."""
+    """Files that must exist in the scratch directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoCommand:
-    """Why there is no command: the runtime is unknown, or known and not here."""
+    """Why there is no command: the runtime is unknown, or not installed."""
 
     known: bool
     hint: str = ""
 
 
 class Runtimes(Protocol):
-    """What the engine needs to know about languages."""
+    """The facts about languages that the engine needs."""
 
     def runtime_of(self, script: Path) -> str | None:
-        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        """Return the runtime of a file's suffix; None for an unknown suffix."""
         ...
 
     async def make_command(
         self, runtime: str, script: Path, *, sandbox: Sandbox, grants: ProcessGrants, memory_bytes: int
     ) -> Command | NoCommand:
-        """Return how a runtime runs a script. Raises Unreadable."""
+        """Return the command by which a runtime runs a script. Raises Unreadable."""
         ...
 
 
@@ -86,7 +87,7 @@ class Unreadable(Exception):
 
 
 class _RefusedError(Exception):
-    """The tool cannot be run as asked; nothing was started."""
+    """The tool cannot be run; nothing was started."""
 
     def __init__(self, message: str, *, status: Status = Status.INVALID, hint: str = "") -> None:
         super().__init__(message)
@@ -95,7 +96,7 @@ class _RefusedError(Exception):
 
 
 class ToolEngine:
-    """Runs script tools. `sandbox` gives the session's sandbox, `environ` what may be inherited in part."""
+    """Runs script tools. `sandbox` returns the session's sandbox; `environ` contains the variables for inheritance."""
 
     def __init__(
         self,
@@ -104,16 +105,16 @@ class ToolEngine:
         environ: Mapping[str, str],
         *,
         strict_nulls: bool,
-        most: int,
+        max_jobs: int,
     ) -> None:
         self._sandbox = sandbox
         self._runtimes = runtimes
         self._environ = environ
         self._strict_nulls = strict_nulls
-        self._turn = asyncio.Semaphore(most)
+        self._turn = asyncio.Semaphore(max_jobs)
 
     async def run(self, job: ToolJob) -> RawResult:
-        """Return what became of a run. Cancelling the task ends the process first.
+        """Run a tool and return its result. Cancelling the task ends the process first.
 
         Raises EngineError when Paddock's own machinery failed before the script started.
         """
@@ -138,7 +139,7 @@ class ToolEngine:
         return _raw_result(status, end, usage, result.sandbox)
 
     def _check_run(self, job: ToolJob) -> tuple[Path, Mapping[str, Json]]:
-        """Return script and inputs, or raise: first whether it may run, then whether it can, then its inputs."""
+        """Return script and inputs. Raises if it may not run, cannot run, or has invalid inputs, in this order."""
         tool = job.tool
         if not tool.manifest.enabled:
             raise _RefusedError("Tool is disabled")
@@ -168,7 +169,7 @@ class ToolEngine:
             command = await self._runtimes.make_command(
                 runtime, script, sandbox=sandbox, grants=grants, memory_bytes=terms.memory_bytes
             )
-        except Unreadable as problem:  # it may have gone while this run waited for its turn
+        except Unreadable as problem:  # it may have been removed while this run waited for a slot
             raise _RefusedError(f"Script cannot be read: {problem}: {tool.script}") from None
         if isinstance(command, NoCommand):
             status = Status.UNAVAILABLE if command.known else Status.INVALID
@@ -176,9 +177,9 @@ class ToolEngine:
             text = f"No interpreter found for runtime '{named}'"
             raise _RefusedError(text, status=status, hint=command.hint)
         if command.sha256 != job.work.script_sha256:
-            # A rule or a person said yes to another one, perhaps long ago: they may take their time.
+            # A rule or a person approved another script, perhaps long ago.
             raise _RefusedError("Script has changed since it was asked for; ask again")
-        # What is half a character is no UTF-8; with a backslash it is the escape that JSON has for it.
+        # UTF-8 cannot encode a lone surrogate; with a backslash it becomes the escape that JSON has for it.
         stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
         limits = _process_limits(terms, len(stdin))
@@ -192,13 +193,13 @@ class ToolEngine:
             place.release()
 
     def _choose_runtime(self, tool: Tool, script: Path) -> str:
-        """Return the runtime of a tool: the one it names, or what its suffix stands for, or the shell."""
+        """Return the runtime of a tool: the one that it names, or that of its suffix, or the shell."""
         if tool.manifest.runtime != "auto":
             return tool.manifest.runtime
         return self._runtimes.runtime_of(script) or "shell"
 
     def _make_variables(self, job: ToolJob, base: Mapping[str, str]) -> dict[str, str]:
-        """Return every variable; `base` is the toolchain's, whose PATH leads past the stand-ins of ours."""
+        """Return every variable; `base` belongs to the toolchain, whose PATH skips Paddock's own wrappers."""
         own, allowed = job.tool.manifest.env, job.terms.environment
         try:
             given = environment(self._environ, base, own, job.work.env, allowed)
@@ -222,16 +223,16 @@ def _working_directory(tool: Tool) -> Path:
         path = inside(tool.directory, name)
     except ToolError as problem:
         raise _RefusedError(f"Working directory not allowed: {problem}") from None
-    if not os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
+    if not os.path.isdir(path):  # `Path.is_dir` raises if a name is too long
         raise _RefusedError(f"Working directory not found: {name}")
     return path
 
 
 def _process_grants(job: ToolJob, cwd: Path) -> ProcessGrants:
-    """Return what the process may reach: its own directory to read, and what the tool declares and policy allows.
+    """Return what the process may reach: its own directory for reading, and the declared needs that policy allows.
 
-    The directory stands in for a workspace where none is granted: where a process with a workspace runs as its owner,
-    it can read the directory too.
+    Without a granted workspace, the directory takes its place: a process with a workspace may run as the workspace's
+    owner, who can also read the directory.
     """
     directory, terms = job.tool.directory, job.terms
     if terms.access == "none":
@@ -308,9 +309,9 @@ def _make_end(result: ProcessResult, terms: ToolTerms, ms: float) -> ToolEnd:
 
 
 def parse_output(stdout: str) -> Json:
-    """Return what a script printed: JSON of any type, else `{"output": text}`; None for nothing.
+    """Return a script's output: JSON of any type, else `{"output": text}`; None for nothing.
 
-    What is nested too deep stays text.
+    JSON that is nested too deeply stays text.
     """
     text = stdout.strip().strip("\ufeff").strip()
     if not text:

@@ -1,4 +1,4 @@
-"""Which variables a script gets: an allow-list, then the tool's own, then the request's."""
+"""The variables of a script: an allow-list, then the tool's own, then the request's."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,13 +13,13 @@ INHERITED = frozenset(
         *("CI", "GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_HOME"),
     }
 )
-"""What passes from our environment. HOME and TMPDIR are then those of the sandbox."""
+"""Variables that are inherited from Paddock's environment. HOME and TMPDIR are those of the sandbox."""
 
 _REFERENCE_PATTERN = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class VariableError(ValueError):
-    """A tool asks for a variable that it may not see."""
+    """A tool uses a variable that it may not read."""
 
 
 def environment(
@@ -29,10 +29,10 @@ def environment(
     request: Mapping[str, str],
     allowed: Collection[str],
 ) -> dict[str, str]:
-    """Return the variables of a script: the later wins. Raises VariableError.
+    """Return the variables of a script; later ones take precedence. Raises VariableError.
 
-    `${NAME}` in the tool's values stands for a variable of ours: an inherited one, or one that `allowed` names.
-    Anybody may have written the tool, so anything else is refused rather than left out.
+    `${NAME}` in the tool's values refers to a variable of Paddock: an inherited one, or one that `allowed` names. The
+    tool is untrusted; therefore any other name is rejected, not left out.
     """
     inherited = {
         name: value for name, value in environ.items() if name in INHERITED and not value.startswith("()")

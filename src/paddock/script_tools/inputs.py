@@ -1,7 +1,7 @@
 """Check the inputs of a tool against its schema, with exact messages.
 
-Two things differ, both for the better: the whole of JSON Schema 2020-12 holds, not only names and types, and a whole
-number is a number.
+Two things are stricter than in the compat format: all of JSON Schema 2020-12 applies, not only names and types, and a
+whole number is a number.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,16 +25,16 @@ Inputs = dict[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class CheckedInputs:
-    """What became of inputs: errors, or what the script is to get."""
+    """The result of a check: errors, or the inputs for the script."""
 
     errors: tuple[str, ...]
     inputs: Inputs
 
 
 def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = False) -> CheckedInputs:
-    """Return the inputs in the form the script gets, or what is wrong with them.
+    """Return the inputs in the form for the script, or their faults.
 
-    A null stands for any type unless `strict_nulls`: existing tools rely on it.
+    Unless `strict_nulls`, a null is accepted for any type: existing tools rely on it.
     """
     normalised = _normalise_inputs(inputs, schema.document)
     nulls: set[str] = set() if strict_nulls else {*_passing_nulls(normalised, schema.document)}
@@ -47,7 +47,7 @@ def check(inputs: Mapping[str, Json], schema: Schema, *, strict_nulls: bool = Fa
 
 
 def json_type(value: Json) -> str:
-    """Return the name of a value's type, as JSON Schema calls it; 1.0 is an integer."""
+    """Return the JSON Schema name of a value's type; 1.0 is an integer."""
     match value:
         case None:
             return "null"
@@ -66,7 +66,7 @@ def json_type(value: Json) -> str:
 
 
 def types_of(schema: Json) -> tuple[str, ...]:
-    """Return the types that a property's schema names; none when it does not say."""
+    """Return the types that a property's schema names; empty if it names none."""
     named = cast("dict[str, Json]", schema).get("type") if isinstance(schema, dict) else None
     if isinstance(named, str):
         return (named,)
@@ -80,7 +80,7 @@ def properties_of(document: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def list_required(document: Mapping[str, Json]) -> list[str]:
-    """Return the required properties of a schema, in its order."""
+    """Return the required properties of a schema, in order."""
     found = document.get("required")
     return (
         [name for name in cast("list[Json]", found) if isinstance(name, str)]
@@ -90,7 +90,7 @@ def list_required(document: Mapping[str, Json]) -> list[str]:
 
 
 def _normalise_inputs(inputs: Mapping[str, Json], document: Mapping[str, Json]) -> Inputs:
-    """Return inputs with the texts parsed that stand for lists and objects, and empty ones left out."""
+    """Return the inputs with strings parsed that stand for lists and objects, and empty ones left out."""
     properties, required = properties_of(document), {*list_required(document)}
     found: Inputs = {}
     for name, value in inputs.items():
@@ -121,7 +121,7 @@ def _passing_nulls(inputs: Inputs, document: Mapping[str, Json]) -> Iterator[str
 
 
 def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, ...]:
-    """Return the messages: what is missing, then wrong types in the order of the inputs, then everything else."""
+    """Return the messages: missing fields, then wrong types in the order of the inputs, then everything else."""
     missing: list[str] = []
     types: list[tuple[int, str]] = []
     others: list[str] = []
@@ -139,8 +139,10 @@ def _list_messages(schema: Schema, value: Inputs, given: Inputs) -> tuple[str, .
                 others.append(_format_message(error))
     required = {name: place for place, name in reversed([*enumerate(list_required(schema.document))])}
     missing.sort(key=lambda name: required.get(name, len(required)))
-    told = [f"Missing required field: {name}" for name in missing]
-    return tuple(told + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[:_MAX_ERRORS]
+    absent = [f"Missing required field: {name}" for name in missing]
+    return tuple(absent + [text for _, text in sorted(types, key=lambda each: each[0])] + others)[
+        :_MAX_ERRORS
+    ]
 
 
 def _type_message(error: "ValidationError", types: str | list[str]) -> str:

@@ -1,8 +1,8 @@
-"""The tool directories of a workspace: found, read, and read again when they change.
+"""The tool directories of a workspace: found, loaded, and reloaded when they change.
 
-Anybody may have written them. So a tool's files are regular files inside its directory, links included in the
-reckoning, of bounded size; and a tool directory is inside the folder where it was found. Otherwise a description would
-show a private key to whoever lists the tools, and a grant to read the directory would open another one.
+They are untrusted. Therefore a tool's files must be regular files of bounded size within its directory, also after
+following links, and a tool directory must be within the folder in which it was found. Otherwise a description could
+show a private key to everyone who lists the tools, and a grant to read the directory would open another one.
 """
 
 import hashlib
@@ -38,37 +38,37 @@ class ToolError(ValueError):
 
 @dataclass(frozen=True)
 class Tool:
-    """One script tool, read."""
+    """A loaded script tool."""
 
     manifest: Manifest
     directory: Path
     prompt: str
-    """Id of the prompt it lies beside; empty for a tool of the workspace."""
+    """Id of the prompt beside it; empty for a tool of the workspace."""
     schema: Schema
     content: str
-    """What `description.md` says."""
+    """The contents of `description.md`."""
 
     @property
     def id(self) -> str:
-        """Id in lower case, by which it is called."""
+        """Id in lower case; callers use it."""
         return self.manifest.id.lower()
 
     @property
     def description(self) -> str:
-        """What people and agents read: the manifest's word, else the file's."""
+        """The description for people and agents: the manifest's, else the file's."""
         return self.manifest.description or self.content
 
     @property
     def script(self) -> Path:
-        """Where the script should be; whether it is there is seen when it runs."""
+        """The path of the script; it may not exist until the tool runs."""
         return self.directory / self.manifest.script
 
     @property
     def script_sha256(self) -> str:
-        """Hash of the script as it is now; empty for one that cannot be read."""
+        """Hash of the current script; empty if it cannot be read."""
         try:
             return hashlib.sha256(read_bounded(self.script, SCRIPT_BYTES)).hexdigest()
-        except (OSError, ValueError):  # the latter for a name with a NUL in it
+        except (OSError, ValueError):  # ValueError for a name with a NUL
             return ""
 
 
@@ -92,9 +92,9 @@ class _Found:
 
 @dataclass
 class ToolLibrary:
-    """Tools by id: those of `folders` in their order, the first of two with one id wins.
+    """Tools by id, from `folders` in order; of two with one id the first is used.
 
-    `owned` folders were named by the user: they may lie anywhere.
+    `owned` folders were named by the user: they may be anywhere.
     """
 
     workspace: Path
@@ -103,14 +103,14 @@ class ToolLibrary:
 
     @property
     def folders(self) -> list[Path]:
-        """Return where tools are looked for."""
+        """Return the folders that are searched."""
         own = [self.workspace / place for place in (".paddock/tools", "", "prompts", "resources/prompts")]
         return [*own, self.workspace / "resources/scripts", *self.owned]
 
     def all(self) -> list[Tool | BrokenTool]:
-        """Return every tool directory as it is now, hidden ones included; what has not changed is not read again.
+        """Return every tool directory as it is now, including hidden ones; unchanged ones are not reloaded.
 
-        Those of prompts come last: of two with one id the first is the one that runs, is listed and is shown.
+        Tools of prompts come last: of two with one id, the first one runs and is listed.
         """
         now: dict[Path, tuple[Signature, Tool | BrokenTool]] = {}
         for place in (each for folder in self.folders for each in self._search_folder(folder)):
@@ -132,9 +132,9 @@ class ToolLibrary:
         return found
 
     def find(self, name: str, *, prompt: str = "") -> Tool | BrokenTool | None:
-        """Return the tool of an id, or of `prompt/id`; a prompt's own tool wins over others.
+        """Return the tool with an id, or `prompt/id`; a prompt's own tool takes precedence.
 
-        Where no tool has the id, it is the name of a directory, as prompts list their tools.
+        If no tool has the id, it is the name of a directory, as in the tool lists of prompts.
         """
         scope, _, short = name.lower().rpartition("/")
         tools = self.all()
@@ -152,7 +152,7 @@ class ToolLibrary:
         return next(iter((*mine, *usable, *named)), None)
 
     def listing(self) -> list[tuple[str, str, dict[str, Json]]]:
-        """Return name, description and input schema of every enabled tool, for who offers them to agents."""
+        """Return name, description and input schema of every enabled tool, to offer them to agents."""
         return [
             (name, tool.description, dict(tool.schema.document))
             for name, tool in sorted(self.tools().items())
@@ -163,7 +163,7 @@ class ToolLibrary:
         """Yield the tool directories of a folder: its own, and those in `tools` beside a prompt at any depth."""
         try:
             root = Path(os.path.realpath(folder))
-        except OSError:  # a link on the way is swapped meanwhile
+        except OSError:  # a link on the path was replaced meanwhile
             return
         if folder not in self.owned and not root.is_relative_to(os.path.realpath(self.workspace)):
             return
@@ -200,13 +200,13 @@ def load(directory: Path, *, prompt: str = "") -> Tool:
 
 
 def read_inside(directory: Path, name: str) -> str:
-    """Return the text of a file of a tool. Raises ToolError for one that is elsewhere, no file, or too large."""
+    """Return the text of a tool's file. Raises ToolError for one that is outside, not regular, or too large."""
     path = inside(directory, name)
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(file, "rb") as stream:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise ToolError(f"{name} is no regular file")
+                raise ToolError(f"{name} is not a regular file")
             if real_path_of(file) != path:
                 raise ToolError(f"{name} leads out of the tool's directory")
             data = stream.read(_FILE_BYTES + 1)
@@ -217,25 +217,25 @@ def read_inside(directory: Path, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ToolError(f"{name} is no UTF-8 text") from None
+        raise ToolError(f"{name} is not UTF-8 text") from None
 
 
 def inside(directory: Path, name: str) -> Path:
-    """Return where `name` leads below a tool's directory, links followed.
+    """Return the path of `name` below a tool's directory, with links followed.
 
-    Raises ToolError when it leads out of it, and for a path that is not UTF-8.
+    Raises ToolError if it is outside, and for a path that is not UTF-8.
     """
     try:
         root = os.path.realpath(directory)
-        path = Path(os.path.realpath(os.path.join(root, name)))  # resolves a missing path, too
-    except (ValueError, OSError):  # the latter for a link that is swapped meanwhile
-        raise ToolError(f"{name!r} is no path") from None
+        path = Path(os.path.realpath(os.path.join(root, name)))  # also resolves a missing path
+    except (ValueError, OSError):  # OSError for a link that is replaced meanwhile
+        raise ToolError(f"{name!r} is not a path") from None
     if not path.is_relative_to(root):
         raise ToolError(f"{name} leads out of the tool's directory")
     try:
         str(path).encode()
-    except UnicodeEncodeError:  # no order to start a process could name it
-        raise ToolError(f"the path of {name} is no UTF-8 text; rename what it goes through") from None
+    except UnicodeEncodeError:  # the request to start a process could not contain it
+        raise ToolError(f"the path of {name} is not UTF-8 text; rename its directories") from None
     return path
 
 
@@ -256,7 +256,7 @@ def _read_schema(directory: Path, name: str) -> dict[str, Json]:
     except ValueError as problem:
         raise ToolError(f"{name}: this is not JSON: {problem}") from None
     if not isinstance(document, dict):
-        raise ToolError(f"{name}: a JSON Schema of inputs is an object")
+        raise ToolError(f"{name}: a JSON Schema of inputs must be an object")
     return cast("dict[str, Any]", document)
 
 
@@ -269,12 +269,12 @@ def _with_manifest(folder: Path, prompt: str) -> Iterator[_Found]:
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a file is there; what cannot be looked at, such as a link to an endless name, is none."""
+    """Return whether a path is a file; false if it cannot be inspected, such as a link to a name that is too long."""
     return os.path.isfile(path)  # `Path.is_file` raises: one such link would hide every tool
 
 
 def _is_there(directory: Path, name: str) -> bool:
-    """Return whether a tool has a file. Raises ToolError when that cannot be looked at."""
+    """Return whether a tool has a file. Raises ToolError if that cannot be determined."""
     try:
         (directory / name).stat()
     except FileNotFoundError:
@@ -285,7 +285,7 @@ def _is_there(directory: Path, name: str) -> bool:
 
 
 def _list_directories(folder: Path) -> list[Path]:
-    """Return the directories of a folder, sorted by their names; links are not followed."""
+    """Return the directories of a folder, sorted by name; links are not followed."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -295,7 +295,7 @@ def _list_directories(folder: Path) -> list[Path]:
 
 
 def _file_signature(directory: Path, known: Tool | BrokenTool | None) -> Signature:
-    """Return what changes when a file of a tool does that is kept; the script is read at each run."""
+    """Return a value that changes when a stored file of a tool changes; the script is read at each run."""
     manifest = known.manifest if isinstance(known, Tool) else None
     names = (MANIFEST_NAME, manifest.schema_file, manifest.description_file) if manifest else _TOOL_FILES
     return tuple(_stat_facts(directory / name) for name in names)

@@ -1,4 +1,4 @@
-"""What a `tool.yaml` says, in the format of others, accepted unchanged; two fields are Paddock's own."""
+"""The format of `tool.yaml`, shared with other programs and accepted unchanged; two fields are Paddock's own."""
 
 from typing import Annotated, Any, Literal, cast
 
@@ -20,7 +20,7 @@ _MODES: dict[str, dict[str, Json]] = {
     "manual": {"trigger": "explicit"},
     "confirm": {"confirm": True},
 }
-"""What the deprecated `mode` stands for, where nothing newer is said."""
+"""The meaning of the deprecated `mode`, if no newer field is set."""
 _MAX_PROBLEMS = 10
 _MESSAGES = {
     "missing": "is missing",
@@ -28,7 +28,7 @@ _MESSAGES = {
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be 1 to 100 letters, digits, `_`, `.` and `-`, and not begin with `.` or `-`",
 }
-"""Problems in other words than those of the library."""
+"""Error texts that replace those of the library."""
 
 
 def _rename_trigger(trigger: Json) -> Json:
@@ -36,11 +36,11 @@ def _rename_trigger(trigger: Json) -> Json:
 
 
 class ManifestError(ValueError):
-    """A `tool.yaml` that makes no sense; the text lists what and where, as `path: message`, joined by `; `."""
+    """An invalid `tool.yaml`; the text lists the faults as `path: message`, joined by `; `."""
 
 
 class _Section(Value):
-    """Names are spelled as in YAML; unknown ones are kept out of the way."""
+    """Names are spelled as in YAML; unknown ones are kept separately."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, strict=True
@@ -48,12 +48,12 @@ class _Section(Value):
 
 
 class Execution(_Section):
-    """`execution`: when the tool runs by itself, and whether somebody is asked first."""
+    """`execution`: when the tool runs automatically, and whether a person is asked first."""
 
     trigger: Annotated[Trigger, BeforeValidator(_rename_trigger)] = "schema_match"
     confirm: bool = True
     strict: bool = False
-    """Whether all required parameters must be there for a match, not just one."""
+    """Whether a match needs all required parameters, not only one."""
     confirm_message: str | None = None
     auto_approve_on_valid: bool = False
 
@@ -66,7 +66,7 @@ class Manifest(_Section):
     script: Text
     description: str | None = None
     runtime: Text = "auto"
-    """`auto`, `python`, `node`, `shell`, or any other runtime; who runs it says whether it is known."""
+    """`auto`, `python`, `node`, `shell`, or any other runtime; the engine checks it."""
     schema_file: str = "schema.json"
     description_file: str = "description.md"
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -76,13 +76,13 @@ class Manifest(_Section):
     enabled: bool = True
     execution: Execution = Execution()
     workspace: Access = "none"
-    """How the script may use the workspace; Paddock's own field."""
+    """Access of the script to the workspace; Paddock's own field."""
     network: Network = "none"
-    """Whether the script may use the network; Paddock's own field."""
+    """Access of the script to the network; Paddock's own field."""
 
 
 def read(text: str) -> Manifest:
-    """Return the manifest of a text. Raises ManifestError."""
+    """Return the manifest in a text. Raises ManifestError."""
     try:
         document = yaml.read(text)
     except yaml.YamlError as problem:
@@ -96,7 +96,7 @@ def read(text: str) -> Manifest:
 
 
 def unknown_fields(text: str) -> list[str]:
-    """Return the fields of a readable manifest that mean nothing, for who looks for a misspelled one."""
+    """Return the unknown fields of a valid manifest, to find misspelled ones."""
     document = cast("dict[str, Any]", yaml.read(text))
     found = [str(name) for name in document if name not in _field_names(Manifest)]
     section = document.get("execution")

@@ -1,7 +1,7 @@
-"""Read the YAML of strangers: YAML 1.2 core types, bounded in size and depth, without aliases.
+"""Parse untrusted YAML: core types of YAML 1.2, bounded in size and depth, without aliases.
 
-PyYAML reads YAML 1.1, where `on`, `no` and `1:30` are not texts; the tools of others were written for 1.2. Aliases
-are refused: nine lines of them are a billion values, and no tool needs them.
+PyYAML parses YAML 1.1, in which `on`, `no` and `1:30` are not strings; existing tools were written for 1.2. Aliases are
+rejected: nine lines of them can mean a billion values, and no tool needs them.
 """
 
 import re
@@ -14,7 +14,7 @@ from paddock.model.base import Json
 MAX_CHARS = 64 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 5_000
-"""Values and keys: reading takes a tenth of a millisecond for each."""
+"""Maximum number of values and keys: parsing takes a tenth of a millisecond for each."""
 _MAX_INTEGER_CHARS = 100
 
 _FLOAT: Final = (
@@ -27,15 +27,15 @@ _CORE: Final = (
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
     ("float", _FLOAT, "-+.0123456789"),
 )  # fmt: skip
-"""YAML 1.2.2, 10.3.2: tag, what it matches, and its first characters."""
+"""YAML 1.2.2, 10.3.2: tag, its pattern, and its first characters."""
 
 
 class YamlError(ValueError):
-    """A text that is not YAML, or more of it than is read; the text names the line."""
+    """A text that is not YAML, or exceeds a limit; the message names the line."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Builds plain values with the types of the core schema, and no mapping that names a key twice."""
+    """Builds plain values with the types of the core schema, and rejects duplicate keys."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's way of being told
 
@@ -62,7 +62,7 @@ def _read_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, yaml.ScalarNode):
             raise YamlError(f"line {line}: a key must be a text")
         if key.value in seen:
-            raise YamlError(f"line {line}: {key.value} is there twice")
+            raise YamlError(f"line {line}: {key.value} occurs twice")
         seen.add(key.value)
     return loader.construct_mapping(node, deep=True)
 
@@ -85,17 +85,17 @@ def read(text: str) -> Json:
         raise
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as problem:
         raise YamlError(str(problem).partition("\n")[0][:200]) from None
-    except (LookupError, AttributeError):  # how PyYAML refuses `!!bool x`, `!!float ""` and `!!timestamp x`
+    except (LookupError, AttributeError):  # raised by PyYAML for `!!bool x`, `!!float ""` and `!!timestamp x`
         raise YamlError("a value does not fit the tag in front of it") from None
 
 
 def _check_events(text: str) -> None:
-    """Refuse aliases, depth and sheer number, from the events alone: building a value is recursive."""
+    """Reject aliases, depth and too many values, based on the events: building a value is recursive."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise YamlError(f"line {line}: anchors and aliases are not read; write the value out")
+            raise YamlError(f"line {line}: anchors and aliases are not supported; write the value out")
         if isinstance(event, yaml.NodeEvent):
             nodes += 1
         if nodes > MAX_NODES:

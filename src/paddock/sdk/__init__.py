@@ -1,1 +1,1 @@
-"""What programs may ask of Paddock itself (`paddock.vault.get()` and the like), seen from the host."""
+"""The host side of the SDK: methods that Paddock itself provides to programs (`paddock.vault.get()` and others)."""

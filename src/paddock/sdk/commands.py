@@ -1,4 +1,4 @@
-"""Commands of this machine that the settings offer to programs: found, confined, run, and read."""
+"""Commands of this machine that the settings offer to programs: find, confine and run them, and parse their output."""
 
 import asyncio
 import shutil
@@ -24,7 +24,7 @@ _ERROR_NAME = "CommandError"
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 
 Secret = Callable[[str], str | None]
-"""Returns a secret of the vault by name, None when there is none, and sees to it that it is not shown."""
+"""Returns a secret of the vault by name, or None; registers it for redaction."""
 
 
 class Commands:
@@ -46,9 +46,9 @@ class Commands:
         return name in self._commands
 
     async def run_command(self, name: str, given: Mapping[str, Json], workspace: Path) -> Json:
-        """Return what a command prints. Cancelling the task ends it first.
+        """Run a command and return its output. Cancelling the task ends it first.
 
-        Raises SdkError for values that do not fit, SdkFailed when it did not end well or could not start.
+        Raises SdkError for invalid values, and SdkFailed if it failed or could not start.
         """
         command = self._commands[name]
         try:
@@ -74,7 +74,7 @@ class Commands:
         return await sandbox.run(argv, grants, limits, Streams(stdin))
 
     def _prepare_program(self, command: SdkCommand, workspace: Path) -> "tuple[str, ProcessGrants]":
-        """Return the path of the program, and what it gets."""
+        """Return the path and the grants of the program."""
         from paddock.model.process import ProcessGrants
 
         program = self._find_program(command, workspace)
@@ -94,15 +94,15 @@ class Commands:
         found = shutil.which(name, path=self._environ.get("PATH"))
         if found is None:
             raise _not_started(
-                f"paddock.{command.name} needs {name}, which is not on this machine; install it, or name its path "
+                f"paddock.{command.name} needs {name}, which is not installed; install it, or set its path "
                 "in `command` under [[sdk.commands]]"
             )
         path = Path(found).absolute()
         inside = workspace.resolve()
         if path.is_relative_to(inside) or path.resolve().is_relative_to(inside):
             raise _not_started(
-                f"paddock.{command.name}: {name} is in the workspace, which anybody may have written; "
-                "name the path of another under [[sdk.commands]]"
+                f"paddock.{command.name}: {name} is in the workspace, whose files are untrusted; "
+                "set the path of another under [[sdk.commands]]"
             )
         return path
 
@@ -111,8 +111,8 @@ class Commands:
         for variable, name in command.secrets.items():
             value = self._secret(name)
             if value is None:
-                what = f"paddock.{command.name} needs the secret {name}, and there is none"
-                raise _not_started(f"{what}; keep it with: paddock vault set {name}")
+                what = f"paddock.{command.name} needs the secret {name}, which does not exist"
+                raise _not_started(f"{what}; store it with: paddock vault set {name}")
             given[variable] = value
         return given
 
@@ -132,27 +132,25 @@ def _make_value(command: SdkCommand, result: "ProcessResult") -> Json:
     if command.output == "text":
         return stdout
     if holds_more(stdout.encode("utf-8", "replace"), MAX_VALUES):
-        told = (
-            f"paddock.{command.name}: what it printed holds more than {MAX_VALUES} values; print less at once"
-        )
-        raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
+        message = f"paddock.{command.name}: its output has more than {MAX_VALUES} values; print less at once"
+        raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
     try:
         value = loads(stdout)
     except (ValueError, RecursionError):
-        told = f"paddock.{command.name}: what it printed is no JSON: {stdout[:80]!r}"
-        raise SdkFailed(told, Status.FAILED, _ERROR_NAME) from None
+        message = f"paddock.{command.name}: its output is not JSON: {stdout[:80]!r}"
+        raise SdkFailed(message, Status.FAILED, _ERROR_NAME) from None
     if is_deeper(value, MAX_DEPTH):
-        told = f"paddock.{command.name}: what it printed is nested more than {MAX_DEPTH} levels deep"
-        raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
+        message = f"paddock.{command.name}: its output is nested more than {MAX_DEPTH} levels deep"
+        raise SdkFailed(message, Status.FAILED, _ERROR_NAME)
     return value
 
 
 def _explain_end(result: "ProcessResult") -> str:
-    """Return why a command did not end well, with the end of what it said."""
-    said = (result.stderr.head + result.stderr.tail).strip()[-_MAX_ERROR_CHARS:]
-    tail = f": {said}" if said else ""
+    """Return why a command failed, with the end of its output."""
+    printed = (result.stderr.head + result.stderr.tail).strip()[-_MAX_ERROR_CHARS:]
+    tail = f": {printed}" if printed else ""
     if result.limit is not None:
-        return f"it went beyond its limit ({result.limit}){tail}"
+        return f"it exceeded its limit ({result.limit}){tail}"
     if result.exit_code is not None:
         return f"it ended with exit code {result.exit_code}{tail}"
     if result.signal is not None:

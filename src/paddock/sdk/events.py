@@ -1,4 +1,4 @@
-"""What happened in a session, told to webhooks: each delivery is a request of its own, decided and on the record."""
+"""Report the events of a session to webhooks: each delivery is a separate request, decided and recorded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,18 +12,18 @@ from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
 from paddock.sdk.requests import options_of
 
 MAX_WAITING = 100
-"""Deliveries that may be under way or wait; further events are not told."""
+"""Maximum number of deliveries that run or wait; further events are dropped."""
 _MAX_CONCURRENT = 4
 _FAREWELL_S = 10.0
-"""Seconds that deliveries may take once the session ends."""
+"""Maximum time for deliveries after the end of the session, in seconds."""
 
 Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
 
 
 class Events:
-    """Delivers the events of one session; leaving it waits for deliveries.
+    """Delivers the events of one session; leaving the context waits for deliveries.
 
-    `registered` returns the ids of the webhooks of an event.
+    `registered` returns the ids of an event's webhooks.
     """
 
     def __init__(self, execute: Execute, registered: Callable[[str], list[str]]) -> None:
@@ -32,17 +32,19 @@ class Events:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
-        """Messages that were not sent, once the session has ended."""
+        """Number of messages that were not sent, after the end of the session."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person is told of them."""
+        """Warnings about undelivered messages."""
         if not self.dropped:
             return ()
-        return (f"{self.dropped} messages to webhooks were not sent; paddock audit tail shows what was",)
+        return (
+            f"{self.dropped} messages to webhooks were not sent; paddock audit tail shows those that were",
+        )
 
     def on_end(self, request: ExecutionRequest, result: RawResult) -> None:
-        """Take note of a request that has ended; returns at once."""
+        """Handle the end of a request; returns at once."""
         found = event_of(request, result)
         if found is None:
             return
@@ -63,7 +65,7 @@ class Events:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Wait for what is under way, for a while, and end the rest, which counts as not told."""
+        """Wait a limited time for running deliveries, and end the rest, which counts as dropped."""
         if not self._tasks:
             return
         try:
@@ -87,29 +89,29 @@ class Events:
         try:
             async with self._slots:
                 await self._execute(request)
-        except PaddockError:  # without its record nothing is sent
+        except PaddockError:  # nothing is sent without a record
             self.dropped += 1
 
 
 def event_of(request: ExecutionRequest, result: RawResult) -> tuple[str, Json] | None:
-    """Return the event that the end of a request is, and what is told of it; None for most requests."""
+    """Return the event for the end of a request, and its data; None for most requests."""
     match request.work:
         case GuestRun(profile="script") as work if request.parent is None:
             ms = result.usage.wall_ms
-            told = {"request": request.id, "name": work.name, "status": result.status.value, "ms": ms}
-            return "script.finished", told
+            data = {"request": request.id, "name": work.name, "status": result.status.value, "ms": ms}
+            return "script.finished", data
         case SdkCall(method="sequence.run") if result.ok:
             steps = [{name: step[name] for name in ("name", "status")} for step in result.value["steps"]]
-            told = {
+            data = {
                 "request": request.id,
                 "name": result.value["name"],
                 "ok": result.value["ok"],
                 "steps": steps,
             }
-            return "sequence.finished", told
+            return "sequence.finished", data
         case SdkCall(method="cir.capture", arguments=(body, *options)) if result.ok:
             given = options_of(options[0] if options else None, "cir.capture")
-            told = {**given, "body": body, **result.value}
-            return "signal.captured", told
+            data = {**given, "body": body, **result.value}
+            return "signal.captured", data
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Signals: short notes that scripts leave and look for again (`paddock.cir`), in SQLite with full-text search.
+"""Signals: short notes that scripts store and search (`paddock.cir`), in SQLite with full-text search.
 
 A signal is `{id, type, body, domain, confidence, source, created_at, tags}`.
 """
@@ -26,12 +26,12 @@ BODY_CHARS = 64 * 1024
 NAME_CHARS = 128
 MAX_TAGS = 32
 MAX_RESULTS = 1000
-"""Signals that one answer may hold."""
+"""Maximum number of signals in one answer."""
 
 Model = TypeVar("Model", bound=Value)
 
 _FILE_SUFFIXES = "", "-wal", "-shm", "-journal"
-"""What the files of an SQLite database are called, after its name (https://sqlite.org/tempfiles.html)."""
+"""Suffixes of an SQLite database's files (https://sqlite.org/tempfiles.html)."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signal (
     id TEXT PRIMARY KEY, type TEXT NOT NULL, body TEXT NOT NULL,
@@ -56,7 +56,7 @@ _WORD_PATTERN = re.compile(r"\w+")
 
 
 class NewSignal(Value):
-    """What a script says of a signal that it captures."""
+    """The signal that a script captures."""
 
     body: str = Field(min_length=1, max_length=BODY_CHARS)
     type: str = Field("observation", min_length=1, max_length=NAME_CHARS)
@@ -67,7 +67,7 @@ class NewSignal(Value):
 
 
 class NoteFilter(Value):
-    """Which signals a script asks for: the newest first, or by `search` the best match first."""
+    """The filter of a script's query: newest first, or with `search` the best match first."""
 
     type: str | None = None
     domain: str | None = None
@@ -77,16 +77,16 @@ class NoteFilter(Value):
 
 
 class Signals:
-    """The signals in one database file, made at the first use. Safe with several processes.
+    """The signals in one database file, created at its first use. Several processes may use it at the same time.
 
-    Every method raises SignalError when the file cannot be used.
+    Every method raises SignalError if the file cannot be used.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def capture_signal(self, body: str, options: Mapping[str, Json]) -> dict[str, Json]:
-        """Keep a signal and return `{id}`. Raises SdkError for what cannot be one."""
+        """Store a signal and return `{id}`. Raises SdkError for an invalid one."""
         signal = _read_options(NewSignal, {**options, "body": body})
         id_ = new_id()
         row = (
@@ -103,14 +103,14 @@ class Signals:
         return {"id": id_}
 
     def query_signals(self, options: Mapping[str, Json]) -> list[dict[str, Json]]:
-        """Return signals, the newest first. Raises SdkError for conditions that make no sense."""
+        """Return signals, newest first. Raises SdkError for invalid conditions."""
         where, values, limit = _make_conditions(_read_options(NoteFilter, options))
         with self._open_database() as database:
             rows = database.execute(f"{_ALL} WHERE {where} ORDER BY id DESC LIMIT ?", (*values, limit))
             return [_make_signal(row) for row in rows]
 
     def search_signals(self, text: str, options: Mapping[str, Json]) -> list[dict[str, Json]]:
-        """Return signals that hold every word of `text`, the best match first. Raises SdkError."""
+        """Return signals that contain every word of `text`, best match first. Raises SdkError."""
         where, values, limit = _make_conditions(_read_options(NoteFilter, options))
         words = " ".join(f'"{word}"' for word in _WORD_PATTERN.findall(text)[:MAX_TAGS])
         if not words:
@@ -120,7 +120,7 @@ class Signals:
             return [_make_signal(row) for row in database.execute(query, (words, *values, limit))]
 
     def find_contradictions(self) -> list[dict[str, Json]]:
-        """Return pairs of the same domain and type whose confidence differs by a half and more, the newest first."""
+        """Return pairs with the same domain and type whose confidence differs by at least one half, newest first."""
         query = (
             "SELECT one.id AS newer, other.id AS older FROM signal one JOIN signal other "
             "ON one.domain = other.domain AND one.type = other.type AND one.id > other.id "
@@ -130,7 +130,7 @@ class Signals:
             return [dict(row) for row in database.execute(query, (MAX_RESULTS,))]
 
     def count_signals(self) -> dict[str, Json]:
-        """Return how many signals there are, in all and by type and domain."""
+        """Return the number of signals, in total and by type and domain."""
         with self._open_database() as database:
             counts: dict[str, Json] = {"total": database.execute("SELECT count(*) FROM signal").fetchone()[0]}
             for name, query in _COUNTS.items():

@@ -1,4 +1,4 @@
-"""`paddock.notify.send`: tell the person, through the channels of the settings."""
+"""`paddock.notify.send`: notify the person through the channels of the settings."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,22 +22,22 @@ _PASSED_VARIABLES = (
 )
 
 Tell = Callable[[dict[str, Json]], Awaitable[Json]]
-"""Takes `{title, body}` to its channel."""
+"""Sends `{title, body}` to its channel."""
 
 
 class Notifier:
-    """Sends a message through the first channel that there is."""
+    """Sends a message through the first available channel."""
 
     def __init__(
         self, channels: tuple[str, ...], environ: Mapping[str, str], command: Callable[[str], Tell | None]
     ) -> None:
-        """`command` returns what runs a command of the settings, None when there is none of that name."""
+        """Use `command` to find the runner of a command in the settings; it returns None for an unknown name."""
         self._channels = channels
         self._environ = environ
         self._command = command
 
     async def send_message(self, title: Json, body: Json, webhooks: Tell) -> dict[str, Json]:
-        """Return `{channel}`. Raises SdkError for what is no message, SdkFailed when it was not told."""
+        """Send a message and return `{channel}`. Raises SdkError if it is invalid, SdkFailed if it was not sent."""
         message: dict[str, Json] = {
             "title": _check_text("title", title, TITLE_CHARS),
             "body": _check_text("body", body, BODY_CHARS),
@@ -81,14 +81,14 @@ class Notifier:
                 process.kill()
                 raise
             if code != 0:
-                told = f"paddock.notify.send: notify-send ended with {code}"
-                raise SdkFailed(told, Status.FAILED, _ERROR_NAME)
+                problem = f"paddock.notify.send: notify-send ended with {code}"
+                raise SdkFailed(problem, Status.FAILED, _ERROR_NAME)
             return True
 
         return tell
 
 
-def _check_text(what: str, value: Json, most: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= most or "\0" in value:
-        raise SdkError(f"paddock.notify.send: {what} is a text of 1 to {most} characters")
+def _check_text(what: str, value: Json, max_chars: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= max_chars or "\0" in value:
+        raise SdkError(f"paddock.notify.send: {what} must be a text of 1 to {max_chars} characters")
     return value

@@ -1,8 +1,8 @@
-"""One POST over https to an address that a stranger may have chosen: where it leads is looked at before.
+"""One POST over https to an address that may be untrusted; the address is checked first.
 
-The name is resolved once; every address it has must be a public one or in a network that is granted, and the
-connection goes to an address that was looked at, whatever the name means a moment later. The certificate must be that
-of the name. Redirects and proxies are not followed: they would lead elsewhere.
+The name is resolved once. Each of its addresses must be public or in a granted network, and the connection goes to a
+checked address, even if the name resolves to another one a moment later. The certificate must be valid for the name.
+Redirects and proxies are not followed, because they would lead elsewhere.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from paddock.model.errors import SdkError
 
 URL_CHARS = 2_000
 ANSWER_BYTES = 64 * 1024
-"""Bytes of an answer that are read; what it says does not matter."""
+"""Maximum number of bytes that are read of an answer; its content does not matter."""
 _TIMEOUT_S = 10.0
 
 
 class NotSentError(Exception):
-    """The POST did not arrive; the text says why and names no secret."""
+    """The POST did not arrive; the text says why and contains no secret."""
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
@@ -31,11 +31,11 @@ class NotSentError(Exception):
 
 
 class _UnreachableError(NotSentError):
-    """Nobody answers at one of several addresses."""
+    """One of several addresses does not answer."""
 
 
 def check_url(text: str) -> httpx2.URL:
-    """Return the address that a text is. Raises SdkError unless it is https with a host and without a user."""
+    """Return the address in a text. Raises SdkError unless it is https with a host and without a user."""
     try:
         url = httpx2.URL(text) if len(text) <= URL_CHARS else None
     except httpx2.InvalidURL:
@@ -43,12 +43,12 @@ def check_url(text: str) -> httpx2.URL:
     if url is None or url.scheme != "https" or not url.host or url.userinfo:
         raise SdkError(f"the url must be https://host/path without a user, of at most {URL_CHARS} characters")
     if not is_port(url.port):
-        raise SdkError(f"the url names port {url.port}, and a port is 1 to {MAX_PORT}")
+        raise SdkError(f"the url names port {url.port}, but a port is 1 to {MAX_PORT}")
     return url.copy_with(fragment=None)
 
 
 async def send_post(url: httpx2.URL, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> int:
-    """Send `body` and return the status of the answer, a 2xx. Raises NotSentError; takes 10 seconds at most."""
+    """Send `body` and return the status of the answer, a 2xx. Takes at most 10 seconds. Raises NotSentError."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             addresses = await _resolve_addresses(url, networks)
@@ -106,7 +106,7 @@ async def _resolve_addresses(url: httpx2.URL, networks: Sequence[str]) -> list[A
     granted = [ip_network(network) for network in networks]
     for address in addresses:
         if not (is_public(address) or any(really(address) in network for network in granted)):
-            what = f"{url.host} leads to {address}, which is no public address"
+            what = f"{url.host} leads to {address}, which is not a public address"
             raise NotSentError(
                 f"{what}; name its network in `webhook_networks` under [sdk] to allow it", retryable=False
             )

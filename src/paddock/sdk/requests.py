@@ -1,4 +1,4 @@
-"""The methods of the SDK that are requests of another kind: programs, computations, scripts, script tools."""
+"""SDK methods that become requests of another kind: programs, computations, scripts, script tools."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -32,21 +32,21 @@ ENDED_STATUSES = {
     Status.OUTPUT_LIMIT,
     Status.PROCESS_LIMIT,
 }
-"""How a program ended by itself or by a limit, which is a result to who started it; all else is an error."""
+"""Statuses of a program that ran: these are results for the caller; all others are errors."""
 
 _OPTION_NAMES = {"timeout_ms": "timeoutMs", "output_bytes": "outputBytes"}
-"""How programs know limits."""
+"""The SDK's names for limits."""
 
 FindTool = Callable[[str, Mapping[str, Json]], ToolRun]
-"""Returns the work of running a script tool. Raises ToolNotFound, or ConfigurationError for one that is broken."""
+"""Returns the work of running a script tool. Raises ToolNotFound, and ConfigurationError for an invalid tool."""
 
 
 def make_child_request(
     method: str, arguments: list[Json], parent: ExecutionRequest, calls: Calls, find_tool: FindTool
 ) -> ExecutionRequest:
-    """Return the request that a call of the SDK is, with the calls of its parent.
+    """Return the request for an SDK call, with the call mode of its parent.
 
-    Raises SdkError for misuse, ScriptNotFound, and what `find_tool` raises.
+    Raises SdkError for misuse, ScriptNotFound, and the errors of `find_tool`.
     """
     assert isinstance(parent.work, GuestRun)
     work, limits = _read_work(method, arguments, parent, find_tool)
@@ -65,7 +65,7 @@ def make_child_request(
 
 
 def render_ended(work: Work, outcome: RawResult) -> Json:
-    """Return what the program that asked gets to see of an outcome in `ENDED_STATUSES`."""
+    """Return the value that the calling program gets for an outcome in `ENDED_STATUSES`."""
     if (tool := outcome.tool) is not None:
         wire = tool.to_wire()
         return {"ok": wire.pop("success"), "status": outcome.status.value, **wire}
@@ -113,7 +113,7 @@ def _read_work(
 
 def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `exec(runtime, code, {args, stdin, cwd, access, network, executable, timeoutMs})`."""
-    usage = 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'
+    usage = 'paddock.exec(runtime, code, options), for example paddock.exec("python", "print(1)")'
     if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     runtime, code, options = (*arguments, None, None)[:3]
@@ -126,7 +126,7 @@ def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
 
 def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     """Read `compute(source, input, {timeoutMs, outputBytes, deterministic, partial})`."""
-    usage = 'paddock.compute(source, input, options), for instance paddock.compute("emit(read_input().length)", "abc")'
+    usage = 'paddock.compute(source, input, options), for example paddock.compute("emit(read_input().length)", "abc")'
     if not 1 <= len(arguments) <= 3:
         raise SdkError(usage)
     source, text, options = (*arguments, None, None)[:3]
@@ -156,12 +156,12 @@ def _read_computation(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
 def _read_script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work, LimitOverrides]:
     """Read `script.run(name, {vars, input, timeoutMs})`.
 
-    The script gets the profile of who runs it: a program that may write a script must not gain what scripts may do.
+    The script gets its caller's profile: a program that can write a script must not gain the grants of scripts.
     """
     assert isinstance(parent.work, GuestRun)
     if not 1 <= len(arguments) <= 2 or not isinstance(arguments[0], str):
         raise SdkError(
-            'paddock.script.run(name, options), for instance paddock.script.run("audit", {vars: {A: "1"}})'
+            'paddock.script.run(name, options), for example paddock.script.run("audit", {vars: {A: "1"}})'
         )
     wishes = options_of(arguments[1] if arguments[1:] else None, "script.run")
     limits = _take_timeout(wishes)
@@ -171,9 +171,9 @@ def _read_script(arguments: list[Json], parent: ExecutionRequest) -> tuple[Work,
 def script_run(
     name: str, workspace: Path, wishes: Mapping[str, Json], *, profile: Profile = "script"
 ) -> GuestRun:
-    """Return the work of running a saved script, with `vars` and `input` of the wishes.
+    """Return the work of running a saved script, with `vars` and `input` of the options.
 
-    Raises ScriptNotFound, and ValidationError for other wishes.
+    Raises ScriptNotFound, and ValidationError for other options.
     """
     script = read(name, workspace, named=True)
     return GuestRun.model_validate(
@@ -190,7 +190,7 @@ def script_run(
 
 def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitOverrides]:
     """Read `tool(id, inputs, {timeoutMs})`."""
-    usage = 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", {text: "two words"})'
+    usage = 'paddock.tool(id, inputs, options), for example paddock.tool("word_count", {text: "two words"})'
     if not 1 <= len(arguments) <= 3 or not isinstance(name := arguments[0], str):
         raise SdkError(usage)
     inputs, options = (*arguments[1:], None, None)[:2]
@@ -201,16 +201,16 @@ def _read_tool(arguments: list[Json], find_tool: FindTool) -> tuple[Work, LimitO
 
 
 def options_of(given: Json, method: str) -> dict[str, Json]:
-    """Return the options of a call as a new mapping, none as an empty one. Raises SdkError."""
+    """Return the options of a call as a new mapping, empty without options. Raises SdkError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise SdkError(f"paddock.{method}: the options are one object, not {kind(given)}")
+        raise SdkError(f"paddock.{method}: the options must be one object, not {kind(given)}")
     return dict(cast("Mapping[str, Any]", given))
 
 
 def reject_unknown_options(method: str, unknown: Collection[str], known: str) -> None:
-    """Raise SdkError where a call has unknown options, with the names of the known ones."""
+    """Raise SdkError if a call has unknown options, with the names of the known ones."""
     if unknown:
         there = "there are" if " and " in known else "there is"
         raise SdkError(f"paddock.{method}: unknown option {min(unknown)!r}; {there} {known}")

@@ -1,7 +1,7 @@
-"""The methods of the SDK that Paddock itself answers: vault, signals, stored output, the ledger, health.
+"""SDK methods that Paddock itself answers: vault, signals, stored output, the ledger, health.
 
-A method takes the arguments of the call, checks them, and returns a JSON value. Most run in a thread: none may hold up
-the event loop, and none touches what belongs to it. Those that wait for other parts of the session do not.
+A method checks the arguments of the call and returns a JSON value. Most methods run in a thread, because they must not
+block the event loop and use nothing that belongs to it. Methods that wait for other parts of the session run on it.
 """
 
 import asyncio
@@ -42,43 +42,43 @@ if TYPE_CHECKING:
 _SCOPE = "global"
 
 Method = Callable[..., Json]
-"""Answers with the arguments of a call."""
+"""Answers a call from its arguments."""
 
 AsyncMethod = Callable[..., Awaitable[Json]]
-"""Answers with the request of a call and its arguments."""
+"""Answers a call from its request and arguments."""
 
 
 class SequenceRunner(Protocol):
-    """What runs sequences."""
+    """Runs sequences."""
 
     async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
-        """Return what became of a sequence, with the variables that are given. Raises SdkError."""
+        """Run a sequence with variables and return its result. Raises SdkError."""
         ...
 
     def sequences(self, workspace: Path) -> Json:
-        """Return what is told of every sequence."""
+        """Return the facts of every sequence."""
         ...
 
 
 class ScheduleRunner(Protocol):
-    """What fires schedules."""
+    """Fires schedules."""
 
     async def fire(self, request: ExecutionRequest, name: str, due: str | None = None) -> Json:
-        """Return what became of the sequence of a schedule, unless it has run since `due`. Raises SdkError."""
+        """Run the sequence of a schedule, unless it has run since `due`, and return its result. Raises SdkError."""
         ...
 
     def temporals(self, workspace: Path) -> Json:
-        """Return what is told of every schedule."""
+        """Return the facts of every schedule."""
         ...
 
 
 class SessionFacts(NamedTuple):
-    """What the rest of the session tells; each is asked when a program asks."""
+    """Facts of the rest of the session; each is determined when a program asks."""
 
     artifacts: "Callable[[], Artifacts]"
     """Stored output."""
     servers: Callable[[], tuple[Sequence[str], Sequence[str]]]
-    """Names of the configured servers, and what is wrong with their file. Raises ConfigurationError."""
+    """Names of the configured servers, and the faults of their file. Raises ConfigurationError."""
     tier: Callable[[], Awaitable[str]]
     """The proved confinement of programs. Raises EngineError and ConfigurationError."""
     flows: Callable[[], SequenceRunner]
@@ -86,15 +86,15 @@ class SessionFacts(NamedTuple):
     temporals: Callable[[], ScheduleRunner]
     """Schedules."""
     commands: "Callable[[Callable[[str], str | None]], Commands]"
-    """Commands of the settings, with secrets from here."""
+    """Commands of the settings; they get their secrets through the argument."""
     hide: Callable[[Json], Json]
-    """Returns a value as it may leave Paddock."""
+    """Returns a value without secrets."""
     audit_sink: str = ""
     """Name of the sink that keeps the record instead of the ledger; empty where none does."""
 
 
 class Services:
-    """What answers `SdkCall`s in one session."""
+    """Answers the `SdkCall`s of one session."""
 
     def __init__(self, settings: Settings, secrets: KnownSecrets, facts: SessionFacts) -> None:
         self._settings = settings
@@ -151,13 +151,13 @@ class Services:
         return Webhooks(given.webhooks, networks, lambda: self._vault, self._secrets, hide)
 
     def webhooks_of(self, event: str) -> list[str]:
-        """Return the ids of the webhooks of an event. Raises ConfigurationError."""
+        """Return the ids of an event's webhooks. Raises ConfigurationError."""
         return self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
 
     async def call(self, request: ExecutionRequest, work: SdkCall) -> Json:
-        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for what failed.
+        """Return the value of a call. Raises SdkError for misuse, other PaddockErrors for failures.
 
-        What a program is told names files without the directories of this machine that they are in.
+        Texts for programs name files without their directories on this machine.
         """
         try:
             return await self._answer_call(request, work)
@@ -183,12 +183,12 @@ class Services:
                 given = options_of(_one_object(work), work.method)
                 return await self._commands.run_command(work.method, given, request.workspace)
             known = sorted({*self._methods, *self._async_methods})
-            raise SdkError(f"paddock.{work.method} is not there; there is {', '.join(known)}")
+            raise SdkError(f"paddock.{work.method} does not exist; there is {', '.join(known)}")
         _check_count(work, method)
         return await asyncio.to_thread(method, *work.arguments)
 
     async def _report_health(self, request: ExecutionRequest) -> Json:
-        """Return what a person would look at first; what is wrong is said, not raised."""
+        """Return the most important facts; faults are returned, not raised."""
         problems: list[str] = []
         tier, servers = None, None
         try:
@@ -212,7 +212,7 @@ class Services:
         }
 
     async def _query_output(self, request: ExecutionRequest, handle: Json, options: Json = None) -> Json:
-        """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; rules as for people."""
+        """Read `output.query(handle, {terms, lines, cursor, stream, context, max})`; the rules are those for people."""
         from paddock.model.artifact import OutputQuery  # its models take 7 ms to build
         from paddock.output.query import query
 
@@ -269,7 +269,7 @@ class Services:
 
     async def _deliver_webhook(self, request: ExecutionRequest, name: str, event: str, data: Json) -> Json:
         if request.caller is not None:
-            raise SdkError("paddock.webhook.deliver is not there for programs; use webhook.test")
+            raise SdkError("paddock.webhook.deliver is not available to programs; use webhook.test")
         return await self._webhooks.deliver_event(name, event, data)
 
     async def _send_notification(self, request: ExecutionRequest, title: Json, body: Json) -> Json:
@@ -327,7 +327,7 @@ class Services:
         return value
 
     def _take_secret(self, name: str) -> str | None:
-        """Return a secret that Paddock itself uses for a program, which must not show up either."""
+        """Return a secret that Paddock itself uses for a program; it is redacted, too."""
         value = self._vault.get(_SCOPE, name)
         if value is not None:
             self._secrets.learn(value)
@@ -356,22 +356,22 @@ _OPTION_NAMES = {
     "max_excerpts": "max",
     "artifact_handle": "handle",
 }
-"""Names of the options in a query, and the way back."""
+"""Names of the options in a query, and the reverse mapping."""
 _AGENT_NAMES = {
     "queryTerms": "`terms`",
     "lineRange": "`lines`",
     "endLine": "the last line",
     "startLine": "the first",
 }
-"""What agents call the same options, and what programs are told instead."""
+"""Other names that agents use for these options, with the right ones."""
 _AGENT_NAME_PATTERN = re.compile("|".join(_AGENT_NAMES))
 
 
 def _line_range(given: Mapping[str, Json]) -> Json:
-    """Return `[first, last]` as a query has it: lines of standard output, or of the stream that is given."""
+    """Return `[first, last]` as a query's range: lines of standard output, or of the given stream."""
     lines: list[Json] = given["line_range"]
     if len(lines) != 2:
-        raise SdkError("paddock.output.query: lines is [first, last], for instance [10, 20]")
+        raise SdkError("paddock.output.query: lines must be [first, last], for example [10, 20]")
     stream = given.get("stream", "both")
     return {"stream": "stdout" if stream == "both" else stream, "start_line": lines[0], "end_line": lines[1]}
 
@@ -391,7 +391,7 @@ def _check_count(work: SdkCall, method: Callable[..., object]) -> None:
 
 
 def _list_parameters(method: Callable[..., object]) -> str:
-    """Return the parameters of a method as TypeScript has them."""
+    """Return the parameters of a method in TypeScript notation."""
     found = signature(method).parameters.values()
     return ", ".join(each.name + ("" if each.default is each.empty else "?") for each in found)
 

@@ -1,7 +1,7 @@
-"""Webhooks: addresses that are told what happened, each message signed (https://www.standardwebhooks.com).
+"""Webhooks: addresses that receive messages about events, each message signed (https://www.standardwebhooks.com).
 
-A webhook is known by its id. Its secret is in the vault, by the webhook's id or where whoever registered it keeps it;
-the file of webhooks holds the reference alone.
+A webhook has an id. Its secret is in the vault, under the webhook's id or under a name that its owner chose; the file
+of webhooks contains only the reference.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ Found = dict[str, Any]
 
 
 class Webhooks:
-    """The webhooks in one file. Methods but `deliver` may block; run them in a thread."""
+    """The webhooks in one file. All methods except `deliver_event` may block; run them in a thread."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Webhooks:
         self._hide = hide
 
     def list_ids(self, event: str) -> list[str]:
-        """Return the ids of the webhooks of an event."""
+        """Return the ids of an event's webhooks."""
         return [id_ for id_, found in self._kept.look().items() if found["event"] == event]
 
     def register_webhook(self, event: Json, url: Json, secret: Json) -> dict[str, Json]:
-        """Keep a webhook and return `{id}`. The secret is a text, or `{vault: NAME}`. Raises SdkError."""
-        from paddock.sdk.post import check_url  # its client takes 50 ms to load
+        """Store a webhook and return `{id}`. The secret is a text, or `{vault: NAME}`. Raises SdkError."""
+        from paddock.sdk.post import check_url  # importing its client takes 50 ms
 
         if event not in get_args(Event):
-            raise SdkError(f"paddock.webhook.register: event is one of {', '.join(get_args(Event))}")
+            raise SdkError(f"paddock.webhook.register: event must be one of {', '.join(get_args(Event))}")
         if not isinstance(url, str):
             raise SdkError("paddock.webhook.register: the url must be a string")
         address = str(check_url(url))
@@ -75,26 +75,26 @@ class Webhooks:
 
         def add(held: Found) -> None:
             if len(held) >= MAX_WEBHOOKS:
-                raise SdkError(f"there are {MAX_WEBHOOKS} webhooks already; delete one")
+                raise SdkError(f"there are already {MAX_WEBHOOKS} webhooks; delete one")
             held[id_] = {"event": event, "url": address, "secret": reference}
 
         self._kept.update(add)
         return {"id": id_}
 
     def _find_reference(self, secret: Json) -> dict[str, str] | None:
-        """Return where a secret is kept already, None for one that is given. Raises SdkError for a weak one."""
+        """Return the reference of a stored secret, None for a given one. Raises SdkError for a weak one."""
         if isinstance(secret, dict):
             given = cast("dict[str, Json]", secret)
             name, scope = given.get("vault"), given.get("scope", "global")
             if not isinstance(name, str) or not isinstance(scope, str) or given.keys() - {"vault", "scope"}:
                 raise SdkError(
-                    "paddock.webhook.register: a secret of the vault is {vault: NAME, scope: SCOPE}"
+                    "paddock.webhook.register: a secret of the vault must be {vault: NAME, scope: SCOPE}"
                 )
             self._read_secret("paddock.webhook.register", {"scope": scope, "name": name})
             return {"scope": scope, "name": name}
         if not isinstance(secret, str) or len(secret) < SECRET_CHARS:
-            told = f"the secret has at least {SECRET_CHARS} characters; make one with: openssl rand -hex 32"
-            raise SdkError(f"paddock.webhook.register: {told}")
+            message = f"the secret must have at least {SECRET_CHARS} characters; make one with: openssl rand -hex 32"
+            raise SdkError(f"paddock.webhook.register: {message}")
         return None
 
     def list_webhooks(self) -> list[dict[str, Json]]:
@@ -103,20 +103,20 @@ class Webhooks:
         return [{"id": id_, "event": each["event"], "url": each["url"]} for id_, each in found.items()]
 
     def delete_webhook(self, id_: Json) -> bool:
-        """Forget a webhook, and its secret unless that is kept elsewhere; tell whether there was one."""
+        """Delete a webhook, and its secret unless that is stored elsewhere; return whether it existed."""
         found = self._kept.update(lambda held: held.pop(str(id_), None))
         if found is not None and found["secret"] == {"scope": SCOPE, "name": str(id_)}:
             self._vault().delete(SCOPE, str(id_))
         return found is not None
 
     async def deliver_event(self, id_: str, event: str, data: Json) -> dict[str, Json]:
-        """Tell a webhook what happened and return `{id, status, tries}`. Raises SdkError, SdkFailed."""
+        """Send an event to a webhook and return `{id, status, tries}`. Raises SdkError, SdkFailed."""
         from paddock.sdk.post import NotSentError, check_url, send_post
 
         found, secret = await asyncio.to_thread(self._read_webhook, id_)
         moment = int(time.time())
-        told = {"type": event, "timestamp": moment, "data": self._hide(data)}
-        body = dumps(told, separators=(",", ":")).encode()
+        event_fields = {"type": event, "timestamp": moment, "data": self._hide(data)}
+        body = dumps(event_fields, separators=(",", ":")).encode()
         if len(body) > BODY_BYTES:
             raise SdkError(f"webhook {id_}: the message is over {BODY_BYTES} bytes")
         message = new_id().lower()
@@ -148,7 +148,7 @@ class Webhooks:
         secret = self._vault().get(reference["scope"], reference["name"])
         if secret is None:
             name = reference["name"]
-            raise SdkError(f"{who}: there is no secret {name}; keep it with: paddock vault set {name}")
+            raise SdkError(f"{who}: there is no secret {name}; store it with: paddock vault set {name}")
         self._secrets.learn(secret)
         if len(secret) < SECRET_CHARS:
             raise SdkError(f"{who}: the secret has fewer than {SECRET_CHARS} characters")

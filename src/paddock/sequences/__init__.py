@@ -1,1 +1,1 @@
-"""Named sequences of steps. Every step is a request of its own through the gate."""
+"""Named sequences of steps. Every step is a separate request through the gate."""

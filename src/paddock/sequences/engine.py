@@ -25,29 +25,29 @@ from paddock.sequences.sequence import FailureSequence, Sequence, Step, find, li
 from paddock.texts import explain
 
 VALUE_BYTES = 1024 * 1024
-"""Maximum size of the value of a step, as JSON; a larger one is stored, and no step can refer to it."""
+"""Maximum size of a step's value as JSON; a larger value is stored, and no step can refer to it."""
 SKIPPED = "skipped"
 _METHODS = {"script": "script.run", "runtime": "exec", "tool": "tool"}
-"""What a program would call itself for a step of a kind; servers are granted to all programs alike."""
+"""The SDK method that corresponds to each kind of step; servers are granted to all programs alike."""
 
 StepRecord = dict[str, Json]
-"""What became of a step: `name`, `kind`, `status`, `ok`, `ms`; `request`, `value` and `error` where there is one."""
+"""The result of a step: `name`, `kind`, `status`, `ok`, `ms`; optionally `request`, `value` and `error`."""
 
 OnStep = Callable[[StepRecord], None]
 
 
 class RequestRunner(Protocol):
-    """What is needed of the gate."""
+    """The method of the gate that is needed here."""
 
     async def __call__(self, request: ExecutionRequest, *, on_console: OnConsole | None = None) -> Outcome:
-        """Return what became of a request."""
+        """Run a request and return its outcome."""
         ...
 
 
 class SequenceEngine:
     """Runs the sequences of one session.
 
-    `on_step` sees each step as it ends, `on_console` the console lines of scripts; neither sees a secret.
+    `on_step` receives each step as it ends, `on_console` the console lines of scripts; neither receives a secret.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class SequenceEngine:
         self.on_console: OnConsole | None = None
 
     async def run(self, request: ExecutionRequest, name: str, given: Mapping[str, Json]) -> Json:
-        """Return what became of a sequence: `{name, ok, steps}`; it is ok when no failing step has stopped it.
+        """Run a sequence and return `{name, ok, steps}`; it is ok if no failing step has stopped it.
 
-        Raises SdkError for a name or variables that make no sense, and for a file with mistakes.
+        Raises SdkError for an invalid name or variables, and for an invalid file.
         """
         path = find(name, request.workspace, "sequences")
         sequence = read(path, Sequence)
@@ -82,26 +82,26 @@ class SequenceEngine:
         return {"name": name, "ok": ok, "steps": run.records}
 
     def sequences(self, workspace: Path) -> Json:
-        """Return what is told of every sequence."""
+        """Return the facts of every sequence."""
         return list(listing(workspace))
 
     def tell(self, record: StepRecord) -> None:
-        """Tell the listener what became of a step."""
+        """Report the result of a step to the listener."""
         if self.on_step is not None:
             self.on_step(self._outgoing.json(record))
 
     async def execute(self, request: ExecutionRequest) -> Outcome:
-        """Return what became of a step."""
+        """Run a step and return its outcome."""
         outcome = await self._execute(request, on_console=self.on_console)
         if self.on_console is not None and isinstance(request.work, ServerCall):
-            for line in outcome.console:  # warnings of Paddock, which come with the end of the call
+            for line in outcome.console:  # warnings of Paddock, which arrive with the end of the call
                 self.on_console(self._outgoing.line(line))
         return outcome
 
     def work(
         self, step: Step, filling: ReferenceFiller, workspace: Path, profile: Profile = "script"
     ) -> Work:
-        """Return what a step asks for; a script runs with the powers of a profile.
+        """Return the work of a step; a script runs with the grants of a profile.
 
         Raises SdkError, ScriptNotFound, ToolNotFound, ConfigurationError and ValidationError.
         """
@@ -134,15 +134,15 @@ class SequenceEngine:
 
 
 def listing(workspace: Path) -> Iterator[dict[str, Any]]:
-    """Yield what is told of every sequence: `{name, description, vars, required}`, or `{name, problem}`."""
+    """Yield the facts of every sequence: `{name, description, vars, required}`, or `{name, problem}`."""
     for name, path in list_files(workspace, "sequences"):
         try:
             found = read(path, Sequence)
         except SdkError as problem:
             yield {"name": name, "problem": str(problem)}
         else:
-            told = found.model_dump(mode="json", include={"description", "vars", "required"})
-            yield {"name": name, **told, "steps": len(found.step)}
+            fields = found.model_dump(mode="json", include={"description", "vars", "required"})
+            yield {"name": name, **fields, "steps": len(found.step)}
 
 
 class _Run:
@@ -163,7 +163,7 @@ class _Run:
         self.records: list[StepRecord] = []
 
     async def step(self, step: Step) -> bool:
-        """Run a step, or skip it, and tell whether the sequence may go on."""
+        """Run a step, or skip it; return whether the sequence may continue."""
         started = time.perf_counter()
         try:
             if not all(condition(text).holds(self._find_value) for text in step.conditions):
@@ -171,17 +171,17 @@ class _Run:
                     {"name": step.name, "kind": step.kind, "status": SKIPPED, "ok": True, "ms": 0.0}
                 )
                 return True
-            told = await self._run_step(step)
-        except SdkError as error:  # of a condition
-            told = _invalid_record(str(error))
+            result = await self._run_step(step)
+        except SdkError as error:  # raised by a condition
+            result = _invalid_record(str(error))
         ms = round((time.perf_counter() - started) * 1000, 3)
-        record = {"name": step.name, "kind": step.kind, "ms": ms, **told}
+        record = {"name": step.name, "kind": step.kind, "ms": ms, **result}
         self._results[step.name] = record
         self._keep_record(record)
         return bool(record["ok"])
 
     async def _run_step(self, step: Step) -> StepRecord:
-        """Run a step. Of what a program runs, no step may do what the program itself may not."""
+        """Run a step. In a program's sequence, a step may do no more than the program itself."""
         parent = self._request
         profile = parent.caller.profile if parent.caller else "script"
         method = _METHODS.get(step.kind) if parent.caller else None
@@ -205,21 +205,21 @@ class _Run:
             message = str(error)
             return _invalid_record(without_places(message, parent.workspace) if parent.caller else message)
         outcome = await self._flows.execute(request)
-        told: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
+        fields: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
         value = render_ended(work, outcome)
         if outcome.has_value or outcome.program or outcome.tool:
             size = len(json.dumps(value))
-            told |= (
+            fields |= (
                 {"value": value} if size <= VALUE_BYTES else await self._store_value(request, outcome, value)
             )
         if outcome.artifact is not None:
-            told["artifact"] = outcome.artifact
+            fields["artifact"] = outcome.artifact
         if outcome.error is not None:
-            told["error"] = {"name": outcome.error.name, "message": outcome.error.message}
-        return told
+            fields["error"] = {"name": outcome.error.name, "message": outcome.error.message}
+        return fields
 
     async def _store_value(self, request: ExecutionRequest, outcome: Outcome, value: Json) -> StepRecord:
-        """Return what the record of a step has of a value that is too large for it."""
+        """Return the fields of a step's record for a value that is too large."""
         sink = self._flows.results.sink()
         try:
             text = value if isinstance(value, str) else dumps(value, ensure_ascii=False, indent=1)
@@ -227,8 +227,8 @@ class _Run:
             handle = await sink.store(request, outcome.decision, outcome)
         finally:
             await sink.discard()
-        told = {"artifact": handle} if handle else {"not_kept": sink.refusal}
-        return {"omitted_bytes": len(json.dumps(value)), **told}
+        stored = {"artifact": handle} if handle else {"not_kept": sink.refusal}
+        return {"omitted_bytes": len(json.dumps(value)), **stored}
 
     def _find_value(self, path: str) -> Json:
         try:
@@ -273,10 +273,10 @@ def _make_variables(name: str, sequence: Sequence, given: Mapping[str, Json]) ->
 def _too_large(path: str, record: StepRecord) -> str:
     size, handle = record["omitted_bytes"], record.get("artifact")
     where = f"read it with: paddock output show {handle}" if handle else record["not_kept"]
-    told = (
-        f"${{{path}}}: the value of the step has {size} bytes, and a step may refer to {VALUE_BYTES} at most"
+    problem = (
+        f"${{{path}}}: the value of the step has {size} bytes, but a step may refer to at most {VALUE_BYTES}"
     )
-    return f"{told}; return less of it there, or {where}"
+    return f"{problem}; return less of it there, or {where}"
 
 
 def _invalid_record(message: str) -> StepRecord:

@@ -1,6 +1,6 @@
-"""References such as `${region}` or `${steps.fetch.value.id}`, and conditions over them.
+"""References such as `${region}` or `${steps.fetch.value.id}`, and conditions on them.
 
-Nothing is evaluated: a reference is a path into variables and results, a condition compares one with a literal.
+Nothing is evaluated: a reference is a path into variables and results, and a condition compares one with a literal.
 """
 
 import re
@@ -12,7 +12,7 @@ from paddock.model.errors import SdkError
 from paddock.model.numbers import are_equal, dumps, loads
 
 MAX_FILLED_CHARS = 1024 * 1024
-"""Most characters that references of one step may stand for."""
+"""Maximum characters of all filled-in references of one step."""
 
 _REFERENCE_PATTERN = re.compile(r"(\$?)\$\{([^{}]*)\}")
 _PATH_PATTERN = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -25,11 +25,11 @@ _CONDITION_PATTERN = re.compile(
 
 
 class MissingReference(SdkError):
-    """A reference leads nowhere."""
+    """A reference to a missing value."""
 
 
 Find = Callable[[str], Json]
-"""Returns what a path stands for. Raises MissingReference."""
+"""Returns the value of a path. Raises MissingReference."""
 
 
 class Condition(NamedTuple):
@@ -41,7 +41,7 @@ class Condition(NamedTuple):
     compares: bool
 
     def holds(self, find: Find) -> bool:
-        """Return whether it holds. Without a literal: there is a value, and it is not null, false or empty."""
+        """Return whether the condition holds. Without a literal: the value exists and is not null, false or empty."""
         try:
             value = find(self.path)
         except MissingReference:
@@ -51,7 +51,7 @@ class Condition(NamedTuple):
 
 
 def condition(text: str) -> Condition:
-    """Return the condition that a text is. Raises ValueError."""
+    """Return the condition in a text. Raises ValueError."""
     found = _CONDITION_PATTERN.fullmatch(text)
     if (
         found is None
@@ -59,22 +59,22 @@ def condition(text: str) -> Condition:
         or found["path"] == "not"
         or (found["no"] and found["sign"])
     ):
-        what = "NAME, not NAME, NAME == 'text' or NAME != 'text', where NAME reads as within ${}"
-        raise ValueError(f"{text!r} is no condition; write {what}")
+        what = "NAME, not NAME, NAME == 'text' or NAME != 'text', where NAME is written as in ${}"
+        raise ValueError(f"{text!r} is not a condition; write {what}")
     raw = found["literal"]
     literal = None if raw is None else raw[1:-1] if raw[0] in "'\"" else loads(raw)
     return Condition(found["path"], bool(found["no"]) or found["sign"] == "!=", literal, raw is not None)
 
 
 def references(value: Json) -> Iterator[str]:
-    """Yield the paths that the texts of a value refer to. Raises ValueError for what is no path."""
+    """Yield the paths of all references in a value. Raises ValueError for an invalid path."""
     match value:
         case str():
             for found in _REFERENCE_PATTERN.finditer(value):
                 if found[1]:
                     continue
                 if not _PATH_PATTERN.fullmatch(found[2]):
-                    raise ValueError(f"{found[0]} is no reference; write $${{...}} for the text itself")
+                    raise ValueError(f"{found[0]} is not a reference; write $${{...}} for the text itself")
                 yield found[2]
         case list() | tuple():
             for each in cast("list[Json]", value):
@@ -87,7 +87,7 @@ def references(value: Json) -> Iterator[str]:
 
 
 def look_up(scope: Mapping[str, Json], path: str) -> Json:
-    """Return the value at a path; numbers count the elements of lists from 0. Raises MissingReference."""
+    """Return the value at a path; numbers index lists from 0. Raises MissingReference."""
     value: Json = scope
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
@@ -104,16 +104,16 @@ def look_up(scope: Mapping[str, Json], path: str) -> Json:
 
 
 class ReferenceFiller:
-    """Fills the values of one step, up to `MAX_FILLED_CHARS` characters in all."""
+    """Fills in the references of one step, up to `MAX_FILLED_CHARS` characters in total."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._left = MAX_FILLED_CHARS
 
     def value(self, value: Json) -> Json:
-        """Return a value with its references filled in: a text that is one reference becomes what it stands for.
+        """Return a value with its references filled in. A text that is only a reference becomes the referenced value.
 
-        Raises MissingReference, and SdkError for too much.
+        Raises MissingReference, and SdkError for too many characters.
         """
         match value:
             case str():
@@ -131,7 +131,7 @@ class ReferenceFiller:
                 return value
 
     def text(self, text: str) -> str:
-        """Return a text with its references filled in; what is no text stands as JSON. Raises as `value`."""
+        """Return a text with its references filled in; other values are inserted as JSON. Raises as `value`."""
         return _REFERENCE_PATTERN.sub(self._resolve_reference, text)
 
     def _resolve_reference(self, found: re.Match[str]) -> str:
@@ -140,7 +140,9 @@ class ReferenceFiller:
     def _count_characters(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
-            raise SdkError(f"the references of this step stand for more than {MAX_FILLED_CHARS} characters")
+            raise SdkError(
+                f"the values of this step's references have more than {MAX_FILLED_CHARS} characters"
+            )
         return text
 
 

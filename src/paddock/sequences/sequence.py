@@ -1,4 +1,4 @@
-"""What a sequence file says: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
+"""The format of a sequence file: `.paddock/sequences/NAME.toml`, of the workspace or of the home directory."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from paddock.sequences.references import condition, references
 from paddock.texts import explain, find_nearest
 
 MAX_STEPS = 100
-"""Most steps of a sequence."""
+"""Maximum number of steps of a sequence."""
 FILE_BYTES = 256 * 1024
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
@@ -47,9 +47,9 @@ class Step(Value):
 
     name: Name
     when: str | tuple[str, ...] = ()
-    """Conditions that must all hold; else the step is skipped."""
+    """Conditions that must all hold; otherwise the step is skipped."""
     on_failure: Literal["stop", "continue"] | FailureSequence = "stop"
-    """What follows when the step fails: nothing, the next step, or one step that is run for this alone."""
+    """What follows if the step fails: the sequence stops, the next step runs, or one step that exists only for this."""
     timeout_ms: PositiveInt | None = None
 
     script: str | None = None
@@ -60,13 +60,13 @@ class Step(Value):
     runtime: str | None = None
     """Language of a program."""
     code: str | None = None
-    """Taken as it is: a value that were filled into code could become code."""
+    """The source, used unchanged: a value that was filled into code could become code."""
     args: tuple[str, ...] = ()
     stdin: str | None = None
     cwd: str = "."
     executable: str | None = None
     access: Access | None = None
-    """To read the workspace, where that is granted, unless it says more or less."""
+    """Access to the workspace; by default reading, if that is granted."""
     network: Network = "none"
 
     tool: str | None = None
@@ -82,13 +82,13 @@ class Step(Value):
     def _is_json(cls, value: Json) -> Json:
         try:
             json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as problem:  # TOML knows dates, and numbers that are none
-            raise ValueError(f"this is no JSON value: {problem}; write it as a text") from None
+        except (TypeError, ValueError) as problem:  # TOML has dates and non-finite numbers
+            raise ValueError(f"this is not a JSON value: {problem}; write it as a text") from None
         return value
 
     @property
     def kind(self) -> Kind:
-        """What the step runs."""
+        """The kind of work that the step runs."""
         return next(kind for kind in _FIELDS_BY_KIND if getattr(self, kind) is not None)
 
     @property
@@ -110,7 +110,7 @@ class Step(Value):
                 f"a step has one of `script`, `runtime`, `tool` and `server`; step {self.name} has {named}"
             )
         if foreign := self.model_fields_set - _FIELDS_BY_KIND[kinds[0]] - _COMMON_FIELDS:
-            raise ValueError(f"step {self.name}: `{min(foreign)}` does not go with `{kinds[0]}`")
+            raise ValueError(f"step {self.name}: `{min(foreign)}` cannot be combined with `{kinds[0]}`")
         if self.server is not None and not all(self.server.rpartition("/")):
             raise ValueError(f'step {self.name}: server = "SERVER/TOOL", not {self.server!r}')
         return self
@@ -123,7 +123,7 @@ class Sequence(Value):
     vars: dict[Name, str] = Field(default_factory=dict)
     """Variables and their defaults."""
     required: tuple[Name, ...] = ()
-    """Variables that must be given."""
+    """Required variables."""
     step: Annotated[tuple[Step, ...], Field(min_length=1, max_length=MAX_STEPS)]
 
     @property
@@ -140,15 +140,17 @@ class Sequence(Value):
             raise ValueError(f"two steps are called {min(twice)}")
         variables = {*self.vars, *self.required}
         if "steps" in variables:
-            raise ValueError("a variable cannot be called `steps`, which stands for the results of steps")
+            raise ValueError("a variable cannot be called `steps`: that name refers to the results of steps")
         rescues = self.rescues
         if unknown := rescues - {*names}:
-            raise ValueError(f"on_failure runs {min(unknown)}, and there is no such step")
+            raise ValueError(f"on_failure runs {min(unknown)}, but there is no such step")
         done: set[str] = set()
         ordinary = {*names} - rescues
         for step in self.step:
             if step.name in rescues and isinstance(step.on_failure, FailureSequence):
-                raise ValueError(f"step {step.name} runs when another one fails, and can run no other itself")
+                raise ValueError(
+                    f"step {step.name} runs when another step fails; it cannot have on_failure itself"
+                )
             known = ordinary if step.name in rescues else done
             for path in _list_paths(step):
                 _check_reference(step.name, path, variables, known)
@@ -160,16 +162,17 @@ class Sequence(Value):
 
 
 def folders(workspace: Path, what: str) -> list[Path]:
-    """Return where files of `sequences` or `temporals` are looked for, first match wins."""
+    """Return the directories of files of `sequences` or `temporals`; the first match wins."""
     return list(dict.fromkeys(home / ".paddock" / what for home in (workspace, Path.home())))
 
 
 def list_files(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
-    """Yield the files that can be named, each name once, in search order."""
+    """Yield the files with valid names, each name once, in search order."""
     seen: set[str] = set()
     for folder in folders(workspace, what):
         try:
-            # What cannot be looked at, such as a link to an endless name, hides no other: `Path.is_file` would raise.
+            # An unreadable entry, such as a link to a name that is too long, must not hide others: `Path.is_file` would
+            # raise.
             files = sorted(path for path in folder.glob("*.toml") if os.path.isfile(path))
         except OSError:
             continue
@@ -180,7 +183,7 @@ def list_files(workspace: Path, what: str) -> Iterator[tuple[str, Path]]:
 
 
 def find(name: str, workspace: Path, what: str) -> Path:
-    """Return the file of a name. Raises SdkError, which tells where was searched."""
+    """Return the file of a name. Raises SdkError, which lists where Paddock searched."""
     known = dict(list_files(workspace, what))
     if name in known:
         return known[name]
@@ -191,7 +194,7 @@ def find(name: str, workspace: Path, what: str) -> Path:
 
 
 def read(path: Path, model: type[Model]) -> Model:
-    """Return what a file says. Raises SdkError, whose text names file, key and fix."""
+    """Return the contents of a file. Raises SdkError, whose text names file, key and remedy."""
     try:
         return model.model_validate(
             tomllib.loads(read_bounded(path, FILE_BYTES).decode(), parse_float=read_toml_float)
@@ -217,10 +220,10 @@ def _check_reference(step: str, path: str, variables: set[str], known: set[str])
     if root == "steps":
         before = rest.partition(".")[0]
         if before not in known:
-            raise ValueError(f"step {step}: ${{{path}}} is not the result of a step before it")
+            raise ValueError(f"step {step}: ${{{path}}} is not the result of an earlier step")
     elif root not in variables:
         names = f"has {', '.join(sorted(variables))}" if variables else "has none"
         raise ValueError(
-            f"step {step} uses ${{{root}}}, and the sequence has no variable of that name (it {names}); "
+            f"step {step} uses ${{{root}}}, but the sequence has no variable with that name (it {names}); "
             "name it in `required`, or under [vars] with a default"
         )

@@ -75,11 +75,11 @@ def test_an_answer_that_swells_fails_its_own_call_and_counts_for_nothing_against
         async with hub(FLOOD, answer_values=30_000) as h:
             for _ in range(6):
                 error = await failure(h.call_tool("flood", "values", {"count": 40_000}), ServerUnavailable)
-                assert (str(error), error.sent) == (f"Server flood gave no whole answer: {VALUES}.", True)
+                assert (str(error), error.sent) == (f"Server flood sent no complete answer: {VALUES}.", True)
             deep = await failure(
                 h.call_tool("flood", "deep", {"levels": 600, "beside": 20_000}), ServerUnavailable
             )
-            assert str(deep) == "Server flood gave no whole answer: it is nested more than 500 deep."
+            assert str(deep) == "Server flood sent no complete answer: it is nested more than 500 deep."
             many = await h.call_tool("flood", "values", {"count": 29_000})
             assert many.raw["structuredContent"] == {"a": [[]] * 29_000}
             status = h.list_status()["flood"]
@@ -125,7 +125,7 @@ def test_an_event_that_swells_fails_its_own_call(hub, ends, noise):
         options = {"answer_values": 30_000}
         async with rude(many=many, few=few) as server, hub(HttpServer("web", server.url), **options) as h:
             error = await failure(h.call_tool("web", "many", {}), ServerUnavailable)
-            assert str(error) == f"Server web gave no whole answer: {VALUES}."
+            assert str(error) == f"Server web sent no complete answer: {VALUES}."
             assert (await h.call_tool("web", "few", {})).raw["structuredContent"] == [[]] * 20_000
             assert h.list_status()["web"].failures == 0
 
@@ -139,7 +139,7 @@ def test_a_document_that_swells_fails_its_own_call(hub):
 
         async with rude(many=many) as server, hub(HttpServer("web", server.url), answer_values=30_000) as h:
             error = await failure(h.call_tool("web", "many", {}), ServerUnavailable)
-            assert str(error) == f"Server web gave no whole answer: {VALUES}."
+            assert str(error) == f"Server web sent no complete answer: {VALUES}."
             assert h.list_status()["web"].failures == 0
 
     asyncio.run(main())

@@ -227,7 +227,7 @@ def test_answer_beyond_the_limit_fails_its_call(hub, upstream, monkeypatch):
             upstream.body = {"t": {"result": {"content": ["x" * 1000]}}}
             error = await failure(h.call_tool("web", "t", {}), ServerUnavailable)
             assert str(error) == (
-                "Server web gave no whole answer: it is larger than 1000 bytes; ask for less at once."
+                "Server web sent no complete answer: it is larger than 1000 bytes; ask for less at once."
             )
             assert error.sent
 

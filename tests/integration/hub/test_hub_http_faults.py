@@ -138,7 +138,7 @@ ODD = {
     answer([1]): "Server web answers with something other than a message of the protocol.",
     answer(
         result(999)
-    ): "Server web gave no whole answer: it answers another request, '999' instead of NUMBER.",
+    ): "Server web sent no complete answer: it answers another request, '999' instead of NUMBER.",
     answer(b"", "302 Found", "Location: http://u:p@elsewhere.test/mcp?key=tok-1234"): (
         "Server web answers HTTP 302 and leads to http://elsewhere.test/mcp; correct its `url`."
     ),
@@ -185,7 +185,7 @@ def test_an_answer_that_breaks_off_leaves_other_calls_alone(hub):
         async with rude(cut=broken, slow=patient) as server, hub(HttpServer("web", server.url)) as h:
             slow = asyncio.create_task(h.call_tool("web", "slow", {}))
             error = await failure(h.call_tool("web", "cut", {}), ServerUnavailable)
-            assert str(error) == "Server web gave no whole answer: it closed the connection."
+            assert str(error) == "Server web sent no complete answer: it closed the connection."
             assert (error.sent, text(await slow), h.list_status()["web"].starts) == (True, "fine", 1)
 
     asyncio.run(main())
@@ -282,7 +282,7 @@ def test_a_few_compressed_bytes_do_not_fill_our_memory(hub):
         async with rude(bomb=bomb) as server, hub(HttpServer("web", server.url)) as h:
             error = await failure(h.call_tool("web", "bomb", {}), ServerUnavailable)
             assert str(error) == (
-                f"Server web at {server.url.removesuffix('/mcp')} gave no answer: it compresses its answers, although "
+                f"Server web at {server.url.removesuffix('/mcp')} sent no answer: it compresses its answers, although "
                 "it is asked not to."
             )
             assert text(await h.call_tool("web", "t", {})) == "fine"

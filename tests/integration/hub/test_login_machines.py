@@ -123,4 +123,4 @@ def test_a_key_that_is_none(world: World, logins: KeptLogins) -> None:
     server = machine(world, client_secret="", private_key="no key")
     with pytest.raises(ServerUnauthorized) as caught:
         asyncio.run(whispered(server, logins))
-    assert "(`privateKey` of the entry is no PEM key that signs RS256)" in str(caught.value)
+    assert "(`privateKey` of the entry is not a PEM key for RS256)" in str(caught.value)

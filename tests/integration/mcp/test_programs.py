@@ -275,7 +275,7 @@ def test_an_agent_asks_for_what_the_settings_grant(place: Place) -> None:
     )
     assert narrow.content[0].text.partition("--- ")[2] == "stdout\n0"
     _, put_back, _, *output = wide.content[0].text.split("\n")
-    assert put_back == "put back as before, because your own tools run or trust it: .vscode"
+    assert put_back == "restored, because your own tools run or trust it: .vscode"
     assert output == ["--- stdout", "21"]
     assert wide.structured_content["violations"] == [".vscode"]
     assert [(place.workspace / name).exists() for name in ("made", ".vscode")] == [True, False]

@@ -90,7 +90,7 @@ def test_what_is_put_back_after_a_script_is_told(place: Place) -> None:
         async with place.client(mode=ERAS[0]) as client:
             return [block.text for block in (await client.call_tool("plants", {})).content]
 
-    put_back = "put back as before, because your own tools run or trust it: .vscode"
+    put_back = "restored, because your own tools run or trust it: .vscode"
     assert asyncio.run(main()) == ['{"output":"hello"}', put_back]
 
 

@@ -41,7 +41,7 @@ def test_p17_a_missing_script_is_told_before_wrong_inputs(workshop: Any):
     ("manifest", "why"),
     [
         ({"script": "a" * 300}, f"Script not found: {{}}/{'a' * 300}"),
-        ({"script": "a\0b"}, "Script not allowed: 'a\\x00b' is no path"),
+        ({"script": "a\0b"}, "Script not allowed: 'a\\x00b' is not a path"),
         ({"workingDir": "a" * 300}, f"Working directory not found: {'a' * 300}"),
     ],
 )

@@ -94,7 +94,7 @@ def test_what_is_put_back_after_a_script_is_told(ws: Path):
         manifest.write("workspace: workspace-write\n")
     granted = ("run", "plants", "--set", "tools.access=workspace-write", "--input", '{"text": ""}')
     done = paddock(*granted)
-    told = "put back as before, because your own tools run or trust it: .vscode\n"
+    told = "restored, because your own tools run or trust it: .vscode\n"
     assert (done.exit_code, done.stdout, done.stderr) == (0, "1", f"no\n{told}")
     assert json.loads(paddock(*granted, "--json").stdout)["violations"] == [".vscode"]
     assert not (ws / ".vscode").exists()

@@ -66,7 +66,7 @@ def test_without_its_secret_it_does_not_start(desk):
         "CommandError",
         "unavailable",
         True,
-        "paddock.notes.facts needs the secret api, and there is none; keep it with: paddock vault set api",
+        "paddock.notes.facts needs the secret api, which does not exist; store it with: paddock vault set api",
     ]
 
 
@@ -75,9 +75,9 @@ def test_without_its_secret_it_does_not_start(desk):
     [
         ("echo it broke >&2; exit 3", {}, "failed", "it ended with exit code 3: it broke"),
         ("kill -9 $$", {}, "failed", "it was ended by SIGKILL"),
-        ("while :; do :; done", {"timeout_ms": 300}, "timeout", "it went beyond its limit (wall)"),
-        ("yes", {"output_bytes": 4096}, "output_limit", "it went beyond its limit (stdout)"),
-        ("echo {{", {"output": "json"}, "failed", "what it printed is no JSON: '{\\n'"),
+        ("while :; do :; done", {"timeout_ms": 300}, "timeout", "it exceeded its limit (wall)"),
+        ("yes", {"output_bytes": 4096}, "output_limit", "it exceeded its limit (stdout)"),
+        ("echo {{", {"output": "json"}, "failed", "its output is not JSON: '{\\n'"),
     ],
 )
 def test_how_it_can_fail(desk, code, fields, status, told):
@@ -113,15 +113,15 @@ def test_a_program_of_the_workspace_is_not_run(desk, monkeypatch):
         "CommandError",
         "unavailable",
         True,
-        "paddock.notes.run: mine is in the workspace, which anybody may have written; "
-        "name the path of another under [[sdk.commands]]",
+        "paddock.notes.run: mine is in the workspace, whose files are untrusted; "
+        "set the path of another under [[sdk.commands]]",
     ]
 
 
 def test_a_program_that_is_not_there_is_told_with_its_remedy(desk):
     desk.open(sdk={"commands": (SdkCommand(name="notes.run", command=("no-such-program",)),)})
     assert call(desk).value[-1] == (
-        "paddock.notes.run needs no-such-program, which is not on this machine; install it, or name its path "
+        "paddock.notes.run needs no-such-program, which is not installed; install it, or set its path "
         "in `command` under [[sdk.commands]]"
     )
 
@@ -173,5 +173,5 @@ def test_output_that_is_nested_too_deep_to_be_written_again_is_a_failure(desk):
         "CommandError",
         "failed",
         False,
-        "paddock.notes.run: what it printed is nested more than 200 levels deep",
+        "paddock.notes.run: its output is nested more than 200 levels deep",
     ]

@@ -55,14 +55,14 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
     ("call", "message"),
     [
         ("output.query('x')", "`terms` are required unless cursor or `lines` is provided"),
-        ("output.query('x', {lines: [1]})", "lines is [first, last], for instance [10, 20]"),
+        ("output.query('x', {lines: [1]})", "lines must be [first, last], for example [10, 20]"),
         ("output.query('x', {lines: [3, 1]})", "lines: the last line is before the first"),
         ("output.query('x', {colour: 1})", "colour: Extra inputs are not permitted"),
         ("output.query('x', {terms: ['a'], max: 0})", "max: Input should be greater than or equal to 1"),
         ("output.query('../x', {terms: ['a']})", "Invalid artifact handle: path traversal detected"),
         ("output.query()", "paddock.output.query(handle, options?): wrong number of arguments (0)"),
         ("health.check(1)", "wrong number of arguments (1)"),
-        ("compute()", 'paddock.compute(source, input, options), for instance paddock.compute("emit('),
+        ("compute()", 'paddock.compute(source, input, options), for example paddock.compute("emit('),
         (
             "compute('1', 7)",
             "paddock.compute: input must be a string, not a number; write it with JSON.stringify",
@@ -74,10 +74,10 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
         ("compute('1', '', {timeoutMs: 'x'})", "paddock.compute: timeoutMs: Input should be a valid integer"),
         ("compute('throw new Error(\"no\")')", "no"),
         ("compute('emit(typeof paddock.exec())')", "paddock"),
-        ("tool(1)", 'paddock.tool(id, inputs, options), for instance paddock.tool("word_count", '),
+        ("tool(1)", 'paddock.tool(id, inputs, options), for example paddock.tool("word_count", '),
         ("tool('nowhere')", "Tool not found: nowhere"),
         ("tool('nowhere', {}, {colour: 1})", "unknown option 'colour'; there is `timeoutMs`"),
-        ("tool('nowhere', [])", "the options are one object, not an array"),
+        ("tool('nowhere', [])", "the options must be one object, not an array"),
     ],
 )
 def test_misuse_is_told_to_the_program(desk, call, message):

@@ -199,10 +199,10 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("exec()", 'paddock.exec(runtime, code, options), for instance paddock.exec("python", "print(1)")'),
+        ("exec()", 'paddock.exec(runtime, code, options), for example paddock.exec("python", "print(1)")'),
         ("exec('javascript', '1')", "paddock.exec: there is no runtime javascript; did you mean node?"),
         ("exec({runtime: 'node'})", "paddock.exec: runtime: Input should be a valid string"),
-        ("exec('python', '1', [])", "paddock.exec: the options are one object, not an array"),
+        ("exec('python', '1', [])", "paddock.exec: the options must be one object, not an array"),
         ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
         ("script.run('../x')", "../x: is a path; give the name of a saved script, without a folder"),
         ("script.run('nowhere')", "Script not found: nowhere"),

@@ -60,7 +60,7 @@ def test_register_list_test_and_delete(paddock, receiver, tmp_path):
 
 def test_a_secret_of_the_vault_is_named(paddock, receiver):
     made = paddock("webhook", "register", "notification", receiver.url, "--vault", "hook", "--json")
-    told = "there is no secret hook; keep it with: paddock vault set hook"
+    told = "there is no secret hook; store it with: paddock vault set hook"
     assert made == (1, f'{{"error": {{"message": "{told}"}}}}\n', f"{told}\n")
     paddock("vault", "set", "hook", stdin=SECRET)
     code, printed, _ = paddock(

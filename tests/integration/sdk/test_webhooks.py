@@ -89,7 +89,7 @@ def test_what_was_not_sent_is_told_when_the_session_ends(desk, receiver, monkeyp
     desk.run("for (let n = 0; n < 3; n++) paddock.cir.capture('news', {type: 'fact'})")
     desk.close()
     assert desk.session.warnings == (
-        "3 messages to webhooks were not sent; paddock audit tail shows what was",
+        "3 messages to webhooks were not sent; paddock audit tail shows those that were",
     )
     assert receiver.seen == []
 
@@ -172,15 +172,15 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(desk, receiver, monkey
     [
         (
             "'nothing', 'https://a.example', 's'.repeat(16)",
-            "event is one of script.finished, sequence.finished, signal.captured, notification",
+            "event must be one of script.finished, sequence.finished, signal.captured, notification",
         ),
         (
             "'notification', 'https://a.example', 's'.repeat(15)",
-            "the secret has at least 16 characters; make one with: openssl rand -hex 32",
+            "the secret must have at least 16 characters; make one with: openssl rand -hex 32",
         ),
         (
             "'notification', 'https://a.example', {vault: 'none'}",
-            "there is no secret none; keep it with: paddock vault set none",
+            "there is no secret none; store it with: paddock vault set none",
         ),
         (
             "'notification', 'http://a.example', 's'.repeat(16)",
@@ -231,5 +231,5 @@ def test_without_a_channel_the_remedy_is_told(desk, monkeypatch):
     ]
     assert (
         desk.run("paddock.notify.send('', 'b')").error.message
-        == "paddock.notify.send: title is a text of 1 to 200 characters"
+        == "paddock.notify.send: title must be a text of 1 to 200 characters"
     )

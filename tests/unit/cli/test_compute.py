@@ -46,7 +46,7 @@ INVALID = {
     b'"text"': "the request must be an object, not a string",
     b"\xff": "it is not UTF-8 (byte 1)",
     b"[" * 200_000: "it is nested too deeply",
-    b'{"source": "s", "limits": {"wall_ms": NaN}}': "NaN is no JSON value",
+    b'{"source": "s", "limits": {"wall_ms": NaN}}': "NaN is not a JSON value",
     b'{"source": 5}': "source must be a string, not a number",
     b'{"source": "s", "input": []}': "input must be a string, not an array",
     b'{"source": "s", "limits": 5}': "limits must be an object, not a number",

@@ -41,7 +41,7 @@ def test_a_text_of_json_with_too_many_values_is_the_servers_fault():
         asyncio.run(read_native(result))
     assert caught.value.sent
     assert str(caught.value) == (
-        "Server web gave no whole answer: its text is JSON of more than 10001 values; ask for less at once, raise "
+        "Server web sent no complete answer: its text is JSON of more than 10001 values; ask for less at once, raise "
         "`servers.answer_values`, or read the text with `callRaw`."
     )
 

@@ -200,6 +200,6 @@ def test_the_limit_that_ended_a_program_has_a_name() -> None:
 def test_protected_paths_that_were_put_back_are_named() -> None:
     found = outcome(violations=(".git/hooks", ".vscode"))
     assert program_response(found, work())["violations"] == [".git/hooks", ".vscode"]
-    told = "put back as before, because your own tools run or trust it: .git/hooks, .vscode"
+    told = "restored, because your own tools run or trust it: .git/hooks, .vscode"
     assert put_back(found) == told
     assert ("violations" in program_response(outcome(), work()), put_back(outcome())) == (False, "")

@@ -78,12 +78,12 @@ def test_what_a_tool_says_of_itself(make_tool: MakeTool):
     [
         ({"tool.yaml": "id: a\n"}, "tool.yaml: name: is missing; script: is missing"),
         ({"tool.yaml": "a: b: c"}, "tool.yaml: line 1: mapping values are not allowed here"),
-        ({"tool.yaml": b"\xff"}, "tool.yaml is no UTF-8 text"),
+        ({"tool.yaml": b"\xff"}, "tool.yaml is not UTF-8 text"),
         ({"tool.yaml": "#" * 300_000}, "tool.yaml is larger than 262144 bytes"),
         ({"schema.json": "{"}, "schema.json: this is not JSON: Expecting property name enclosed in double quotes: "
          "line 1 column 2 (char 1)"),
         ({"schema.json": "[" * 100_000}, "schema.json: this JSON is nested too deeply"),
-        ({"schema.json": "[]"}, "schema.json: a JSON Schema of inputs is an object"),
+        ({"schema.json": "[]"}, "schema.json: a JSON Schema of inputs must be an object"),
         ({"schema.json": '{"$ref": "http://127.0.0.1/x"}'}, "schema.json: this is no JSON Schema: the "
          "reference 'http://127.0.0.1/x' leads out of it; nothing is fetched"),
         ({"schema.json": '{"pattern": "(?=a)"}'}, "schema.json: this is no JSON Schema: the pattern '(?=a)' is no "
@@ -146,7 +146,7 @@ def test_a_link_that_is_swapped_while_it_is_followed_is_an_error_of_its_tool(
 
     monkeypatch.setattr(os, "readlink", swapped)
     # From Python 3.13 on such a link stands for itself, and is not opened.
-    with pytest.raises(ToolError, match=r"^('link' is no path|link: Too many levels of symbolic links)$"):
+    with pytest.raises(ToolError, match=r"^('link' is not a path|link: Too many levels of symbolic links)$"):
         read_inside(directory, "link")
     assert sorted(library.tools()) == ["a", "b"]
 
@@ -169,21 +169,21 @@ def test_a_path_that_is_no_utf_8_is_of_a_tool_that_cannot_be_used(workspace: Pat
     odd = os.fsdecode(b"\xff")
     directory = make_tool("a")
     there = directory.rename(directory.with_name(odd))
-    problem = "the path of tool.yaml is no UTF-8 text; rename what it goes through"
+    problem = "the path of tool.yaml is not UTF-8 text; rename its directories"
     assert ToolLibrary(workspace).all() == [BrokenTool(odd, there, problem)]
     linked = make_tool("b")
     (linked / odd).touch()
     (linked / "link").symlink_to(odd)
-    with pytest.raises(ToolError, match=r"^the path of link is no UTF-8 text; rename what it goes through$"):
+    with pytest.raises(ToolError, match=r"^the path of link is not UTF-8 text; rename its directories$"):
         inside(linked, "link")
 
 
 def test_what_is_no_regular_file_is_not_waited_for(make_tool: MakeTool):
     directory = make_tool("a")
     os.mkfifo(directory / "description.md")
-    with pytest.raises(ToolError, match=r"^description.md is no regular file$"):
+    with pytest.raises(ToolError, match=r"^description.md is not a regular file$"):
         load(directory)
-    with pytest.raises(ToolError, match=r" is no path$"):
+    with pytest.raises(ToolError, match=r" is not a path$"):
         inside(directory, "no\0name")
     with pytest.raises(ToolError, match=r"^missing: No such file or directory$"):
         read_inside(directory, "missing")

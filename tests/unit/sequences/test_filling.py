@@ -56,7 +56,7 @@ def test_a_path_that_leads_nowhere(path, message):
 def test_what_is_filled_in_is_bounded():
     filling = ReferenceFiller(lambda _: "x" * (MAX_FILLED_CHARS // 2))
     filling.text("${a}${a}")
-    with pytest.raises(SdkError, match="stand for more than 1048576 characters"):
+    with pytest.raises(SdkError, match="have more than 1048576 characters"):
         filling.text("${a}")
 
 
@@ -91,7 +91,7 @@ def test_conditions(text, holds):
     "text", ["", "a b", "a == b", "not a == 'b'", "a > 1", "a..b", "1 == 1 or a", "not", "f()"]
 )
 def test_what_is_no_condition(text):
-    with pytest.raises(ValueError, match="is no condition; write NAME, not NAME, NAME == 'text'"):
+    with pytest.raises(ValueError, match="is not a condition; write NAME, not NAME, NAME == 'text'"):
         condition(text)
 
 
@@ -101,7 +101,7 @@ def test_references_are_found_at_any_depth():
 
 @pytest.mark.parametrize("text", ["${}", "${a b}", "${__import__('os')}", "${a.}"])
 def test_what_is_no_reference(text):
-    with pytest.raises(ValueError, match="is no reference"):
+    with pytest.raises(ValueError, match="is not a reference"):
         list(references(text))
 
 

@@ -100,7 +100,7 @@ def test_what_somebody_else_has_run_since_is_left_out(tmp_path, workspace):
     with runs.turn("often"):
         runs.note("often", START)
         with pytest.raises(
-            SdkError, match="temporal often is running already; it never runs twice at a time"
+            SdkError, match="temporal often is already running; it never runs twice at the same time"
         ):
             asyncio.run(temporals.fire(request, "often"))
     answer = asyncio.run(temporals.fire(request, "often", START.isoformat()))
@@ -113,7 +113,7 @@ def test_a_damaged_state_runs_nothing(tmp_path, workspace):
         runs.note("often", START)
     (file,) = (tmp_path / "state").rglob("often")
     file.write_bytes(b"\xff")
-    with pytest.raises(SdkError, match=r"this is no moment .*; remove the file to begin anew"):
+    with pytest.raises(SdkError, match=r"this is not a time .*; remove the file to start again"):
         runs.last("often")
     (listed,) = Scheduler(lambda _: None, tmp_path / "state", FakeClock(timedelta(0))).temporals(workspace)
     assert "remove the file" in listed["problem"]
@@ -139,10 +139,10 @@ def test_due(tmp_path, text, last, due):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", 'give one of `cron` and `every`, for instance every = "15m"'),
-        ("every = '1m'\ncron = '* * * * *'", 'give one of `cron` and `every`, for instance every = "15m"'),
-        ("every = '0m'", "every is a number and s, m, h or d, for instance 15m, not '0m'"),
-        ("cron = '* * * * * *'", "cron has five fields, for instance \"0 3 * * *\", not '* * * * * *'"),
+        ("", 'give one of `cron` and `every`, for example every = "15m"'),
+        ("every = '1m'\ncron = '* * * * *'", 'give one of `cron` and `every`, for example every = "15m"'),
+        ("every = '0m'", "every must be a number with s, m, h or d, for example 15m, not '0m'"),
+        ("cron = '* * * * * *'", "cron must have five fields, for example \"0 3 * * *\", not '* * * * * *'"),
         ("cron = '61 * * * *'", "cron: Bad minute: '61 * * * *'"),
         ("every = '1m'\ntimezone = '../etc'", "there is no time zone '../etc'"),
         ("every = '1m'\ncolour = 1", "colour: Extra inputs are not permitted"),

@@ -82,9 +82,7 @@ def make_machine_flow(server: HttpServer, secret: str) -> OAuthClientProvider:
         try:
             return await sign(audience)
         except Exception:  # noqa: BLE001 - a key can be wrong in many ways, and the error may repeat it
-            raise LoginFailed(
-                f"`privateKey` of the entry is no PEM key that signs {oauth.algorithm}"
-            ) from None
+            raise LoginFailed(f"`privateKey` of the entry is not a PEM key for {oauth.algorithm}") from None
 
     return of_machines.PrivateKeyJWTOAuthProvider(
         server.url, FlowStorage(), oauth.client_id, assertion, issuer=oauth.issuer

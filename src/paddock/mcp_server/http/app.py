@@ -61,7 +61,7 @@ class TokenRequired:
         if scope["type"] == "lifespan" or self._has_token(scope):
             await _answer_client(self._app, scope, receive, send)
             return
-        text = b"This server wants its token: send the header `Authorization: Bearer TOKEN`.\n"
+        text = b"This server requires its token: send the header `Authorization: Bearer TOKEN`.\n"
         await send_text(send, 401, text, (b"www-authenticate", b"Bearer"), CLOSE_HEADER)
 
     def _has_token(self, scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""Ask before a tool runs by itself; the same call once more within five minutes is the answer."""
+"""Ask before a tool runs automatically; repeating the same call within five minutes confirms it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Question(Value):
 
 @dataclass(slots=True)
 class Approvals:
-    """Calls that were asked about, each good for one run. `clock` gives seconds that never go back."""
+    """Calls that wait for confirmation; each confirmation allows one run. `clock` returns monotonic seconds."""
 
     clock: Callable[[], float]
     _pending: dict[str, float]
@@ -39,10 +39,10 @@ class Approvals:
         self._pending = {}
 
     def approve(self, prompt: str, tool: str, inputs: Mapping[str, Json], script_sha256: str) -> bool:
-        """Return whether this call may run: its like was asked about within five minutes, and has not run since.
+        """Return whether this call may run: the same call was asked about within five minutes and has not run since.
 
-        Otherwise it is now pending. The order of keys does not matter, everything else of the inputs does, and so does
-        the script: who agreed to one has not agreed to another.
+        Otherwise it is now pending. The order of keys does not matter, but everything else in the inputs does, and so
+        does the script: agreement to one script does not cover another.
         """
         now = self.clock()
         self._pending = {key: since for key, since in self._pending.items() if now - since < LIFETIME_S}
@@ -57,7 +57,7 @@ class Approvals:
 
 
 def question(match: Match, *, name: str, prompt: str, message: str | None) -> Question:
-    """Return what to ask about a match."""
+    """Return the question about a match."""
     return Question(
         tool_id=match.tool,
         tool_name=name,
@@ -69,7 +69,7 @@ def question(match: Match, *, name: str, prompt: str, message: str | None) -> Qu
 
 
 def request(questions: Sequence[Question], prompt: str) -> dict[str, Json]:
-    """Return the answer to a call whose tools must be confirmed."""
+    """Return the answer to a call whose tools need confirmation."""
     lines = "\n".join(f"- {each.tool_name}: {each.message}" for each in questions)
     tools = [
         {
@@ -91,7 +91,7 @@ def request(questions: Sequence[Question], prompt: str) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a tool with `autoApproveOnValid` said about its own inputs."""
+    """The verdict of a tool with `autoApproveOnValid` on its own inputs."""
 
     approved: bool
     warnings: tuple[str, ...] = ()
@@ -99,12 +99,12 @@ class Verdict:
 
 
 def judge_confirmation(output: Json, *, success: bool, error: str | None) -> Verdict:
-    """Return whether a run approves of itself: what its JSON says counts before its exit code."""
+    """Return whether a run approves itself: its JSON takes precedence over its exit code."""
     if not isinstance(output, dict):
         return Verdict(approved=False, errors=(_NO_JSON if success else error or _FAILED,))
-    said = cast("dict[str, Json]", output)
-    warnings, errors = _list_texts(said, "warnings"), _list_texts(said, "errors")
-    if said.get("valid") is True:
+    verdict = cast("dict[str, Json]", output)
+    warnings, errors = _list_texts(verdict, "warnings"), _list_texts(verdict, "errors")
+    if verdict.get("valid") is True:
         return Verdict(approved=True, warnings=warnings)
     return Verdict(approved=False, warnings=warnings, errors=errors or (_FAILED,))
 

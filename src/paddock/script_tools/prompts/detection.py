@@ -1,6 +1,6 @@
-"""Which tools a call of a prompt means to use: by name, by what its arguments match, or always.
+"""Find the tools for a call of a prompt: by name, by its arguments, or always.
 
-Pure: from arguments and tools to matches. Whether a match runs is decided elsewhere.
+Pure functions from arguments and tools to matches. Other code decides whether a match runs.
 """
 
 import re
@@ -22,20 +22,20 @@ _SHORT_FORMS = {
     "input": ("input_path", "inputPath", "input_file", "inputFile", "in"),
     "content": ("data", "text", "body"),
 }
-"""What people write for one another."""
+"""Spellings that people use interchangeably."""
 _ALIASES_PATTERN = re.compile(r"\balias(?:es)?:\s*([\w, -]{1,200})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A tool that a call means to use."""
+    """A tool that a call refers to."""
 
     tool: str
     priority: float
     reason: Reason
     explicit: bool
     matched: tuple[str, ...]
-    """Parameters of the schema that were found among the arguments."""
+    """Parameters of the schema that are among the arguments."""
     inputs: Inputs
     needs_confirmation: bool
 
@@ -43,7 +43,7 @@ class Match:
 def detect(
     arguments: Mapping[str, Json], tools: Iterable[tuple[Manifest, Mapping[str, Json]]]
 ) -> list[Match]:
-    """Return the matching tools, the surest first; tools come with their input schemas."""
+    """Return the matching tools, most certain first; tools come with their input schemas."""
     named = _list_named(arguments)
     found = [
         match for manifest, schema in tools if (match := _match_tool(arguments, manifest, schema, named))
@@ -52,7 +52,7 @@ def detect(
 
 
 def _list_named(arguments: Mapping[str, Json]) -> set[str]:
-    """Return the ids that a call asks for, in lower case: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`."""
+    """Return the ids that a call names, in lower case: keys `tool:<id>`, or lists in `tool`, `tool_id`, `toolId`."""
     named = {key.partition(":")[2].strip().lower() for key in arguments if key.lower().startswith("tool:")}
     for key in _REQUEST_KEYS:
         if isinstance(value := arguments.get(key), str):
@@ -94,7 +94,7 @@ def _match_tool(
 
 
 def _find_value(arguments: Mapping[str, Json], name: str, schema: Json) -> Json:
-    """Return what the arguments say about a parameter, under any of its names; None when nothing."""
+    """Return the argument for a parameter, under any of its names; None if there is none."""
     for spelled in _list_spellings(name, schema):
         value = arguments.get(spelled)
         if value is not None and value not in ("", []):

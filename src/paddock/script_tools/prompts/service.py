@@ -1,6 +1,6 @@
-"""One call of a prompt: find the tools it means, ask where somebody must agree, run the rest.
+"""Handle one call of a prompt: find its tools, ask where confirmation is needed, run the rest.
 
-`run` runs a tool through the gate; nothing here starts anything by itself.
+`run` runs a tool through the gate; this module itself starts nothing.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,36 +20,36 @@ Run = Callable[[Tool, Inputs], Awaitable[ToolEnd]]
 
 
 class PromptReply(Value):
-    """What became of a call of a prompt.
+    """The result of a call of a prompt.
 
-    Its property `confirmation` is what to show to whoever must agree, or None. Its
-    property `variables` is what a template of the prompt may name: `tool_<id>`, `tool_<id>_result` of what succeeded.
+    Its property `confirmation` is the text for the person who must confirm, or None. Its property `variables` contains
+    the variables of the prompt's template: `tool_<id>`, and `tool_<id>_result` of successful tools.
     """
 
     prompt: str
     """The prompt that was called."""
     ends: dict[str, ToolEnd] = Field(default_factory=dict[str, ToolEnd])
-    """By id, what the tools gave that ran and were agreed to."""
+    """Results of the confirmed tools that ran, by id."""
     questions: list[Question] = Field(default_factory=list[Question])
-    """Tools that wait until the same call comes once more."""
+    """Tools that wait until the same call is repeated."""
     warnings: list[str] = Field(default_factory=list[str])
-    """What tools warned of, and what they wanted done that nothing here does."""
+    """Warnings of tools, and actions that they requested and Paddock does not support."""
     errors: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
-    """By id, why a tool that judges its own inputs did not agree."""
+    """By id: why a tool that judges its own inputs refused."""
 
     @property
     def confirmation(self) -> dict[str, Json] | None:
-        """What to show to whoever must agree; None when nobody must."""
+        """The text for the person who must confirm; None if no tool waits."""
         return confirmation.request(self.questions, self.prompt) if self.questions else None
 
     @property
     def variables(self) -> dict[str, Json]:
-        """What a template of the prompt may name."""
+        """The variables of a template of the prompt."""
         return templates.variables(self.ends)
 
 
 class PromptService:
-    """Answers calls of prompts. It remembers what was asked, for five minutes of `clock`."""
+    """Handles calls of prompts. It remembers pending confirmations for five minutes of `clock`."""
 
     def __init__(self, library: ToolLibrary, run: Run, clock: Callable[[], float]) -> None:
         self._library = library
@@ -57,7 +57,7 @@ class PromptService:
         self._approvals = Approvals(clock)
 
     async def call(self, prompt: str, arguments: Mapping[str, Json]) -> PromptReply:
-        """Return what the tools of a prompt, and of the workspace, make of a call."""
+        """Handle a call with the tools of a prompt and of the workspace."""
         tools = self._visible_tools(prompt)
         matches = detect(arguments, [(tool.manifest, tool.schema.document) for tool in tools.values()])
         reply = PromptReply(prompt=prompt)
@@ -88,7 +88,7 @@ class PromptService:
             )
 
     def _visible_tools(self, prompt: str) -> dict[str, Tool]:
-        """Return the tools that a prompt sees, by id: its own before those of the workspace, none of other prompts."""
+        """Return the tools for a prompt, by id: its own, then the workspace's; none of other prompts."""
         usable = [
             tool for tool in self._library.all() if isinstance(tool, Tool) and tool.prompt in ("", prompt)
         ]
@@ -99,7 +99,7 @@ class PromptService:
 
 
 def _warn_of_skipped(end: ToolEnd) -> list[str]:
-    """Return a warning for what a tool wants executed after it: no command of another product is there to do it."""
+    """Return a warning for a command that a tool wants to be executed next; Paddock has no such command."""
     wanted = cast("dict[str, Json]", end.output).get("auto_execute") if isinstance(end.output, dict) else None
     if not isinstance(wanted, dict):
         return []

@@ -1,4 +1,4 @@
-"""Fill `{{script:id.field k='v'}}` in a template with what scripts say."""
+"""Fill `{{script:id.field k='v'}}` in a template with the output of scripts."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,39 +9,39 @@ from paddock.model.numbers import ExactFloat, dumps, loads_finite
 from paddock.model.tool import ToolEnd
 
 TIMEOUT_MS = 5_000
-"""Longest time of one script in a template."""
+"""Maximum time of one script in a template, in milliseconds."""
 MAX_SCRIPTS = 100
 
 Run = Callable[[str, dict[str, Json]], Awaitable[ToolEnd | None]]
-"""Runs a script by id with inputs; None when there is no such script."""
+"""Runs a script by id with inputs; returns None if there is no such script."""
 
 _REFERENCE_PATTERN = re.compile(r"\{\{\s*script:([^{}]{1,2000})\}\}")
-"""Blanks are taken off afterwards: a pattern that did would try all ways to divide a row of them."""
+"""Blanks are stripped afterwards: a pattern for them would try all ways to divide a row of blanks."""
 _ID_PATTERN = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:\.([A-Za-z0-9_-]{1,100}))?(?=\s|\Z)")
 _ARGUMENT_PATTERN = re.compile(r"\s+([A-Za-z_][A-Za-z0-9_-]{0,99})=(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
 
 
 class TemplateError(ValueError):
-    """A template asks for something that there is not; the text is for its author."""
+    """A template refers to a missing script or field; the text is for its author."""
 
 
 class ScriptNotFound(TemplateError):
-    """No script of that id."""
+    """No script has that id."""
 
 
 class ScriptFailed(TemplateError):
-    """The script did not end well."""
+    """The script failed."""
 
 
 class FieldNotFound(TemplateError):
-    """The script's output has no such field, or is no object."""
+    """The script's output has no such field, or is not an object."""
 
 
 async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched: Sequence[str] = ()) -> str:
     """Return the template with every reference replaced. Raises TemplateError.
 
     References are resolved from the last to the first; the same script with the same inputs runs once. Inputs are the
-    context, overlaid by the arguments of the reference. What a script says is not looked at for references.
+    context, overridden by the arguments of the reference. The output of a script is not searched for references.
     """
     references = list(_REFERENCE_PATTERN.finditer(template))
     if len(references) > MAX_SCRIPTS:
@@ -67,7 +67,7 @@ async def fill(template: str, context: Mapping[str, Json], run: Run, *, searched
 
 
 def variables(ends: Mapping[str, ToolEnd]) -> dict[str, Json]:
-    """Return the variables a template gets of tools that ran before it: outputs of those that ended well, and facts."""
+    """Return the variables for a template from tools that ran before it: outputs of successful ones, and facts."""
     found: dict[str, Json] = {f"tool_{tool}": end.output for tool, end in ends.items() if end.success}
     for tool, end in ends.items():
         text = _format_value(end.output) if end.success else end.error or ""
@@ -94,7 +94,7 @@ def _parse_reference(reference: str) -> tuple[str, str | None, dict[str, Json]]:
 
 
 def _parse_bare(text: str) -> Json:
-    """Return what an argument without quotes means: a number, true, false, null, or a text."""
+    """Return the value of an argument without quotes: a number, true, false, null, or a string."""
     try:
         value = loads_finite(text)
     except (ValueError, RecursionError):
@@ -119,7 +119,7 @@ def _evaluate_reference(tool: str, field: str | None, end: ToolEnd) -> Json:
 
 
 def _format_value(value: Json) -> str:
-    """Return a value as it stands in a text."""
+    """Return a value as text for a template."""
     match value:
         case None:
             return ""
