@@ -154,7 +154,7 @@ def test_a_limit_on_addresses_is_named_where_the_engine_would_abort(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (
         1,
         "",
-        "V8 reserves 160 GiB of addresses, whatever memory it uses, and this process may have 2.0 (ulimit -v); "
+        "V8 reserves 160 GiB of address space, whatever memory it uses, and this process may have 2.0 (ulimit -v); "
         "run Paddock without that limit: limits.script.memory_bytes bounds the memory\n",
     )
 
