@@ -107,6 +107,9 @@ def test_a_result_may_equal_a_number_that_is_written(digits: Place) -> None:
     status, out, told = paddock(digits, "run", "-", stdin=source)
     warned = tell_inexact("0xffff_ffff_ffff_ffff", "18446744073709552000")
     assert (status, out, told) == (0, f"[warn] {warned}\n{2**64 - 1}\n", "")
+    assert ran(digits, "return [17976931348623157e292, 0b11, 1e3, 0xE]") == ran(
+        digits, "return [Number.MAX_VALUE, 3, 1000, 14]"
+    )
     many = "return [" + ", ".join(f"{2**53 + each}" for each in range(1, 40)) + "].length"
     assert paddock(digits, "run", "-", stdin=many)[1].count(" (900719925474") == 8
 

@@ -65,7 +65,7 @@
   function noteNumber(raw, value) {
     const plain = raw.replaceAll("_", "");
     if (value === 0 || value === Infinity || plain.length > LONGEST || longNumbers.size >= NUMBERS) return;
-    if (/^(?:0[box])?[\da-f]+$/i.test(plain)) {
+    if (/^(?:0[box][\da-f]+|\d+)$/i.test(plain)) {
       const whole = BigInt(plain);
       if (whole !== BigInt(value) && inexactNumbers.size < INEXACT) inexactNumbers.set(raw, String(value));
       return void longNumbers.add(String(whole));
