@@ -226,18 +226,16 @@ class Paddock:
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        """Run a program in a language (or `runtime`), or the executable of its runtime with `args` alone.
+        """Run a program in a language (or `runtime`), or the executable of its runtime with only `args`.
 
-        `code` is the program, or it is in `file`, a path from the workspace: then it runs where it stands, with what
-        it imports beside it. `executable` is what to run it with, for instance `bun`, instead of the first choice.
-        Without `access` it may read the workspace, where that is granted.
-        Exit code and captured output are in `outcome.program`; `on_output` sees the output as it comes, redacted. With
-        `combined` standard error goes into standard output, in the order of writing, which two streams do not keep.
-        With `files` (bytes, text or a Path to copy from, by relative path) or `outputs` (patterns of files to store, by
-        default images) it works in a directory of its own; `outcome.files` has what it left there. Policy grants the
-        names of `env`. With `keep` False nothing is stored.
-        Setting `stop` ends the program: the outcome is `cancelled`, with what it wrote until then.
-        Raises ValueError for what is beyond a bound, ScriptNotFound for a file that cannot be read.
+        The program is `code`, or it is in `file`, a path within the workspace; a file runs in place, beside the files
+        that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
+        may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
+        `outputs` (patterns of files to store, by default images) give it a directory of its own; `outcome.files` lists
+        the files that it leaves there. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
+        receives the output at once, redacted; `combined` merges standard error into it in the order of writing.
+        Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
+        Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")

@@ -81,7 +81,7 @@ def test_what_a_workspace_says_of_one_is_not_even_read(
 
 
 def test_variables_and_flags_add_none(tmp_path: Path) -> None:
-    told = "--set runtimes.recipes: this can be set in a settings file only"
+    told = "--set runtimes.recipes: this can only be set in a settings file"
     assert failure(tmp_path, flags={"runtimes": {"recipes": {}}}) == told
     with pytest.raises(ConfigurationError, match="PADDOCK_RUNTIMES_RECIPES: unknown variable"):
         load(tmp_path, environment={"PADDOCK_RUNTIMES_RECIPES": "{}"}, user=tmp_path / "none.toml")
@@ -193,8 +193,8 @@ def test_what_the_system_allows_holds_for_added_languages(tmp_path: Path) -> Non
     found = loaded(tmp_path, system=narrow, user=AWK)
     assert (found.allows("awk"), found.allowed) == (False, ("python",))
     wide = f'[runtimes]\nallowed = ["python", "awk"]\n{AWK}'
-    assert "is more than" in failure(tmp_path, system=narrow, user=wide)
-    assert "is more than" in failure(tmp_path, system=narrow, user='[runtimes]\nallowed = ["*"]')
+    assert "allows more than" in failure(tmp_path, system=narrow, user=wide)
+    assert "allows more than" in failure(tmp_path, system=narrow, user='[runtimes]\nallowed = ["*"]')
 
 
 def test_settings_made_in_python_hold_to_the_same(tmp_path: Path) -> None:
