@@ -93,7 +93,7 @@ $ paddock exec awk -c 'BEGIN { print ARGV[1] * 7 }' -- 6
 $ paddock policy check awk --network full
 denied to agents and programs; for a person's own `paddock exec --access read-only --network full`: allowed
   the network is not granted; set `network = "full"` under [runtimes] in the paddock.toml of the user or the system
-  no setting decides on it, so the flags of your own command do
+  no setting decides this, so the flags of your own command do
 ```
 
 The keys are those of `recipes.toml`, and Paddock checks them in the same way. `title`, `extensions`, `hello` and at

@@ -241,14 +241,9 @@ class Paddock:
             raise ValueError("give either `code` or `file`")
         if (language is None) is (runtime is None):
             raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
-        name = str(language or runtime)
-        if name not in (languages := self._settings.runtimes).languages:
-            from paddock.runtimes.recipe import no_runtime
-
-            raise ValueError(no_runtime(name, languages.recipes))
         path = None if file is None else self._workspace / file
         wishes = {
-            "runtime": name,
+            "runtime": self._check_language(str(language or runtime)),
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
             "args": tuple(args),
@@ -266,6 +261,13 @@ class Paddock:
             work, timeout_ms, memory_bytes=memory_bytes, on_output=on_output, stop=stop
         )
         return self._attach_readers(outcome)
+
+    def _check_language(self, name: str) -> str:
+        if name in (languages := self._settings.runtimes).languages:
+            return name
+        from paddock.runtimes.recipe import no_runtime
+
+        raise ValueError(no_runtime(name, languages.recipes))
 
     def _attach_readers(self, outcome: Outcome) -> Outcome:
         if outcome.files:
