@@ -13,6 +13,7 @@ from paddock.settings.schema import SandboxSettings, Settings
 
 if TYPE_CHECKING:
     from paddock.sandbox.protocol import GuardingSandbox, Sandbox
+    from paddock.sandbox.sandbox import KernelSandbox
     from paddock.sandbox.state_paths import StateFile
 
 
@@ -107,7 +108,7 @@ class Processes:
                         files=self._files(),
                     )
                     return self._sandbox
-                self._sandbox = chosen = await tiers.choose(
+                chosen = await tiers.choose(
                     self._settings.minimum_tier,
                     job_user=spec.read_configured_user(self._settings.job_user),
                     spares=self._settings.spares,
@@ -116,8 +117,13 @@ class Processes:
                     installed=installed,
                     files=self._files(),
                 )
-                self._close = chosen.close
+                return self.use_sandbox(chosen)
         return self._sandbox
+
+    def use_sandbox(self, sandbox: "KernelSandbox") -> "GuardingSandbox":
+        """Run programs in a sandbox that has been chosen, and close it with the session."""
+        self._sandbox, self._close = sandbox, sandbox.close
+        return sandbox
 
     async def prove_tier(self) -> str:
         """Return the proved tier of the session. Raises the errors of `open_sandbox`."""

@@ -19,23 +19,7 @@ from paddock.hub.typescript import describe_tool
 SECRET = "sk-live-0123456789abcdefABCDEF"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Paddock's own directories, which are not in the workspace."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    (folder := tmp_path / "workspace").mkdir()
-    return folder
-
-
-@pytest.fixture
-def opened(workspace):
-    with BlockingPaddock(workspace) as one:
-        yield one
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def failure(outcome):

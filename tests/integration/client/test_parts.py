@@ -25,17 +25,7 @@ SECRET = "sk-live-0123456789abcdef"
 UNCONFINED = {"minimum_tier": "unconfined"}
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Paddock's own directories, which are not in the workspace."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    (folder := tmp_path / "workspace").mkdir()
-    return folder
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

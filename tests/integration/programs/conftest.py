@@ -100,7 +100,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
             opened = AsyncExitStack()
             session = runner.run(opened.enter_async_context(open_session(settings, workspace)))
             stack.callback(lambda: runner.run(opened.aclose()))
-            session.processes._sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
+            session.processes.use_sandbox(KernelSandbox(SandboxFacts(tier=tier), tier, job_user))
             return Programs(runner, session, workspace, settings)
 
         yield open_

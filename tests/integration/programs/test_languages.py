@@ -56,7 +56,7 @@ def test_s27_what_a_toolchain_goes_by(languages, monkeypatch, tmp_path, word):
 
 def test_the_next_place_is_made_beside_a_compiler(open_programs, monkeypatch):
     programs = open_programs("landlock")
-    programs.session.processes._sandbox = KernelSandbox(SandboxFacts(tier="landlock"), "landlock", spares=1)
+    programs.session.processes.use_sandbox(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", spares=1))
     made, refill = [], KernelSandbox._refill
 
     def note(sandbox, key, grants, limits):

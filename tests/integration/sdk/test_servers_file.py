@@ -42,7 +42,7 @@ def test_a_program_names_no_server_that_is_started(desk, tier, before, name):
         file.parent.mkdir(exist_ok=True)
         file.write_text(before)
     desk.open(runtimes=RuntimeSettings(access="workspace-write"))
-    desk.session.processes._sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user=0)
+    desk.session.processes.use_sandbox(KernelSandbox(SandboxFacts(tier=tier), tier, job_user=0))
     source, marker = evil(desk, name)
     if before is not None and tier == "namespaces":  # nobody can write there at all
         source = source.replace("do seen", "if (false) seen").replace("while (!seen.ok);", "")
