@@ -85,7 +85,7 @@ nothing runs.
 | of them, files that the program's user owns | do not exist | can change mode, times and attributes (as root: none) |
 | of them, files that the program's user may read | do not exist | their use can be watched (inotify) |
 | protected paths | cannot be changed if they exist, otherwise are restored | are restored |
-| other processes | do not exist | cannot be signalled, traced, slowed down or inspected |
+| other processes | do not exist | cannot be traced, slowed down or inspected; nor signalled, from Linux 6.12 on |
 | `/tmp`, `/dev/shm` | private directories of each program, in memory | cannot be written to; `TMPDIR` is in scratch |
 | `/proc` | private | its own entry, with mounts and connections of the machine, and a few facts about it |
 | network, without a grant | an empty network namespace, and no sockets | no sockets |
@@ -102,7 +102,7 @@ code that you would run as root.
 | memory | `memory.max` and no swap; the kernel kills the whole job at once | resident memory is polled (1) |
 | processes | `pids.max`, 256 tasks above the limit, and the polled count | `RLIMIT_NPROC`, and the polled count (2) |
 | CPU time, scratch | polled | polled |
-| the end | `cgroup.kill` first, then as without a group | everything below the job's supervisor is stopped and killed |
+| the end | the process group, `cgroup.kill`, then as without a group | everything below the job's supervisor is stopped and killed |
 
 (1) Memory files, deleted files and page tables count, too. Memory files and deleted files can be mapped and not
 open, on their way through a socket, or hidden by their process. Then they count up to the increase that the

@@ -83,7 +83,7 @@ class RunState:
     asker: Asker
     clock: Clock = field(default_factory=Clock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises ApprovalError."""
+    """Held while a person is asked: a run asks one question at a time."""
     allowed: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     """Names of calls that a person allowed for the rest of the run."""
     refused: dict[str, Answer] = field(default_factory=dict[str, Answer])

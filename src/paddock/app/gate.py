@@ -1,12 +1,19 @@
 """The one path to execution: everything that runs goes through `Gate.execute`.
 
-    decide --denied--> audit "decided" -> Outcome(denied)
-      | allowed
+    defaults, alias of a tool
+      |
+    decide (`policy.decision`: grants, rules); refine (may ask the server for its list of tools), and decide again
+      |--denied--> audit "decided" -> Outcome(denied)
+      |
+    ask a person, where a rule says so (`approvals`)
+      |
+    admit: wait for a slot           a rehearsal (dry_run) ends here: audit "decided" -> a stub
+      |
     claim: audit "started" is written before anything runs
       |
-    engine.run -> RawResult
-      |
-    redact -> audit "finished" -> Outcome
+    run -> RawResult                 may still refuse: a tool by `hub.admission` (listed, pinned, schema), a process by
+      |                              `sandbox.spec`; removes secrets from the streams of a program (`output.recorder`)
+    redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
 gate records the end. The gate returns denials, timeouts and failing programs as outcomes; it raises an exception only
@@ -173,7 +180,7 @@ class Gate:
 
     async def _decide_and_run(self, request: ExecutionRequest, watchers: Watchers) -> "_End":
         kind, decision = kind_of(request), self._policy.decide(request)
-        if decision.asks and would_ask(request, decision):
+        if decision.asks and is_listed_instead_of_asked(request, decision):
             return self._rehearse_request(request, decision)
         refined = await kind.refine(self._context, request, request.work, decision)
         if isinstance(refined, RawResult):
@@ -219,7 +226,7 @@ class Gate:
             return self._rehearse_request(request, decision)
         facts = self._outgoing.facts(identity_facts(request, decision))
         sink = self._audit_sink_of(request)
-        kind.prepare(self._context.engines, decision)  # this runs during the next line
+        kind.prepare(self._context.engines, decision)  # it is loaded while the record is written
         sink.claim(request.id, facts, parent=request.parent)
         started = time.perf_counter()
         result = shown = CANCELLED
@@ -280,12 +287,12 @@ class Gate:
             return await kind_of(request).run(self._context, request, request.work, decision, watchers)
         except EngineError as error:
             return RawResult(status=Status.UNAVAILABLE, error=_fault_error(error))
-        except PaddockError as error:
-            return RawResult(status=Status.ERROR, error=_fault_error(error))
+        except PaddockError as error:  # the work had started
+            return RawResult(status=Status.ERROR, error=_fault_error(error).replace(phase="run"))
 
 
-def would_ask(request: ExecutionRequest, decision: Decision) -> bool:
-    """Return whether a request that needs an answer is part of a rehearsal, which lists it and does not ask."""
+def is_listed_instead_of_asked(request: ExecutionRequest, decision: Decision) -> bool:
+    """Return whether a request that a person would be asked about is part of a rehearsal, which only lists it."""
     rehearses = "dry_run" in (request.calls, decision.grants.calls)
     is_call = request.parent is not None or kind_of(request).stub_result(request.work) is not None
     return rehearses and is_call

@@ -1,7 +1,7 @@
 """The gate's side of programs in language runtimes: admission, the engine, and removal of secrets.
 
-admit    checks that the working directory exists within the workspace; waits for a slot run      runs the engine and
-returns its RawResult; secrets are removed from the streams
+admit    checks that the working directory exists within the workspace; waits for a slot
+run      runs the engine and returns its RawResult; secrets are removed from the streams
 """
 
 import asyncio

@@ -50,21 +50,21 @@ class Policy:
             decision = _decide_unsigned(request, kind, self._settings, self._catalogue)
             if circumstances is not None and len(self._decided) < _MAX_REMEMBERED:
                 self._decided[circumstances] = decision
-        return _sign_decision(request, kind, decision)
+        return _hash_decision(request, kind, decision)
 
     def refuse_allowed(
         self, request: ExecutionRequest, decision: Decision, rule: str, reason: str
     ) -> Decision:
         """Return a refusal of an allowed request, for a reason that was not known before."""
         refused = decision.model_copy(update={"allowed": False, "rule": rule, "reasons": (reason,)})
-        return _sign_decision(request, self._kinds[request.work.kind], _add_hash(refused))
+        return _hash_decision(request, self._kinds[request.work.kind], _add_hash(refused))
 
     def apply_answer(self, request: ExecutionRequest, decision: Decision, answer: Answer) -> Decision:
         """Return a decision after the person's answer. Only a yes allows the request."""
         yes = answer.verdict in YES
         changes = {"allowed": yes, "asks": (), "answer": answer.verdict, "reasons": (answer.told,)}
         answered = _add_hash(decision.model_copy(update=changes))
-        return _sign_decision(request, self._kinds[request.work.kind], answered)
+        return _hash_decision(request, self._kinds[request.work.kind], answered)
 
     def suggest_remedy(self, request: ExecutionRequest, decision: Decision) -> str:
         """Return the remedy for a refusal; empty if the reason contains it.
@@ -116,7 +116,7 @@ def _add_hash(decision: Decision) -> Decision:
     return decision.model_copy(update={"audit_hash": hash_bytes(itself)})
 
 
-def _sign_decision(request: ExecutionRequest, kind: WorkPolicy[Any], decision: Decision) -> Decision:
+def _hash_decision(request: ExecutionRequest, kind: WorkPolicy[Any], decision: Decision) -> Decision:
     """Return the decision with an audit hash that also covers who asked for what (ids and hashes)."""
     identity = {
         "id": request.id,

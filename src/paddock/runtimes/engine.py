@@ -31,7 +31,7 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, write_files
-from paddock.sandbox import spec as plan
+from paddock.sandbox import spec
 from paddock.sandbox.protocol import GuardingSandbox, Streams
 from paddock.settings.schema import RuntimeSettings
 
@@ -246,7 +246,7 @@ class RuntimeEngine:
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
                 result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
             closed = _find_closed_file(task, result)
-            foreign = "" if result.limit else plan.foreign(grants, task.sandbox.user(grants))
+            foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
             hint = (
                 closed
                 or foreign

@@ -35,7 +35,7 @@ _BAD_MESSAGE = "sent a malformed report"
 
 
 class RunningProcess:
-    """One running program. `result` is done when all of its processes have ended."""
+    """One running program. `result` is done when the supervisor has reported; `survivors` are still being killed."""
 
     def __init__(
         self,

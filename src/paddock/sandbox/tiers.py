@@ -27,7 +27,7 @@ _SAMPLED = (
     "memory, CPU time, process count and scratch are sampled: a burst between two samples is noticed late"
 )
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two samples is noticed late"
-_UNSEEN = "memory of pipes and sockets is estimated"
+_UNSEEN = "memory of pipes, sockets, mappings and file locks is not counted without a control group"
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,
@@ -47,6 +47,7 @@ _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
         "programs can watch the use of outside files that their user may read (inotify)",
+        "programs can read the mounts and connections of the machine (/proc)",
         _OWNED_FILES,
         "changes to protected paths of a writable workspace are undone after the run, not prevented",
         *_ALWAYS,

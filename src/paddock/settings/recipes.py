@@ -1,7 +1,7 @@
 """What Paddock knows about a language: one entry of `runtimes/recipes.toml`, or of `[runtimes.recipes]`.
 
 A recipe has *ways*: an executable on PATH and the command lines that go with it, the best first. Words of a way may
-name places in braces; `paddock.runtimes.toolchain` and `paddock.runtimes.steps` say which there are.
+name places in braces: those of `OF_JOBS` and `OF_TOOLCHAINS` below, tools, and required files.
 
 Only the user's and the system's files may add languages. Nothing imports this module before one does, or before a
 program in a language runs: its models take some milliseconds to make.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.app.gate import would_ask
+from paddock.app.gate import is_listed_instead_of_asked
 from paddock.app.work import KINDS, kind_of
 from paddock.model.limits import Calls, Grants
 from paddock.model.outcome import Decision, PlannedCall
@@ -35,10 +35,10 @@ def plan(asked: ExecutionRequest, decision: Decision) -> PlannedCall:
 def test_what_belongs_to_a_rehearsal_asks_nobody(asked: Calls, granted: Calls, *, rehearses: bool) -> None:
     decision = Decision(allowed=False, asks=("why",), grants=Grants(calls=granted))
     for work, fields in ((CALL, {}), (CALL, {"parent": "00"}), (PROGRAM, {"parent": "00"})):
-        assert would_ask(request(work, calls=asked, **fields), decision) is rehearses
+        assert is_listed_instead_of_asked(request(work, calls=asked, **fields), decision) is rehearses
     # What a person starts is asked about: it runs, although its calls do not.
-    assert not would_ask(request(PROGRAM, calls=asked), decision)
-    assert not would_ask(request(GuestRun(source="1"), calls=asked), decision)
+    assert not is_listed_instead_of_asked(request(PROGRAM, calls=asked), decision)
+    assert not is_listed_instead_of_asked(request(GuestRun(source="1"), calls=asked), decision)
 
 
 def test_a_call_that_is_not_made_is_answered_with_a_stub() -> None:

@@ -8,7 +8,8 @@
        <-----report---------+  after the server's release: remove scratch, wait for the next job
 
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a session of its own. It
-does not die with its parent: if the server dies, the socket is closed, and the supervisor first kills its job.
+outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
+kills its job.
 Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
 """
 
@@ -133,7 +134,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _, left = process_tree.kill_descendants(
-            seconds=_PATIENCE_S, reaped=self._is_reaped, spare=self._roots.keepers
+            seconds=_PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
         )
         if self._shim is not None:
             self._shim.close()
@@ -224,7 +225,7 @@ class Supervisor:
             return "processes"
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
-        process_tree.reap_orphans(self._pid, self._is_reaped)
+        process_tree.reap_orphans(self._pid, self._record_reaped)
         if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
@@ -299,7 +300,7 @@ class Supervisor:
             self._account_for_jail(jail)
         killed, report.survivors = process_tree.kill_descendants(
             seconds=max(0.0, self._deadline - time.monotonic()) + REPORT_WITHIN_S,
-            reaped=self._is_reaped,
+            reaped=self._record_reaped,
             spare=self._roots.keepers | self._ending,
         )
         status, left = (jail.status, jail.left) if jail is not None else (self._statuses.get(self._pid), 0)
@@ -346,7 +347,7 @@ class Supervisor:
         with contextlib.suppress(OSError):  # it has not been reaped, so that pid and group are still its own
             os.killpg(self._pid, signal.SIGKILL)
 
-    def _is_reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
+    def _record_reaped(self, pid: int, status: int, cost: resource.struct_rusage) -> None:
         self._statuses[pid] = status
         if pid in self._ending:  # its report has the cost
             return
