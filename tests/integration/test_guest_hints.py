@@ -36,7 +36,7 @@ def told(outcome):
         ("return vars.NAME", "a program's inputs are in `input` and `paddock.vars`"),
         ("return eval('1 + 1')", "a program cannot run a string as code: write the code itself; JSON.parse(text) reads data"),
         ("return await servers.odd.then({})", 'JavaScript itself uses `then`; call the tool as servers.odd.call("then", args)'),
-        ("return await servers.odd.toString({})", 'JavaScript itself asks for `toString`; call the tool as servers.odd.call("toString", args)'),
+        ("return await servers.odd.toString({})", 'JavaScript itself uses `toString`; call the tool as servers.odd.call("toString", args)'),
         ("return None", "this is JavaScript: true, false, null"),
         ("console.profile()", LOGS),
         ("const r = await servers.odd.call('echo', { text: 'x' })\nreturn r.content[0].text", RESULT),

@@ -19,7 +19,7 @@ def is_promise(name: str, call: str = "servers.odd.echo") -> str:
 
 
 CALL = "servers.odd.echo({ text: 'x' })"
-AWAIT_CALL = "a call gives a promise: put `await` before it, `await servers.odd.echo(...)`"
+AWAIT_CALL = "a call returns a promise: put `await` before it, `await servers.odd.echo(...)`"
 NATURAL = {
     # A promise that is taken for its value.
     "a member of a member of a promise": (f"const r = {CALL}; return r.items.length", is_promise("r")),
@@ -46,11 +46,11 @@ NATURAL = {
     ),
     "a list of calls, in a callback": (
         f"const rs = [1, 2].map((n) => {CALL})\nreturn rs.map((r) => r.items.length)",
-        "`rs` holds promises: `await Promise.all(rs)` gives their values",
+        "`rs` holds promises: `await Promise.all(rs)` returns their values",
     ),
     "a list of calls, in a loop": (
         f"const rs = [1, 2].map((n) => {CALL})\nfor (const r of rs) console.log(r.items.length)",
-        "`rs` holds promises: `await Promise.all(rs)` gives their values",
+        "`rs` holds promises: `await Promise.all(rs)` returns their values",
     ),
     "a loop over a call": (f"for (const i of {CALL}) console.log(i)", AWAIT_CALL),
     "all members of a call": (f"return [...{CALL}]", AWAIT_CALL),

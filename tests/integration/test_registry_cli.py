@@ -172,7 +172,7 @@ def test_a_list_is_fetched_and_a_trusted_server_enabled_and_disabled(home: Home,
         ("WORKSPACE/broken.json", "broken.json: this is not JSON"),
         (
             "WORKSPACE/\\u0000",
-            "servers.registry_source: this is an address or a path, and contains a NUL character",
+            "servers.registry_source: this is an address or a path, but contains a NUL character",
         ),
     ],
 )

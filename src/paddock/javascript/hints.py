@@ -270,7 +270,7 @@ def _of_a_promise(error: ErrorInfo, site: ErrorSite, source: str) -> str:
         return ""
     for name in (names[0], find_iterated(names[0], site.before)):
         if name and _holds_promises(find_assignment(name, site.before).value, source):
-            return f"`{name}` holds promises: `await Promise.all({name})` gives their values"
+            return f"`{name}` holds promises: `await Promise.all({name})` returns their values"
     value, whole = find_assignment(names[0], site.before)
     if (call := find_callee(value)) and gives_promise(call, source):
         what = "is" if whole else "was read from"

@@ -27,7 +27,7 @@ _PATTERN_BYTES = SIZES_KIB[-1] * 1024
 _AUTOMATON_BYTES = 64 * 1024
 _MAX_ERROR_WORK = 2_000
 """Looks whose errors are all collected, which costs a thousand times as much as to learn that there are some."""
-_FEW_LOOKS, _MAX_ERROR_WORK_OF_FEW = 16, 21_000
+_FEW_LOOKS, _MAX_ERROR_WORK_OF_FEW = 16, 30_000
 """A large value of an ordinary schema: it is the value that costs time, not the schema."""
 _MAX_ERROR_CHARS = 20_000_000
 """Characters of schema and value in all errors of a value: 50 ms."""

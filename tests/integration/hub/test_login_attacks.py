@@ -129,7 +129,7 @@ def test_redirects_are_not_followed(world: World, logins: KeptLogins) -> None:
         ),
         (
             {"scopes_supported": 5},
-            "Invalid metadata: {issuer}.well-known/oauth-authorization-server gave no valid `scopes_supported`",
+            "Invalid metadata: {issuer}.well-known/oauth-authorization-server returned no valid `scopes_supported`",
         ),
     ],
 )
@@ -366,7 +366,7 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
         (("/register", 404, "{}"), "Registration failed (404): {}register returned no valid `error`"),
         (
             (METADATA, 200, DEEP),
-            "Invalid metadata: {}.well-known/oauth-authorization-server gave no JSON object",
+            "Invalid metadata: {}.well-known/oauth-authorization-server returned no JSON object",
         ),
     ],
 )

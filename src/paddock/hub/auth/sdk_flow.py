@@ -114,7 +114,7 @@ async def drive_flow(
             why = _explain_refusal(answer) or _invalid_field(error, answer)
             if not why and answer.is_error:
                 status = "" if "(" in told else f" ({answer.status_code})"
-                why = f"{status}: {_render_origin(answer)} gave no valid `error`"
+                why = f"{status}: {_render_origin(answer)} returned no valid `error`"
             raise LoginFailed(f"{told}{why}") from None
         except OverflowError:  # the library adds `expires_in` to the time
             raise _no_valid_life(answer) from None
