@@ -190,7 +190,7 @@ PROGRAM_SCHEMA = object_schema(
                 size=_INTEGER,
                 mediaType=_TEXT,
                 sha256=_TEXT,
-                handle={"type": ["string", "null"]},
+                handle=_allow_null(_HANDLE),
                 notKept=_TEXT,
             )
         ),

@@ -181,9 +181,9 @@ def test_mistakes_are_told(place: Place) -> None:
     [
         ("run_program", {"maxResponseLines": 2}, "`max_response_lines` must be at least 10"),
         ("run_program", {"contextLines": 99}, "`context_lines` must be at most 20"),
-        ("run_program", {"queryTerms": ["a"] * 11}, "`query_terms` has 11 entries; at most  are allowed10"),
+        ("run_program", {"queryTerms": ["a"] * 11}, "`query_terms` has 11 entries; at most 10 are allowed"),
         ("run_program", {"queryTerms": ["a", ""]}, "`query_terms[1]` is empty"),
-        ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; at most  are allowed100"),
+        ("run_program", {"args": ["a"] * 101}, "`args` has 101 entries; at most 100 are allowed"),
         ("run_program", {"relativeCwd": ""}, "`relative_cwd` is empty"),
         ("run_program", {"stdin": "x" * 600_000}, "`stdin` is longer than 524288 bytes"),
         ("run_program", {"timeoutMs": 5}, "a program's timeout is 100 to 600000 ms, not 5"),
