@@ -84,7 +84,7 @@ NO_SERVERS = (
         (("sequence", "list"), "there are no sequences here; write one into .paddock/sequences/NAME.toml"),
         (("temporal", "list"), "there are no schedules here; write one into .paddock/temporals/NAME.toml"),
         (("webhook", "list"), "there are no webhooks; register one: paddock webhook register EVENT URL"),
-        (("vault", "list"), "there are no secrets in this scope; keep one: paddock vault set NAME"),
+        (("vault", "list"), "there are no secrets in this scope; store one: paddock vault set NAME"),
         (("approve",), "no request waits for a person"),
         (
             ("output", "list"),

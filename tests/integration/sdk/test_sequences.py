@@ -331,8 +331,8 @@ def test_a_step_that_refers_to_a_value_that_was_too_large_is_invalid(desk, use):
     assert (answer["ok"], second["status"], second["error"]["message"]) == (
         False,
         "invalid",
-        f"${{{path}}}: the value of the step has {first['omitted_bytes']} bytes, but a step may refer to 1048576 "
-        f"at most; return less of it there, or read it with: paddock output show {first['artifact']}",
+        f"${{{path}}}: the value of the step has {first['omitted_bytes']} bytes, but a step may refer to at most "
+        f"1048576; return less of it there, or read it with: paddock output show {first['artifact']}",
     )
 
 
