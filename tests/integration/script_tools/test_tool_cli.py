@@ -230,7 +230,7 @@ def test_show_tells_what_a_tool_says_of_itself(ws: Path):
 def test_an_id_is_a_plain_word(ws: Path, name: str):
     made = paddock("new", "--", name)
     assert made.exit_code == 2
-    assert "is no id of a tool" in made.stderr
+    assert "is not the id of a tool" in made.stderr
     assert list(ws.iterdir()) == []
 
 
