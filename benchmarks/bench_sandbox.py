@@ -69,7 +69,7 @@ async def _cold(sandbox: KernelSandbox) -> float:
     return await _run(sandbox)
 
 
-async def _prepared(sandbox: KernelSandbox) -> float:
+async def _measure_prepared(sandbox: KernelSandbox) -> float:
     await sandbox.prepare(_GRANTS, _LIMITS, 1)
     await asyncio.sleep(_REST_S)
     return await _run(sandbox)
@@ -88,7 +88,7 @@ def _starts(runner: asyncio.Runner, sandboxes: dict[Tier, KernelSandbox], scale:
     contenders = dict(floors)
     for tier in _TIERS:
         contenders[f"{tier}, cold"] = lambda s=sandboxes[tier]: runner.run(_cold(s))
-        contenders[f"{tier}, prepared"] = lambda s=sandboxes[tier]: runner.run(_prepared(s))
+        contenders[f"{tier}, prepared"] = lambda s=sandboxes[tier]: runner.run(_measure_prepared(s))
     figures = interleaved(contenders, scale.of(60, 3))
     return [
         Line(

@@ -102,7 +102,7 @@ code that you would run as root.
 | memory | `memory.max` and no swap; the kernel kills the whole job at once | resident memory is polled (1) |
 | processes | `pids.max`, 256 tasks above the limit, and the polled count | `RLIMIT_NPROC`, and the polled count (2) |
 | CPU time, scratch | polled | polled |
-| the end | the process group, `cgroup.kill`, then as without a group | everything below the job's supervisor is stopped and killed |
+| the end | the process group, `cgroup.kill`, then as without a group | all below the supervisor is stopped and killed |
 
 (1) Memory files, deleted files and page tables count, too. Memory files and deleted files can be mapped and not
 open, on their way through a socket, or hidden by their process. Then they count up to the increase that the

@@ -125,7 +125,7 @@ without its directory. C++ and R report no line for an uncaught error.
 An interpreted `FILE` of the workspace runs in place and finds the files beside it: `import helper`,
 `require_relative`, `. "$(dirname "$0")/lib.sh"`. It reads them itself, with the access that it was granted.
 
-Everything else runs from a copy in a directory of its own, without files beside it:
+Everything else runs from a copy in a separate directory, without files beside it:
 
 * `CODE`, and a program on standard input
 * a file outside the workspace, and any file without access to the workspace

@@ -46,6 +46,8 @@ FACTS = {
     "cwd": "working directory, relative to the workspace",
     "executable": "the requested executable",
     "file": "the requested file, relative to the workspace",
+    "file_count": "number of files that a program was given",
+    "variables": "names of the environment variables of one program",
     "access": "access to the workspace",
     "network": "network access",
     "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make",
@@ -92,7 +94,7 @@ sizes and hashes. They never contain a program, its data, its output or a secret
 and you may delete it at any time. The printed records come from the ledger files. `verify` does not use the
 index.
 
-A request runs at most once. Paddock creates the ids of requests itself, with 80 random bits from the kernel.
+A request is claimed at most once. Paddock creates the ids of requests itself, with 80 random bits from the kernel.
 If a caller supplies an id, Paddock searches the ledger for it first. The file `brought` grows by one byte for
 each such id.
 

@@ -59,7 +59,9 @@ def test_calls_through_the_gate_are_measured_with_a_server_of_this_process(tmp_p
     assert (done.returncode, done.stderr) == (0, "")
     [section] = json.loads(results.read_text())["sections"]
     assert (section["title"], section["failure"]) == ("Host calls", "")
-    assert all(line["value"] > 0 for line in section["lines"])
+    values = {line["what"]: line["value"] for line in section["lines"]}
+    assert isinstance(values.pop("what the audit costs (two records)"), float)  # a difference of two of them
+    assert [what for what, value in values.items() if value <= 0] == []
 
 
 def test_programs_in_runtimes_are_measured(tmp_path: Path) -> None:

@@ -172,12 +172,45 @@ def test_exec_copies_files_in_and_writes_them_out(workspace: Path) -> None:
     assert (status, out) == (125, "done\n")
     kept = told.rpartition(" get ")[2].split()[0]
     assert told == (
-        "out/d.csv cannot be written: it exists already; remove it, or choose another name; it is kept: "
+        "out/d.csv cannot be written: it exists already; remove it, or choose another directory; it is stored: "
         f"paddock output get {kept} -o d.csv\n"
     )
     assert command(workspace, "output", "get", kept) == (0, "1,2\nx", "")
     assert command(workspace, "output", "get", kept, "-o", "copy.csv") == (0, "", "")
     assert (workspace / "copy.csv").read_text() == "1,2\nx"
+
+
+def test_what_is_written_out_goes_through_no_link_and_makes_no_tool_run(
+    workspace: Path, tmp_path: Path
+) -> None:
+    code = """
+import os
+for path in ("plain.txt", "sub/in.txt", ".git/hooks/x", "HEAD", "deep/.envrc"):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    open(path, "w").write("x")
+"""
+    given = ("exec", "python", "-c", code, "--output-dir", "out")
+    (outside := tmp_path / "outside").mkdir()
+    (workspace / "out").symlink_to(outside)
+    status, _, told = command(workspace, *given)
+    assert (status, " cannot be written: Not a directory; " in told) == (125, True)
+    (workspace / "out").unlink()
+    (workspace / "out").mkdir()
+    (workspace / "out" / "sub").symlink_to(outside)
+    status, _, told = command(workspace, *given)
+    assert (status, "out/sub/in.txt cannot be written: Not a directory; " in told) == (125, True)
+    (workspace / "out" / "sub").unlink()
+    (workspace / "out" / "plain.txt").unlink()
+    status, _, told = command(workspace, *given)
+    assert status == 0
+    assert [line.partition(":")[0] for line in told.splitlines()] == [
+        ".git/hooks/x (1 byte) was not written, because tools may run what .git holds",
+        "HEAD (1 byte) was not written, because tools may run what HEAD holds",
+        "deep/.envrc (1 byte) was not written, because tools may run what .envrc holds",
+        "plain.txt (1 byte)",
+        "sub/in.txt (1 byte)",
+    ]
+    assert ([*outside.iterdir()], (workspace / "out" / "sub" / "in.txt").read_text()) == ([], "x")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +231,7 @@ def test_exec_copies_files_in_and_writes_them_out(workspace: Path) -> None:
         ),
         (
             ("--output", "*", "--cwd", "sub"),
-            "with `files` or `outputs` the program works in a directory of its own: give its text as `code`, no `file` "
+            "with `files` or `outputs` the program works in a separate directory: give its text as `code`, no `file` "
             "and no `cwd`",
         ),
     ],

@@ -168,12 +168,12 @@ class Programs:
         return work.replace(files=tuple(files))
 
     def _collect_files(self, work: RuntimeRun) -> "FileCollector | None":
-        """Return what takes the files that a program leaves, where it has a working directory of its own."""
+        """Return what takes the files that a program leaves, where it has a separate working directory."""
         if not work.has_workdir:
             return None
         from paddock.output.work_files import FileCollector  # most programs leave no files
 
-        return FileCollector(self._artifacts, work.outputs, persist=work.output.persist)
+        return FileCollector(self._artifacts, work.outputs, self._hide, persist=work.output.persist)
 
     def _make_run_facts(
         self,

@@ -73,7 +73,7 @@ class Servers:
         return found[0] if base is None else combine_configs(found[0], found[1], *self._files)
 
     @cached_property
-    def known(self) -> "dict[str, Server | LocalServer]":
+    def servers_by_name(self) -> "dict[str, Server | LocalServer]":
         """Every server by name: those of the files, and that of functions once there are any.
 
         Raises ConfigurationError where both have the name.
@@ -94,9 +94,9 @@ class Servers:
             local.hide = hide
         if local is None or not local.tools:
             return
-        if self.known.get(local.name) is not local:  # they were read before there was any function
+        if self.servers_by_name.get(local.name) is not local:  # they were read before there was any function
             self._check_local_name(local.name)
-            self.known[local.name] = local
+            self.servers_by_name[local.name] = local
             if self._hub is not None:
                 self._hub.add_server(local)
             if "catalog" in vars(self):
@@ -128,14 +128,14 @@ class Servers:
 
     def list_configured(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of the servers, and the faults of their files. Raises ConfigurationError."""
-        return tuple(self.known), self.config.warnings
+        return tuple(self.servers_by_name), self.config.warnings
 
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Json], *, limit_ms: int
     ) -> ToolResult:
         """Call a tool, within the server's own timeout and `limit_ms`. Raises ServerError."""
         hub = self._open_hub()
-        own = self.known[server].timeout_ms if server in self.known else limit_ms
+        own = self.servers_by_name[server].timeout_ms if server in self.servers_by_name else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
         if (definition := self.admission.find_definition(server, tool)) is not None:
             if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
@@ -191,7 +191,7 @@ class Servers:
         """The checks that a call must pass."""
         from paddock.hub.admission import Admission
 
-        return Admission(self.known, self.pins)
+        return Admission(self.servers_by_name, self.pins)
 
     @cached_property
     def logins(self) -> "KeptLogins":
@@ -219,7 +219,7 @@ class Servers:
             return self.admission.list_pinned_tools(server)
 
         return Catalog(
-            tuple(self.known),
+            tuple(self.servers_by_name),
             ask,
             version=hub.count_changes,
             notes=hub.explain_left_out,
@@ -252,7 +252,7 @@ class Servers:
 
     def tellable_names(self, server: str, tool: str) -> tuple[str, str]:
         """Return the names of a call for telemetry; empty for names that are in no file and no listing."""
-        if "known" not in vars(self) or server not in self.known:
+        if "servers_by_name" not in vars(self) or server not in self.servers_by_name:
             return "", ""
         return server, tool if self.admission.find_definition(server, tool) is not None else ""
 
@@ -277,7 +277,7 @@ class Servers:
             from paddock.hub.pool import Hub
 
             self._hub = Hub(
-                self.known,
+                self.servers_by_name,
                 environment=child_environment(os.environ),
                 admission=self.admission,
                 absent=self.config.absent,

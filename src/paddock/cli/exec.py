@@ -2,23 +2,21 @@
 
 import asyncio
 import json
-import shlex
 import sys
 import traceback
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import click
 from pydantic import ValidationError
 
-from paddock.app.stored_output import open_artifacts
 from paddock.cli import completions, options, streams
 from paddock.cli.failure import Failure, build_interrupt_failure, build_refusal_failure, build_thread_failure
 from paddock.cli.folding import print_note
 from paddock.cli.help import render_examples
 from paddock.cli.interrupts import is_interrupt
-from paddock.cli.output import write_new_file
+from paddock.cli.output_files import save_files
 from paddock.cli.output_reply import print_response
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
@@ -26,7 +24,7 @@ from paddock.cli.stream_output import OutputStreamer
 from paddock.cli.table import print_json
 from paddock.cli.variables import decode_utf8
 from paddock.files import below
-from paddock.model.base import Json, count
+from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
@@ -116,7 +114,7 @@ class _Program(click.Command):
     "file_in",
     multiple=True,
     metavar="PATH[:NAME]",
-    help="Copy a file into a working directory of the program's own. Repeatable.",
+    help="Copy a file into a separate working directory. Repeatable.",
 )
 @click.option(
     "--output",
@@ -277,7 +275,11 @@ def _execute_request(
     try:
         if passing.broken is not None:
             raise passing.broken
-        listed = _save_files(outcome, settings, request.workspace, output_dir) if outcome.files else ""
+        listed = (
+            save_files(outcome, settings, request.workspace, output_dir, exit_code=EXIT_OWN_FAILURE)
+            if outcome.files
+            else ""
+        )
         lost = "" if answered or not settings.artifacts.enabled else _not_kept(outcome)
         text = (
             ""
@@ -334,30 +336,6 @@ def exit_code(outcome: Outcome) -> int:
             return EXIT_SIGNAL_BASE + program.signal
         case _:
             return (program and program.exit_code) or int(not outcome.ok)
-
-
-def _save_files(outcome: Outcome, settings: Settings, workspace: Path, target: Path | None) -> str:
-    """Write kept files to a directory, and return what became of each, a line a file.
-
-    Raises Failure where a file cannot be written; nothing is replaced.
-    """
-    lines: list[str] = []
-    for file in outcome.files:
-        if file.handle is None:
-            lines.append(f"{file.path} ({count(file.size, 'byte')}) was not kept: {file.not_kept}")
-            continue
-        where = f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
-        if target is not None:
-            path = target / file.path
-            data = open_artifacts(settings).read(file.handle, workspace)
-            try:
-                write_new_file(path, data)
-            except Failure as failure:
-                told = f"{failure.message}; it is kept: {where}"
-                raise Failure(told, exit_code=EXIT_OWN_FAILURE) from None
-            where = str(path)
-        lines.append(f"{file.path} ({count(file.size, 'byte')}): {where}")
-    return "\n".join(lines)
 
 
 def _read_input(given: str) -> InputFile:

@@ -146,20 +146,13 @@ def get(handle: str, *, target: Path | None, workspace: Path, flags: dict[str, s
     if target is None:
         sys.stdout.buffer.write(data)
         return
-    write_new_file(target, data)
-
-
-def write_new_file(path: Path, data: bytes) -> None:
-    """Write a file that is not there yet. Raises Failure."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as stream:
+        with target.open("xb") as stream:
             stream.write(data)
     except OSError as error:
-        why = "it exists already; remove it, or choose another name"
-        raise Failure(
-            f"{path} cannot be written: {why if isinstance(error, FileExistsError) else error.strerror}"
-        ) from None
+        exists = isinstance(error, FileExistsError)
+        why = "it exists already; remove it, or choose another name" if exists else error.strerror
+        raise Failure(f"{target} cannot be written: {why}") from None
 
 
 @command.command(

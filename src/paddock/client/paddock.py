@@ -231,7 +231,7 @@ class Paddock:
         The program is `code`, or it is in `file`, a path within the workspace; a file runs in place, beside the files
         that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
-        `outputs` (patterns of files to store, by default images) give it a directory of its own; `outcome.files` lists
+        `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
         the files that it leaves there. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
         receives the output at once, redacted; `combined` merges standard error into it in the order of writing.
         Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
@@ -412,8 +412,8 @@ class Paddock:
         if not queries:
             raise ValueError("a search needs at least one query")
         servers = self._require_session().servers
-        if server is not None and server not in servers.known:
-            raise UnknownServer(server, servers.known, servers.config.absent)
+        if server is not None and server not in servers.servers_by_name:
+            raise UnknownServer(server, servers.servers_by_name, servers.config.absent)
         hits, listing = await servers.catalog.search_tools(queries, server=server, limit=max_tools)
         return FoundTools(
             tuple(

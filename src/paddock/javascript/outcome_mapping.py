@@ -104,14 +104,12 @@ def describe_inexact(program: Program) -> str:
     """Return what to say of whole numbers in a program that JavaScript cannot hold; empty where there is none."""
     if not program.inexact:
         return ""
-    names = ", ".join(
-        f"{ellipsis(written, _MAX_NUMBER_CHARS)} ({double})" for written, double in program.inexact
-    )
-    written = ellipsis(program.inexact[0][0], _MAX_NUMBER_CHARS)
+    shown = [(ellipsis(written, _MAX_NUMBER_CHARS), double) for written, double in program.inexact]
+    names = ", ".join(f"{written} ({double} in calculations and strings)" for written, double in shown)
     return (
-        "Numbers in the program that JavaScript cannot hold; in parentheses, what calculations and texts get: "
-        f"{names}. Only passed on, they keep their digits, and so does a result that equals one. "
-        f"Write {written}n, a BigInt, to calculate exactly"
+        f"JavaScript numbers cannot hold these literals exactly: {names}. A value that is only passed on, or that "
+        f"equals such a literal, is sent with the literal's digits. Write {shown[0][0]}n, a BigInt, to calculate "
+        "exactly"
     )
 
 

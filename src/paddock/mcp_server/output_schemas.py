@@ -194,7 +194,7 @@ PROGRAM_SCHEMA = object_schema(
                 notKept=_TEXT,
             )
         ),
-        "Files that the program created or changed in a directory of its own.",
+        "Files that the program created or changed in a separate directory.",
     ),
 )
 """For `run_program`; built by `paddock.rendering.program_response`."""

@@ -214,7 +214,7 @@ class Outcome(RawResult):
 
     @property
     def files(self) -> tuple[OutputFile, ...]:
-        """Files that a program created or changed in a working directory of its own."""
+        """Files that a program created or changed in a separate working directory."""
         return self.program.files if self.program is not None else ()
 
     def check(self) -> Self:

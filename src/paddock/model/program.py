@@ -166,7 +166,7 @@ class ProgramEnd(Value):
     survivors: int = 0
     """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     files: tuple[OutputFile, ...] = ()
-    """Files that it created or changed in a working directory of its own."""
+    """Files that it created or changed in a separate working directory."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed and have been restored."""
 

@@ -138,7 +138,7 @@ class RuntimeRun(Value):
     network: Network = "none"
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
-    """Files that are written into the working directory of its own which the program then has."""
+    """Files that are written into the separate working directory."""
     outputs: Annotated[tuple[Pattern, ...], Field(max_length=MAX_PATTERNS)] | None = None
     """Patterns of files in that directory to keep, such as `*.csv`; by default images. Given, the program has such a
     directory without files, too."""
@@ -147,7 +147,7 @@ class RuntimeRun(Value):
 
     @property
     def has_workdir(self) -> bool:
-        """Whether the program works in a directory of its own and not in the workspace."""
+        """Whether the program works in a separate directory and not in the workspace."""
         return bool(self.files) or self.outputs is not None
 
     @property
@@ -181,7 +181,7 @@ class RuntimeRun(Value):
         check_input_files(self.files)
         if self.has_workdir and (self.file or self.cwd != "."):
             raise ValueError(
-                "with `files` or `outputs` the program works in a directory of its own: give its text as `code`, no "
+                "with `files` or `outputs` the program works in a separate directory: give its text as `code`, no "
                 "`file` and no `cwd`"
             )
         for name, value in self.env.items():

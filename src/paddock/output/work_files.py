@@ -1,23 +1,25 @@
-"""Files that a program leaves in its working directory: listed, judged by their content, kept as artifacts.
+"""List the files that a program leaves in its working directory, judge them by their content, and store some.
 
-The program is dead when they are read, and everything that it left may be meant to mislead: nothing leads through a
-link, into a device or a pipe, or to a file that has another name elsewhere.
+The program has ended when they are read, and it may have left anything in order to mislead. Nothing is read through a
+link, from a device or a pipe, or from a file that has another name elsewhere.
 """
 
 import hashlib
 import mimetypes
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.artifact import RunFacts
 from paddock.model.limits import KIB, MIB
 from paddock.model.work_files import OutputFile
 from paddock.output.artifacts import Artifacts
+from paddock.sandbox.child.paths import open_itself
 
 if TYPE_CHECKING:
     from paddock.output.recorder import Recording
@@ -27,6 +29,7 @@ MAX_LISTED_FILES = 1000
 MAX_STORED_FILES = 100
 """Maximum number of files that are kept."""
 _MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
+"""Maximum number of entries that are looked at, and of directories in one another."""
 _MAX_READ_BYTES = 256 * MIB
 """Maximum size of all files that are read; further ones are listed without their hash."""
 _MAX_STORED_BYTES = 64 * MIB
@@ -51,75 +54,79 @@ class _Left(NamedTuple):
 
     path: str
     facts: os.stat_result
-    stream: IO[bytes]
+    stream: BufferedReader
 
 
 class FileCollector:
-    """Takes stock of a working directory once the program has ended; `read` runs in a thread, then `keep`."""
+    """Lists and stores the files of a program that has ended: first `read`, in a thread, then `keep`."""
 
     def __init__(
         self,
         artifacts: Callable[[], Artifacts],
         patterns: tuple[str, ...] | None,
+        hide: Callable[[str], str],
         *,
         persist: bool,
     ) -> None:
-        """Keep what matches `patterns`, by default images."""
+        """Store files that match `patterns`, by default images. Paths are shown as `hide` returns them."""
         self._artifacts = artifacts
-        self._before: Mapping[str, str] = {}
         self._patterns = patterns
+        self._hide = hide
         self._persist = persist
         self._found: list[tuple[OutputFile, Recording | None]] = []
         self._read_bytes = self._kept_bytes = self._kept = 0
 
     def read(self, folder: Path, before: Mapping[str, str]) -> None:
         """Read what is new or changed in a directory. `before` has the SHA-256 (hex) of each file that was there."""
-        self._before = before
         for left in _walk_directory(folder):
-            with closing(left.stream):
-                if len(self._found) < MAX_LISTED_FILES:
-                    self._take_file(left)
+            if len(self._found) == MAX_LISTED_FILES:
+                return
+            self._take_file(left, before.get(left.path))
 
-    def _take_file(self, left: _Left) -> None:
+    def _take_file(self, left: _Left, before: str | None) -> None:
         size = left.facts.st_size
         if left.facts.st_nlink > 1:
             return self._list_unread(left, "it has another name elsewhere")
         if self._read_bytes + size > _MAX_READ_BYTES:
             return self._list_unread(left, f"the files are larger than {_MAX_READ_BYTES} bytes together")
         self._read_bytes += size
+        if before is not None:
+            if before == hashlib.file_digest(left.stream, "sha256").hexdigest():
+                return None
+            left.stream.seek(0)
         sample = left.stream.read(min(size, _SAMPLE_BYTES))
         media_type = judge_media_type(left.path, sample)
         refusal = self._refuse(left.path, media_type, size)
         recording = None if refusal else self._artifacts().record_file(is_text=b"\0" not in sample)
         digest, rest = hashlib.sha256(), size
         for piece in _read_pieces(left.stream, sample):
-            piece = piece[:rest]  # noqa: PLW2901 - what is written behind its back does not count
+            piece = piece[:rest]  # noqa: PLW2901 - what something appends meanwhile does not count
             rest -= len(piece)
             digest.update(piece)
             if recording is not None and piece:
                 recording.stdout(piece)
             if not rest:
                 break
-        if self._before.get(left.path) == digest.hexdigest():
-            return None
         if recording is not None:
             self._kept += 1
             self._kept_bytes += size
-        file = OutputFile(
-            path=left.path, size=size, media_type=media_type, sha256=digest.hexdigest(), not_kept=refusal
-        )
-        self._found.append((file, recording))
+        self._list_file(left, media_type, digest.hexdigest(), refusal, recording)
         return None
 
     def _list_unread(self, left: _Left, why: str) -> None:
+        self._list_file(left, _BYTES, "", why)
+
+    def _list_file(
+        self, left: _Left, media_type: str, sha256: str, not_kept: str, recording: "Recording | None" = None
+    ) -> None:
         file = OutputFile(
-            path=left.path,
+            path=self._hide(left.path),  # a name may hold a secret, too
             size=left.facts.st_size,
-            media_type=_BYTES,
-            sha256="",
-            not_kept=why,
+            media_type=media_type,
+            sha256=sha256,
+            not_kept=not_kept,
         )
-        self._found.append((file, None))
+        self._found.append((file, recording))
 
     def _refuse(self, path: str, media_type: str, size: int) -> str:
         """Return why a file is not kept, or ""."""
@@ -173,60 +180,61 @@ def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(path.rpartition("/")[2], pattern)
 
 
-def _read_pieces(stream: IO[bytes], first: bytes) -> Iterator[bytes]:
+def _read_pieces(stream: BufferedReader, first: bytes) -> Iterator[bytes]:
     yield first
     while piece := stream.read(_PIECE_BYTES):
         yield piece
 
 
 def _walk_directory(folder: Path) -> Iterator[_Left]:
-    """Yield the regular files below a directory in the order of their paths, each through no link."""
+    """Yield the regular files below a directory in the order of their paths, each through no link.
+
+    One directory and one file are open at a time, however many there are.
+    """
     try:
-        pending = [("", os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))]
+        root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # the program removed it, or put something else in its place
         return
-    entries = 0
     try:
-        while pending:
-            prefix, place = pending.pop()
-            try:
-                names = sorted(os.listdir(place))
-                folders: list[tuple[str, int]] = []
-                for name in names:
-                    entries += 1
-                    if entries > _MAX_ENTRIES:
-                        return
-                    opened = _open_entry(name, place)
-                    if opened is None:
-                        continue
-                    file, facts = opened
-                    path = f"{prefix}{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
-                    if stat.S_ISREG(facts.st_mode):
-                        yield _Left(path, facts, os.fdopen(file, "rb"))
-                    elif name in _IGNORED_FOLDERS or prefix.count("/") >= _MAX_DEPTH:
-                        os.close(file)
-                    else:
-                        folders.append((f"{path}/", file))
-                pending += reversed(folders)
-            finally:
-                os.close(place)
+        yield from _walk_below(root)
     finally:
-        for _, place in pending:
-            os.close(place)
+        os.close(root)
 
 
-def _open_entry(name: str, place: int) -> tuple[int, os.stat_result] | None:
-    """Open a regular file or a directory; None for anything else, and for what cannot be read."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+def _walk_below(root: int) -> Iterator[_Left]:
+    pending = [""]
+    entries = 0
+    while pending:
+        prefix = pending.pop()
+        folders: list[str] = []
+        for name in _list_names(prefix, root):
+            entries += 1
+            if entries > _MAX_ENTRIES:
+                return
+            with suppress(OSError), _close_at_end(open_itself(prefix + name, root)) as entry:
+                facts = os.fstat(entry)
+                if stat.S_ISDIR(facts.st_mode):
+                    if name not in _IGNORED_FOLDERS and prefix.count("/") < _MAX_DEPTH:
+                        folders.append(f"{prefix}{name}/")
+                elif stat.S_ISREG(facts.st_mode):
+                    # Opened for reading only now: to open a device or a pipe could act, or wait.
+                    with open(f"/proc/self/fd/{entry}", "rb") as stream:
+                        yield _Left(
+                            os.fsencode(prefix + name).decode("utf-8", "backslashreplace"), facts, stream
+                        )
+        pending += reversed(folders)
+
+
+def _list_names(path: str, root: int) -> list[str]:
+    """Return the names in a directory; none for one that cannot be read."""
+    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as place:
+        return sorted(os.listdir(f"/proc/self/fd/{place}"))
+    return []
+
+
+@contextmanager
+def _close_at_end(descriptor: int) -> Generator[int]:
     try:
-        kind = os.stat(name, dir_fd=place, follow_symlinks=False).st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            return None  # a device may act when it is opened
-        file = os.open(name, flags, dir_fd=place)
-    except OSError:
-        return None
-    facts = os.fstat(file)
-    if stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode):
-        return file, facts
-    os.close(file)
-    return None
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The working directory of its own that a program has which is given files, or asked for some."""
+"""The separate working directory of a program that gets files or returns some."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ VARIABLE = "PADDOCK_WORKDIR"
 
 
 class InputFileError(ValueError):
-    """A file that a program is to be given cannot be; the text says why."""
+    """An input file is missing, closed or too large; the text says which and why."""
 
 
 def make_workdir(
@@ -38,7 +38,10 @@ def make_workdir(
         if any(name.casefold() == path.split("/")[0].casefold() for path in files):
             raise InputFileError(f"{name!r} is the program's own file; give yours another name")
     if sum(map(len, files.values())) > INPUT_BYTES:
-        raise InputFileError(f"the files have over {INPUT_BYTES} bytes together")
+        raise InputFileError(
+            f"the files have more than {INPUT_BYTES} bytes together; give smaller ones, or let the program read "
+            "the workspace"
+        )
     try:
         _write_all(files, scratch)
     except OSError as error:
@@ -89,19 +92,22 @@ def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: in
     try:
         facts, real = os.fstat(found), os.readlink(f"/proc/self/fd/{found}")
         if not stat.S_ISREG(facts.st_mode):
-            raise InputFileError(f"{path} of the workspace is no regular file")
+            raise InputFileError(f"{path} of the workspace is not a regular file")
         own = state_paths.keeper(sandbox.own, real)
         if own or any(state_paths.is_below(real, str(file.path)) for file in sandbox.files):
-            raise InputFileError(f"{path} of the workspace is Paddock's own")
+            raise InputFileError(f"{path} of the workspace belongs to Paddock itself, and no program gets it")
         if user is not None and (
             permissions.find_barrier(os.path.dirname(real), user)
             or not permissions.may_read(facts, user, {user})
         ):
             raise InputFileError(
-                f"{path} of the workspace is closed to user {user}, whom programs run as here"
+                f"{path} of the workspace cannot be read by user {user}, as whom programs run here; let others read "
+                "it (chmod o+r)"
             )
         if facts.st_size > INPUT_BYTES:
-            raise InputFileError(f"{path} of the workspace has over {INPUT_BYTES} bytes")
+            raise InputFileError(
+                f"{path} of the workspace has more than {INPUT_BYTES} bytes, the maximum for all files"
+            )
         with open(f"/proc/self/fd/{found}", "rb") as stream:
             return stream.read(INPUT_BYTES + 1)
     finally:

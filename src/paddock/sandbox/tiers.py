@@ -27,10 +27,12 @@ _SAMPLED = (
     "memory, CPU time, process count and scratch are sampled: a burst between two samples is noticed late"
 )
 _SAMPLED_BESIDE_GROUP = "CPU time and scratch are sampled: a burst between two samples is noticed late"
-_UNSEEN = "memory of pipes, sockets, mappings and file locks is not counted without a control group"
+_UNSEEN = "memory of pipes, sockets and mappings is not counted without a control group"
+_LOCKS = "memory of file locks is not counted"
 _ALWAYS = (
     _SAMPLED,
     _UNSEEN,
+    _LOCKS,
     "protected paths that a program makes are removed after the run, not prevented",
 )
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024

@@ -240,16 +240,16 @@ class SchemaCost:
         """Return the state in which schemas look so often at a value, keywords of the same value followed."""
         counts: dict[int, int] = {}
         looks = 0
-        todo = list(starts.items())
-        while todo:
-            number, times = todo.pop()
+        pending = list(starts.items())
+        while pending:
+            number, times = pending.pop()
             counts[number] = counts.get(number, 0) + times
             looks += times * self._weights[number].looks
             if looks > MAX_LOOKS:
                 raise CostlyValueError(_TOO_LONG)
             targets, factor = self._same[number]
             if targets:
-                todo += [(target, factor * times) for target in targets]
+                pending += [(target, factor * times) for target in targets]
         key = frozenset(counts.items()), above
         if (known := self._states.get(key)) is not None:
             return known
@@ -286,10 +286,10 @@ class SchemaCost:
             raise CostlySchemaError("it refers to itself without end") from None
 
     def _collect_schemas(self, document: Schema) -> None:
-        todo: list[tuple[Json, str]] = [(document, "")]
+        pending: list[tuple[Json, str]] = [(document, "")]
         values = 0
-        while todo:
-            value, base = todo.pop()
+        while pending:
+            value, base = pending.pop()
             if isinstance(value, dict):
                 schema = cast("Schema", value)
                 base = self._add_schema(schema, base)
@@ -303,7 +303,7 @@ class SchemaCost:
             values += len(members)
             if values > MAX_VALUES:
                 raise CostlySchemaError(f"it has more than {MAX_VALUES} values")
-            todo += [(child, base) for child in members]
+            pending += [(child, base) for child in members]
 
     def _add_schema(self, schema: Schema, base: str) -> str:
         """Give a number to what may be a schema; return the address that schemas within it are relative to."""
@@ -425,13 +425,13 @@ def _weigh_schema(schema: Schema, sizes: Mapping[str, int]) -> _Weight:
 
 def _iterate_numbers(value: Json) -> Iterator[int | float]:
     """Yield the numbers in a value, at any depth."""
-    todo: list[Json] = [value]
-    while todo:
-        each = todo.pop()
+    pending: list[Json] = [value]
+    while pending:
+        each = pending.pop()
         if isinstance(each, list):
-            todo += cast("list[Json]", each)
+            pending += cast("list[Json]", each)
         elif isinstance(each, dict):
-            todo += cast("Schema", each).values()
+            pending += cast("Schema", each).values()
         elif isinstance(each, int | float) and not isinstance(each, bool):
             yield each
 

@@ -96,8 +96,8 @@ def test_numbers_written_in_a_program_keep_their_digits(digits: Place) -> None:
 
 def tell_inexact(written: str, double: str) -> str:
     return (
-        "Numbers in the program that JavaScript cannot hold; in parentheses, what calculations and texts get: "
-        f"{written} ({double}). Only passed on, they keep their digits, and so does a result that equals one. "
+        f"JavaScript numbers cannot hold these literals exactly: {written} ({double} in calculations and strings). "
+        "A value that is only passed on, or that equals such a literal, is sent with the literal's digits. "
         f"Write {written}n, a BigInt, to calculate exactly"
     )
 

@@ -3,7 +3,9 @@
 import asyncio
 import hashlib
 import os
+import resource
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,9 +39,10 @@ def collect(
     folder: Path,
     *patterns: str,
     before: dict[str, bytes] | None = None,
+    hide: Callable[[str], str] = str,
     persist: bool = True,
 ) -> dict[str, OutputFile]:
-    collector = FileCollector(lambda: artifacts, patterns or None, persist=persist)
+    collector = FileCollector(lambda: artifacts, patterns or None, hide, persist=persist)
     collector.read(folder, {path: hashlib.sha256(data).hexdigest() for path, data in (before or {}).items()})
     kept = asyncio.run(collector.keep(RunFacts(workspace="/w", runtime="python")))
     assert [file.path for file in kept] == sorted(file.path for file in kept)
@@ -115,6 +118,37 @@ def test_what_is_too_much_is_listed_and_not_kept(artifacts: Artifacts, folder: P
     for number in range(MAX_LISTED_FILES + 5):
         (folder / f"{number:05}").touch()
     assert len(collect(artifacts, folder, "*.csv")) == MAX_LISTED_FILES
+
+
+def test_a_secret_in_a_name_is_not_shown(artifacts: Artifacts, folder: Path) -> None:
+    (folder / f"{TOKEN}.txt").write_text("1")
+    found = collect(artifacts, folder, "*", hide=lambda text: text.replace(TOKEN, "[REDACTED:x]"))
+    assert [*found] == ["[REDACTED:x].txt"]
+    handle = found["[REDACTED:x].txt"].handle
+    assert handle is not None
+    stored = artifacts.find(handle, Path("/w")).manifest
+    assert stored is not None
+    assert stored.file_path == "[REDACTED:x].txt"
+
+
+def test_many_directories_take_few_descriptors(artifacts: Artifacts, folder: Path) -> None:
+    for number in range(300):
+        (folder / str(number)).mkdir()
+        (folder / str(number) / "a.txt").write_text(str(number))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + 20, hard))
+    try:
+        found = collect(artifacts, folder, "*.png")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(found) == 300
+
+
+def test_an_unchanged_large_file_leaves_nothing_open(artifacts: Artifacts, folder: Path) -> None:
+    data = os.urandom(1000)
+    (folder / "a.bin").write_bytes(data)
+    assert collect(artifacts, folder, "*", before={"a.bin": data}) == {}
+    assert [*artifacts.list()] == []
 
 
 def test_deep_and_strange_names_do_no_harm(artifacts: Artifacts, folder: Path) -> None:

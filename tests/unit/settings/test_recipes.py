@@ -25,7 +25,7 @@ version = { argv = ["{executable}", "-W", "version"], pattern = 'awk (\\S+)' }
 """
 
 
-def loaded(tmp_path: Path, flags: Mapping[str, object] | None = None, **texts: str) -> RuntimeSettings:
+def load_runtimes(tmp_path: Path, flags: Mapping[str, object] | None = None, **texts: str) -> RuntimeSettings:
     (tmp_path / "w").mkdir(exist_ok=True)
     for name, text in texts.items():
         file = tmp_path / "w" / "paddock.toml" if name == "workspace" else tmp_path / f"{name}.toml"
@@ -42,12 +42,12 @@ def loaded(tmp_path: Path, flags: Mapping[str, object] | None = None, **texts: s
 
 def failure(tmp_path: Path, flags: Mapping[str, object] | None = None, **texts: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        loaded(tmp_path, flags, **texts)
+        load_runtimes(tmp_path, flags, **texts)
     return str(caught.value).replace(str(tmp_path), "")
 
 
 def test_files_of_user_and_system_add_languages(tmp_path: Path) -> None:
-    found = loaded(tmp_path, user=AWK, system=AWK.replace("awk", "bwk"))
+    found = load_runtimes(tmp_path, user=AWK, system=AWK.replace("awk", "bwk"))
     assert found.languages[-3:] == ("elixir", "bwk", "awk")
     assert found.recipes["awk"].title == "AWK"
     assert list(recipes(found.recipes))[-2:] == ["bwk", "awk"]
@@ -175,8 +175,8 @@ def test_all_faults_of_all_languages_are_told(tmp_path: Path) -> None:
 
 
 def test_a_list_of_allowed_runtimes_may_name_it_wherever_it_is_defined(tmp_path: Path) -> None:
-    assert loaded(tmp_path, user=AWK, workspace='[runtimes]\nallowed = ["awk"]').allowed == ("awk",)
-    assert loaded(tmp_path, {"runtimes.allowed": "awk, node"}, user=AWK).allowed == ("awk", "node")
+    assert load_runtimes(tmp_path, user=AWK, workspace='[runtimes]\nallowed = ["awk"]').allowed == ("awk",)
+    assert load_runtimes(tmp_path, {"runtimes.allowed": "awk, node"}, user=AWK).allowed == ("awk", "node")
 
 
 def test_an_unknown_runtime_is_not_allowed(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_an_unknown_runtime_is_not_allowed(tmp_path: Path) -> None:
 
 def test_what_the_system_allows_holds_for_added_languages(tmp_path: Path) -> None:
     narrow = '[runtimes]\nallowed = ["python"]'
-    found = loaded(tmp_path, system=narrow, user=AWK)
+    found = load_runtimes(tmp_path, system=narrow, user=AWK)
     assert (found.allows("awk"), found.allowed) == (False, ("python",))
     wide = f'[runtimes]\nallowed = ["python", "awk"]\n{AWK}'
     assert "allows more than" in failure(tmp_path, system=narrow, user=wide)
@@ -198,7 +198,7 @@ def test_what_the_system_allows_holds_for_added_languages(tmp_path: Path) -> Non
 
 
 def test_settings_made_in_python_hold_to_the_same(tmp_path: Path) -> None:
-    entry = loaded(tmp_path, user=AWK).recipes["awk"]
+    entry = load_runtimes(tmp_path, user=AWK).recipes["awk"]
     assert Settings(runtimes={"recipes": {"awk": entry}}).runtimes.languages[-1] == "awk"
     with pytest.raises(ValidationError, match="the name node is built in"):
         Settings(runtimes={"recipes": {"node": {}}})

@@ -36,7 +36,7 @@ async def relay_console(
 class _Relay:
     def __init__(self, outgoing: OutgoingRedaction, on_console: OnConsole) -> None:
         self._outgoing = outgoing
-        self._hear = on_console
+        self._on_console = on_console
         self._waiting: deque[ConsoleLine] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -45,14 +45,14 @@ class _Relay:
             self._waiting.append(line)
         elif len(line.text) > _LONG_CHARS:
             self._waiting.append(line)
-            self._task = asyncio.create_task(self._work_off())
+            self._task = asyncio.create_task(self._send_waiting())
         else:
-            self._hear(self._outgoing.line(line))
+            self._on_console(self._outgoing.line(line))
 
-    async def _work_off(self) -> None:
+    async def _send_waiting(self) -> None:
         while self._waiting:
             line = self._waiting.popleft()
-            self._hear(await run_in_slices(self._outgoing.line_in_slices(line)))
+            self._on_console(await run_in_slices(self._outgoing.line_in_slices(line)))
         self._task = None
 
     async def wait(self) -> None:

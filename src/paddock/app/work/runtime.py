@@ -8,12 +8,16 @@ from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.work_files import InputFile
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
 from paddock.policy.programs import add_defaults, check_read_only, judge_program, match_program
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
+
+_SHOWN_BYTES = 2048
+"""Bytes of an input file that a person sees before the program runs."""
 
 
 class RuntimePrograms(Kind[RuntimeRun]):
@@ -93,6 +97,9 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "file": work.file,
             "cwd": work.cwd,
             "stdin": None if work.stdin is None else work.stdin.decode("utf-8", "replace"),
+            "files": [_describe_file(file) for file in work.files],
+            "outputs": list(work.outputs or ()),
+            "env": sorted(work.env),
         }
         return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
 
@@ -103,14 +110,21 @@ class RuntimePrograms(Kind[RuntimeRun]):
         facts: dict[str, Field] = {
             "name": work.runtime,
             "executable": shorten_name(work.executable or ""),
-            "bytes_in": len((work.code or "").encode("utf-8", "surrogatepass")) + len(work.stdin or b""),
+            "bytes_in": len((work.code or "").encode("utf-8", "surrogatepass"))
+            + len(work.stdin or b"")
+            + sum(file.size for file in work.files),
             "content_sha256": work.sha256,
             "argument_count": len(work.args),
             "cwd": shorten_name(work.cwd),
             "access": work.access,
             "network": work.network,
         }
-        return facts | {"file": shorten_name(work.file)} if work.file else facts
+        given: dict[str, Field] = {
+            "file": shorten_name(work.file),
+            "file_count": len(work.files),
+            "variables": shorten_name(" ".join(work.env)),
+        }
+        return facts | {name: fact for name, fact in given.items() if fact}
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
@@ -150,3 +164,11 @@ class RuntimePrograms(Kind[RuntimeRun]):
         watchers: Watchers,
     ) -> RawResult:
         return await context.engines.programs.run(request, work, decision, watchers.on_output, watchers.stop)
+
+
+def _describe_file(file: InputFile) -> dict[str, Json]:
+    """Return an input file as a person who is asked sees it: the text of a short one, else its size."""
+    if file.data is None:
+        return {"path": file.path, "from": file.workspace or file.artifact}
+    text = file.data[:_SHOWN_BYTES].decode("utf-8", "replace")
+    return {"path": file.path, "bytes": file.size, "begins": text}

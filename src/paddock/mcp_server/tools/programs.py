@@ -295,19 +295,17 @@ class _GivenFile(Value):
 
     path: str
     text: str | None = None
-    base64: str | None = None
+    base64: bytes | None = None
     workspace: str | None = None
     artifact: str | None = None
 
-    @field_validator("base64")
+    @field_validator("base64", mode="before")
     @classmethod
-    def _is_base64(cls, text: str | None) -> str | None:
-        if text is not None:
-            try:
-                b64decode(text, validate=True)
-            except ValueError:
-                raise ValueError("`base64` is not base64 (RFC 4648, section 4)") from None
-        return text
+    def _decode(cls, text: object) -> object:
+        try:
+            return b64decode(text, validate=True) if isinstance(text, str) else text
+        except ValueError:
+            raise ValueError("it is not base64 (RFC 4648, section 4)") from None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -319,9 +317,7 @@ class _GivenFile(Value):
 
     def to_input_file(self) -> InputFile:
         """Return the file as a request has it. Raises ValidationError."""
-        data = None if self.text is None else self.text.encode("utf-8", "replace")
-        if self.base64 is not None:
-            data = b64decode(self.base64)
+        data = self.base64 if self.text is None else self.text.encode("utf-8", "replace")
         return InputFile(path=self.path, data=data, workspace=self.workspace, artifact=self.artifact)
 
 

@@ -1,0 +1,77 @@
+"""Tell a person at the command line where the files of a program are, and copy them into a directory.
+
+A program chose the names, and an earlier program may have put links into the directory. Therefore nothing is written
+through a link, over an existing file, or under a name whose content tools run.
+"""
+
+import contextlib
+import os
+import shlex
+from pathlib import Path, PurePath
+
+from paddock.app.stored_output import open_artifacts
+from paddock.cli.failure import Failure
+from paddock.model.base import count
+from paddock.model.outcome import Outcome
+from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
+from paddock.settings.schema import Settings
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def save_files(
+    outcome: Outcome, settings: Settings, workspace: Path, target: Path | None, *, exit_code: int
+) -> str:
+    """Write stored files to the directory `target`, if one is given, and return one line for each file of a program.
+
+    Raises Failure, with `exit_code`, for a file that cannot be written. No file is replaced.
+    """
+    artifacts = open_artifacts(settings)
+    lines: list[str] = []
+    for file in outcome.files:
+        size = count(file.size, "byte")
+        if file.handle is None:
+            lines.append(f"{file.path} ({size}) was not stored: {file.not_kept}")
+            continue
+        where = f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
+        if target is not None:
+            if (name := _find_special_name(file.path)) is not None:
+                lines.append(
+                    f"{file.path} ({size}) was not written, because tools may run what {name} holds: {where}"
+                )
+                continue
+            try:
+                write_below(target, file.path, artifacts.read(file.handle, workspace))
+            except OSError as error:
+                exists = isinstance(error, FileExistsError)
+                why = (
+                    "it exists already; remove it, or choose another directory" if exists else error.strerror
+                )
+                told = f"{target / file.path} cannot be written: {why}; it is stored: {where}"
+                raise Failure(told, exit_code=exit_code) from None
+            where = str(target / file.path)
+        lines.append(f"{file.path} ({size}): {where}")
+    return "\n".join(lines)
+
+
+def write_below(target: Path, path: str, data: bytes) -> None:
+    """Write a new file below a directory, which is made if it does not exist. Raises OSError, also for a link."""
+    target.mkdir(parents=True, exist_ok=True)
+    *folders, name = path.split("/")
+    here = os.open(target, _DIRECTORY)
+    try:
+        for folder in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, dir_fd=here)
+            here, before = os.open(folder, _DIRECTORY, dir_fd=here), here
+            os.close(before)
+        with open(os.open(name, _NEW_FILE, 0o666, dir_fd=here), "wb") as stream:
+            stream.write(data)
+    finally:
+        os.close(here)
+
+
+def _find_special_name(path: str) -> str | None:
+    """Return the part of a path that is hidden or protected, such as `.git` or `HEAD`; None for an ordinary path."""
+    return next((part for part in path.split("/") if part.startswith(".") or part in PROTECTED_PATHS), None)
