@@ -1,9 +1,10 @@
-"""A server in this very process: functions of the caller, called as the tools of any other server are.
+"""A server within this process: functions of the caller, called like the tools of any other server.
 
-    thread or task -> the function's value as JSON text -> bounded, and decoded anew
+    thread or task -> the function's value as JSON text -> bounded, and decoded again
 
-A function is never waited for longer than its call may take. One that blocks keeps its thread, which keeps nobody from
-ending. What it raises stays here: the program learns that it failed, and the log which exception it was, and where.
+A call waits for its function no longer than its time limit. A function that blocks keeps its thread; the thread is a
+daemon, so the process can still end. Exceptions do not reach the program: it learns only that the tool failed, and the
+log names the exception and its place.
 """
 
 import asyncio

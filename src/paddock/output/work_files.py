@@ -7,19 +7,15 @@ link, from a device or a pipe, or from a file that has another name elsewhere.
 import hashlib
 import mimetypes
 import os
-import stat
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from io import BufferedReader
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.artifact import RunFacts
 from paddock.model.limits import KIB, MIB
 from paddock.model.work_files import OutputFile
 from paddock.output.artifacts import Artifacts
-from paddock.sandbox.child.paths import open_itself
 
 if TYPE_CHECKING:
     from paddock.output.recorder import Recording
@@ -28,15 +24,11 @@ MAX_LISTED_FILES = 1000
 """Maximum number of files that are listed."""
 MAX_STORED_FILES = 100
 """Maximum number of files that are kept."""
-_MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
-"""Maximum number of entries that are looked at, and of directories in one another."""
 _MAX_READ_BYTES = 256 * MIB
 """Maximum size of all files that are read; further ones are listed without their hash."""
 _MAX_STORED_BYTES = 64 * MIB
 _PIECE_BYTES = 256 * KIB
 _SAMPLE_BYTES = 8 * KIB
-_IGNORED_FOLDERS = frozenset({"__pycache__"})
-"""Directories that a language writes by itself."""
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -49,7 +41,7 @@ _BYTES = "application/octet-stream"
 _TEXT_APPLICATIONS = frozenset({"application/json", "application/xml", "image/svg+xml"})
 
 
-class _Left(NamedTuple):
+class LeftFile(NamedTuple):
     """A regular file in the working directory, open for reading."""
 
     path: str
@@ -76,14 +68,14 @@ class FileCollector:
         self._found: list[tuple[OutputFile, Recording | None]] = []
         self._read_bytes = self._kept_bytes = self._kept = 0
 
-    def read(self, folder: Path, before: Mapping[str, str]) -> None:
-        """Read what is new or changed in a directory. `before` has the SHA-256 (hex) of each file that was there."""
-        for left in _walk_directory(folder):
+    def read(self, files: Iterator[LeftFile], before: Mapping[str, str]) -> None:
+        """Read the new or changed files of a directory. `before` has the SHA-256 (hex) of each that was there."""
+        for left in files:
             if len(self._found) == MAX_LISTED_FILES:
                 return
             self._take_file(left, before.get(left.path))
 
-    def _take_file(self, left: _Left, before: str | None) -> None:
+    def _take_file(self, left: LeftFile, before: str | None) -> None:
         size = left.facts.st_size
         if left.facts.st_nlink > 1:
             return self._list_unread(left, "it has another name elsewhere")
@@ -113,11 +105,16 @@ class FileCollector:
         self._list_file(left, media_type, digest.hexdigest(), refusal, recording)
         return None
 
-    def _list_unread(self, left: _Left, why: str) -> None:
+    def _list_unread(self, left: LeftFile, why: str) -> None:
         self._list_file(left, _BYTES, "", why)
 
     def _list_file(
-        self, left: _Left, media_type: str, sha256: str, not_kept: str, recording: "Recording | None" = None
+        self,
+        left: LeftFile,
+        media_type: str,
+        sha256: str,
+        not_kept: str,
+        recording: "Recording | None" = None,
     ) -> None:
         file = OutputFile(
             path=self._hide(left.path),  # a name may hold a secret, too
@@ -184,57 +181,3 @@ def _read_pieces(stream: BufferedReader, first: bytes) -> Iterator[bytes]:
     yield first
     while piece := stream.read(_PIECE_BYTES):
         yield piece
-
-
-def _walk_directory(folder: Path) -> Iterator[_Left]:
-    """Yield the regular files below a directory in the order of their paths, each through no link.
-
-    One directory and one file are open at a time, however many there are.
-    """
-    try:
-        root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # the program removed it, or put something else in its place
-        return
-    try:
-        yield from _walk_below(root)
-    finally:
-        os.close(root)
-
-
-def _walk_below(root: int) -> Iterator[_Left]:
-    pending = [""]
-    entries = 0
-    while pending:
-        prefix = pending.pop()
-        folders: list[str] = []
-        for name in _list_names(prefix, root):
-            entries += 1
-            if entries > _MAX_ENTRIES:
-                return
-            with suppress(OSError), _close_at_end(open_itself(prefix + name, root)) as entry:
-                facts = os.fstat(entry)
-                if stat.S_ISDIR(facts.st_mode):
-                    if name not in _IGNORED_FOLDERS and prefix.count("/") < _MAX_DEPTH:
-                        folders.append(f"{prefix}{name}/")
-                elif stat.S_ISREG(facts.st_mode):
-                    # Opened for reading only now: to open a device or a pipe could act, or wait.
-                    with open(f"/proc/self/fd/{entry}", "rb") as stream:
-                        yield _Left(
-                            os.fsencode(prefix + name).decode("utf-8", "backslashreplace"), facts, stream
-                        )
-        pending += reversed(folders)
-
-
-def _list_names(path: str, root: int) -> list[str]:
-    """Return the names in a directory; none for one that cannot be read."""
-    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as place:
-        return sorted(os.listdir(f"/proc/self/fd/{place}"))
-    return []
-
-
-@contextmanager
-def _close_at_end(descriptor: int) -> Generator[int]:
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -30,7 +30,7 @@ from paddock.runtimes.steps import NoProgramError, Step, StepPaths, StepRunner, 
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
-from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, write_files
+from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, walk_files, write_files
 from paddock.sandbox import spec
 from paddock.sandbox.protocol import GuardingSandbox, Streams
 from paddock.settings.schema import RuntimeSettings
@@ -240,7 +240,7 @@ class RuntimeEngine:
                 stop=task.stop,
             )
             if work.has_workdir and task.sinks.files is not None and not result.survivors:
-                await asyncio.to_thread(task.sinks.files, place.scratch / WORKDIR, before)
+                await asyncio.to_thread(task.sinks.files, walk_files(place.scratch / WORKDIR), before)
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
             if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):

@@ -1,6 +1,6 @@
 """The interface between the engine of programs and the gate: a task and the sinks of its output."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +9,7 @@ from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
 
 if TYPE_CHECKING:
+    from paddock.output.work_files import LeftFile
     from paddock.runtimes.toolchain import Toolchain
     from paddock.settings.recipes import Recipe
 
@@ -52,6 +53,6 @@ class Sinks(NamedTuple):
 
     stdout: Sink
     stderr: Sink
-    files: Callable[[Path, Mapping[str, str]], None] | None = None
+    files: "Callable[[Iterator[LeftFile], Mapping[str, str]], None] | None" = None
     """Reads the working directory of a program that has ended, in a thread, with the SHA-256 (hex) of the files that
     were there before."""

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from paddock.sandbox.child import permissions
 from paddock.sandbox.child.paths import open_itself
 
 if TYPE_CHECKING:
+    from paddock.output.work_files import LeftFile
     from paddock.runtimes.task import ProgramTask
     from paddock.sandbox.protocol import GuardingSandbox
 
@@ -20,6 +22,12 @@ WORKDIR = "work"
 """Its name in scratch."""
 VARIABLE = "PADDOCK_WORKDIR"
 """Environment variable with its path."""
+
+
+_MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
+"""Maximum number of entries that are looked at, and of directories in one another."""
+_IGNORED_FOLDERS = frozenset({"__pycache__"})
+"""Directories that a language writes by itself."""
 
 
 class InputFileError(ValueError):
@@ -112,3 +120,59 @@ def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: in
             return stream.read(INPUT_BYTES + 1)
     finally:
         os.close(found)
+
+
+def walk_files(folder: Path) -> "Iterator[LeftFile]":
+    """Yield the regular files below a directory in the order of their paths, each through no link.
+
+    One directory and one file are open at a time, however many there are.
+    """
+    try:
+        root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # the program removed it, or put something else in its place
+        return
+    try:
+        yield from _walk_below(root)
+    finally:
+        os.close(root)
+
+
+def _walk_below(root: int) -> "Iterator[LeftFile]":
+    from paddock.output.work_files import LeftFile  # few programs have such a directory
+
+    pending = [""]
+    entries = 0
+    while pending:
+        prefix = pending.pop()
+        folders: list[str] = []
+        for name in _list_names(prefix, root):
+            entries += 1
+            if entries > _MAX_ENTRIES:
+                return
+            with suppress(OSError), _close_at_end(open_itself(prefix + name, root)) as entry:
+                facts = os.fstat(entry)
+                if stat.S_ISDIR(facts.st_mode):
+                    if name not in _IGNORED_FOLDERS and prefix.count("/") < _MAX_DEPTH:
+                        folders.append(f"{prefix}{name}/")
+                elif stat.S_ISREG(facts.st_mode):
+                    # Opened for reading only now: to open a device or a pipe could act, or wait.
+                    with open(f"/proc/self/fd/{entry}", "rb") as stream:
+                        yield LeftFile(
+                            os.fsencode(prefix + name).decode("utf-8", "backslashreplace"), facts, stream
+                        )
+        pending += reversed(folders)
+
+
+def _list_names(path: str, root: int) -> list[str]:
+    """Return the names in a directory; none for one that cannot be read."""
+    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as place:
+        return sorted(os.listdir(f"/proc/self/fd/{place}"))
+    return []
+
+
+@contextmanager
+def _close_at_end(descriptor: int) -> Generator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -15,6 +15,7 @@ from paddock.model.work_files import OutputFile
 from paddock.output.artifacts import Artifacts
 from paddock.output.work_files import MAX_LISTED_FILES, FileCollector, judge_media_type
 from paddock.redaction.scanner import Scanner
+from paddock.runtimes.workdir import walk_files
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
@@ -43,7 +44,9 @@ def collect(
     persist: bool = True,
 ) -> dict[str, OutputFile]:
     collector = FileCollector(lambda: artifacts, patterns or None, hide, persist=persist)
-    collector.read(folder, {path: hashlib.sha256(data).hexdigest() for path, data in (before or {}).items()})
+    collector.read(
+        walk_files(folder), {path: hashlib.sha256(data).hexdigest() for path, data in (before or {}).items()}
+    )
     kept = asyncio.run(collector.keep(RunFacts(workspace="/w", runtime="python")))
     assert [file.path for file in kept] == sorted(file.path for file in kept)
     return {file.path: file for file in kept}
