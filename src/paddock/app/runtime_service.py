@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from paddock.output.artifacts import Artifacts
     from paddock.output.recorder import OnOutput
     from paddock.output.work_files import FileCollector
+    from paddock.runtimes.engine import RuntimeEngine
+    from paddock.sessions.registry import ProgramSession, ProgramSessions
 
 
 BUSY_ERROR_NAME = "Busy"
@@ -38,37 +40,48 @@ _WITHDRAWN = ErrorInfo(
 )
 
 
-class Engine(Protocol):
-    """The interface of the engine that the gate uses."""
-
-    async def run(self, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None = None) -> RawResult:
-        """Run a program and return its result. Setting `stop`, or cancelling the task, ends it early."""
-        ...
-
-
 class Programs:
     """Admits and runs programs. Engine and artifacts are created at the first use: most requests need neither."""
 
     def __init__(
         self,
         settings: RuntimeSettings,
-        engine: Callable[[], Engine],
+        engine: "Callable[[], RuntimeEngine]",
         artifacts: "Callable[[], Artifacts]",
         hide: Callable[[str], str],
+        sessions: "Callable[[Callable[[], RuntimeEngine]], ProgramSessions]",
     ) -> None:
-        """Use `hide` to remove secrets from texts of requests."""
+        """Use `hide` to remove secrets from texts of requests; `sessions` makes what keeps interpreters."""
         self._added = settings.recipes
         self._names = settings.languages
         self._make_engine = engine
         self._artifacts = artifacts
         self._hide = hide
+        self._make_sessions = sessions
+        self._sessions: ProgramSessions | None = None
         self._queue = AdmissionQueue(
             settings.max_jobs, waiting=settings.max_waiting, wait_ms=settings.max_wait_ms
         )
 
     @cached_property
-    def _engine(self) -> Engine:
+    def _engine(self) -> "RuntimeEngine":
         return self._make_engine()
+
+    @property
+    def sessions(self) -> "ProgramSessions":
+        """The interpreters that live across requests."""
+        if self._sessions is None:
+            self._sessions = self._make_sessions(lambda: self._engine)
+        return self._sessions
+
+    def find_session(self, actor: str, handle: str) -> "ProgramSession | None":
+        """Return an open session of an actor; None without one."""
+        return None if self._sessions is None else self._sessions.find(actor, handle)
+
+    async def close(self) -> None:
+        """Close every session."""
+        if self._sessions is not None:
+            await self._sessions.close()
 
     @property
     def waiting(self) -> int:
@@ -143,7 +156,11 @@ class Programs:
         asyncio.get_running_loop().call_soon(recording.prepare, request.workspace)
         try:
             files = collector.read if collector else None
-            result = await self._engine.run(job, Sinks(recording.stdout, recording.stderr, files), stop)
+            sinks = Sinks(recording.stdout, recording.stderr, files)
+            if work.session is None:
+                result = await self._engine.run(job, sinks, stop)
+            else:
+                result = await self.sessions.run(request.actor, job, sinks, stop)
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)

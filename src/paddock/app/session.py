@@ -37,7 +37,7 @@ from paddock.sdk.service import Services, SessionFacts
 from paddock.settings.schema import AuditSettings, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from paddock.app.approvals import Asker
     from paddock.hub.local_server import LocalServer
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sandbox.protocol import Sandbox
     from paddock.sdk.commands import Commands
+    from paddock.sessions.registry import ProgramSessions
     from paddock.telemetry.instrument import Instrumentation
     from paddock.telemetry.metrics import Metrics
 
@@ -89,6 +90,16 @@ def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
     return RuntimeEngine(processes.open_sandbox, os.environ, compiled, settings.runtimes)
+
+
+def _make_sessions(
+    settings: Settings, outgoing: OutgoingRedaction, engine: "Callable[[], RuntimeEngine]"
+) -> "ProgramSessions":
+    from paddock.sessions.bundles import read_result
+    from paddock.sessions.registry import ProgramSessions
+
+    read = partial(read_result, hide=outgoing.text, hide_json=outgoing.json)
+    return ProgramSessions(settings.sessions, engine, read)
 
 
 def _make_commands(
@@ -174,9 +185,9 @@ def _check_name(workspace: Path) -> None:
 
 
 async def _close_all(
-    processes: Processes, servers: Servers, pool: Pool, parser: Parser, watch: "Instrumentation | None"
+    closing: "Iterable[Callable[[], Awaitable[None]]]", watch: "Instrumentation | None"
 ) -> None:
-    await asyncio.gather(processes.close(), servers.close(), pool.close(), parser.close())
+    await asyncio.gather(*(close() for close in closing))
     if watch is not None:
         await watch.close()
 
@@ -211,11 +222,19 @@ async def open_session(
         processes = Processes(settings.sandbox, *own, servers.keep_config, parts.sandbox)
         outgoing = OutgoingRedaction(settings.redaction, secrets, compatible=compatible)
         watch: Instrumentation | None = None
+        closing = [processes.close, servers.close, pool.close, parser.close]
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output, parts.artifacts)
             engine = partial(_make_engine, settings, processes)
-            programs = Programs(settings.runtimes, engine, output.artifacts, outgoing.text)
+            programs = Programs(
+                settings.runtimes,
+                engine,
+                output.artifacts,
+                outgoing.text,
+                partial(_make_sessions, settings, outgoing),
+            )
+            closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
             facts = SessionFacts(
@@ -240,4 +259,4 @@ async def open_session(
                 told = watch.metrics if watch else None
                 yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
         finally:
-            await run_shielded(_close_all(processes, servers, pool, parser, watch))
+            await run_shielded(_close_all(closing, watch))

@@ -12,6 +12,7 @@ from paddock.model.errors import PaddockError
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.numbers import dumps
 from paddock.model.program import ProgramEnd, ProgramTerms
+from paddock.model.session import Result, SessionEnd
 from paddock.model.status import Status
 from paddock.model.tool import ToolEnd, ToolTerms
 from paddock.model.work_files import OutputFile
@@ -185,6 +186,10 @@ class RawResult(Value):
     """Number of host calls whose end the program did not see; their effect is unknown."""
     program: ProgramEnd | None = None
     """How a program in a language runtime ended; None for other work, and if none was started."""
+    session: SessionEnd | None = None
+    """The session that ran it; None without one."""
+    results: tuple[Result, ...] = ()
+    """The values that a program in a session shows, in order."""
     planned: tuple[PlannedCall, ...] = ()
     """The calls that a rehearsal (`dry_run`) did not make, in order."""
     tool: ToolEnd | None = None
@@ -211,6 +216,19 @@ class Outcome(RawResult):
     """The decision of policy."""
     audit: str = ""
     """Id of the ledger record of the end of this request."""
+
+    @property
+    def text(self) -> str:
+        """What a program in a language runtime wrote to standard output, and then to standard error."""
+        if self.program is None:
+            return ""
+        return self.program.stdout.text + self.program.stderr.text
+
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """The images among its results: PNG or JPEG."""
+        forms = (result.png or result.jpeg for result in self.results)
+        return tuple(image for image in forms if image is not None)
 
     @property
     def files(self) -> tuple[OutputFile, ...]:

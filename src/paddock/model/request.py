@@ -26,6 +26,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
+from paddock.model.session import SessionHandle
 from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 
 Profile = Literal["script", "execute", "compute"]
@@ -144,11 +145,13 @@ class RuntimeRun(Value):
     directory without files, too."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables for this program. Policy grants their names; values are never recorded."""
+    session: SessionHandle | None = None
+    """The session that runs the program after what ran in it before, or `new`; None for a process that ends with it."""
 
     @property
     def has_workdir(self) -> bool:
         """Whether the program works in a separate directory and not in the workspace."""
-        return bool(self.files) or self.outputs is not None
+        return bool(self.files) or self.outputs is not None or self.session is not None
 
     @property
     def sha256(self) -> str:
@@ -167,6 +170,7 @@ class RuntimeRun(Value):
             *([[file.identify() for file in self.files]] if self.files else []),
             *([self.outputs] if self.outputs is not None else []),
             *([self.env] if self.env else []),
+            *([self.session] if self.session else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 
@@ -179,11 +183,7 @@ class RuntimeRun(Value):
         if self.file and (self.code is None or not _is_below(self.file)):
             raise ValueError("`file` must be the path, within the workspace, of the file with `code`")
         check_input_files(self.files)
-        if self.has_workdir and (self.file or self.cwd != "."):
-            raise ValueError(
-                "with `files` or `outputs` the program works in a separate directory: give its text as `code`, no "
-                "`file` and no `cwd`"
-            )
+        self._check_workdir()
         for name, value in self.env.items():
             if not _VARIABLE_PATTERN.fullmatch(name) or "\0" in value:
                 raise ValueError(f"{name!r} is not the name of an environment variable with a value")
@@ -197,6 +197,15 @@ class RuntimeRun(Value):
         if sum(sizes) > ARGUMENTS_BYTES:
             raise ValueError(f"the arguments are over {ARGUMENTS_BYTES} bytes; pass them on standard input")
         return self
+
+    def _check_workdir(self) -> None:
+        if self.has_workdir and (self.file or self.cwd != "."):
+            raise ValueError(
+                "with `files`, `outputs` or `session` the program works in a separate directory: give its text as "
+                "`code`, no `file` and no `cwd`"
+            )
+        if self.session is not None and (self.code is None or self.args):
+            raise ValueError("a session runs `code`, and takes no `args`")
 
 
 def _is_below(path: str) -> bool:

@@ -9,11 +9,12 @@ The compiler sees neither workspace nor network. Both steps share the wall time.
 import asyncio
 import hashlib
 import os
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
@@ -32,7 +33,10 @@ from paddock.runtimes.toolchain import MissingToolchain, Toolchain
 from paddock.runtimes.toolchain_cache import Toolchains
 from paddock.runtimes.workdir import VARIABLE, WORKDIR, InputFileError, make_workdir, walk_files, write_files
 from paddock.sandbox import spec
+from paddock.sandbox.fork_server import Slot
+from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.protocol import GuardingSandbox, Streams
+from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
@@ -160,6 +164,24 @@ class _Task:
         return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
+class Conclude(Protocol):
+    """Makes the result of one turn of a program from the end of its process, or what stands for it."""
+
+    def __call__(self, result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
+        """Return the result of `job`; `message` replaces the one of the error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldProgram:
+    """A program that was started for many turns. The caller ends the process and then releases the slot."""
+
+    process: RunningProcess
+    slot: Slot
+    sandbox: GuardingSandbox
+    conclude: Conclude
+
+
 class RuntimeEngine:
     """Runs programs in the toolchains of this machine.
 
@@ -186,14 +208,11 @@ class RuntimeEngine:
         sandbox = await self._sandbox()
         found = await self._toolchains.for_job(job, sandbox)
         if isinstance(found, MissingToolchain):
-            text = f"{found.recipe.title} cannot be run here: {found.reason}"
-            error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
-            return RawResult(status=Status.UNAVAILABLE, error=error)
+            return _explain_missing(found)
         try:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file)
         except NoProgramError as problem:
-            error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
-            return RawResult(status=Status.INVALID, error=error)
+            return _refuse(Status.INVALID, str(problem))
         own = None
         if job.work.file:
             own = find_in_place(job, planned, found, sandbox.user(job.grants()))
@@ -202,8 +221,51 @@ class RuntimeEngine:
         try:
             return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
         except InputFileError as problem:
-            error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
-            return RawResult(status=Status.INVALID, error=error)
+            return _refuse(Status.INVALID, str(problem))
+
+    async def hold(
+        self, job: ProgramTask, driver: str, lifetime_ms: int, channel: socket.socket
+    ) -> "HeldProgram | RawResult":
+        """Start the text of a `driver` with the grants of a program, for many turns, and return it.
+
+        Standard input is `channel`, and both output streams are one. `lifetime_ms` limits it as a whole. Returns a
+        result if it cannot start. Raises EngineError if Paddock's own machinery fails.
+        """
+        sandbox = await self._sandbox()
+        if not isinstance(sandbox, KernelSandbox):
+            why = "sessions need Paddock's own sandbox, and this one was brought by the caller"
+            return _refuse(Status.UNAVAILABLE, why)
+        found = await self._toolchains.for_job(job, sandbox)
+        if isinstance(found, MissingToolchain):
+            return _explain_missing(found)
+        task = _Task(job, sandbox, found, steps(found, driver), None, Sinks(_drop, _drop), None)
+        grants, limits = job.grants(found), _process_limits(job, lifetime_ms)
+        place = await sandbox.place(grants, limits)
+        try:
+            await asyncio.to_thread(make_workdir, job, sandbox, place.scratch, {})
+            await _put_files(task.plan.written, place.scratch)
+            source = f"{place.scratch}/{task.plan.file_name}"
+            command, environment = task.plan.run.fill_in(replace(task.job_in(place), source=source))
+            environment |= job.work.env | {VARIABLE: f"{place.scratch}/{WORKDIR}"}
+            names = (*job.terms.grants.environment, *found.recipe.inherits)
+            environment = self._list_inherited_variables(names) | environment
+            grants = grants.replace(folder=WORKDIR, environment=environment)
+            streams = Streams(channel=channel, combined=True)
+            process = await sandbox.launch(command, grants, limits, streams, place=place)
+        except InputFileError as problem:
+            place.release()
+            return _refuse(Status.INVALID, str(problem))
+        except BaseException:
+            place.release()
+            raise
+
+        def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
+            return self._conclude(replace(task, job=job), result, grants, Compiled(), message)
+
+        if isinstance(process, ProcessResult):
+            place.release()
+            return conclude(process, job)
+        return HeldProgram(process, place, sandbox, conclude)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
@@ -241,21 +303,27 @@ class RuntimeEngine:
             )
             if work.has_workdir and task.sinks.files is not None and not result.survivors:
                 await asyncio.to_thread(task.sinks.files, walk_files(place.scratch / WORKDIR), before)
-            if result.status is Status.OK:
-                return task.result(result, "run", compiled)
-            if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
-                result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
-            closed = _find_closed_file(task, result)
-            foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
-            hint = (
-                closed
-                or foreign
-                or self._missing_package_hint(task, result)
-                or task.withheld(result, "run", grants)
-            )
-            return task.result(result, "run", compiled, hint=hint)
+            return self._conclude(task, result, grants, compiled)
         finally:
             place.release()
+
+    def _conclude(
+        self, task: _Task, result: ProcessResult, grants: ProcessGrants, compiled: Compiled, message: str = ""
+    ) -> RawResult:
+        """Return the result of a run; for one that failed with the likely reason. `message` replaces the error's."""
+        if result.status is Status.OK:
+            return task.result(result, "run", compiled)
+        if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
+            result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
+        closed = _find_closed_file(task, result)
+        foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
+        hint = (
+            closed
+            or foreign
+            or self._missing_package_hint(task, result)
+            or task.withheld(result, "run", grants)
+        )
+        return task.result(result, "run", compiled, message, hint)
 
     def _missing_package_hint(self, task: _Task, ended: ProcessResult) -> str:
         """Return how to install a package that a Python program failed to import, or ""."""
@@ -334,6 +402,20 @@ class RuntimeEngine:
         except OSError as error:  # not readable by its own user, or deeper than a path can reach
             return f"Compile succeeded but its output cannot be copied: {error.strerror}"
         return ""
+
+
+def _explain_missing(found: MissingToolchain) -> RawResult:
+    why = f"{found.recipe.title} cannot be run here: {found.reason}"
+    return _refuse(Status.UNAVAILABLE, why, found.remedy)
+
+
+def _refuse(status: Status, why: str, hint: str = "") -> RawResult:
+    name = "Invalid" if status is Status.INVALID else "Unavailable"
+    return RawResult(status=status, error=ErrorInfo(name=name, message=why, hint=hint, phase="decide"))
+
+
+def _drop(_data: bytes) -> None:
+    """Take output that nobody reads."""
 
 
 def _find_closed_file(task: _Task, ended: ProcessResult) -> str:

@@ -78,6 +78,73 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> None:
         os.chown(path, owner, -1)
 
 
+def add_files(task: "ProgramTask", sandbox: "GuardingSandbox", folder: Path) -> None:
+    """Write the files of a program into a working directory that programs have used. Raises InputFileError.
+
+    None of them is written through a link, and an existing file is replaced.
+    """
+    for file in task.work.files:
+        try:
+            write_below(folder, file.path, _read_file(file, task, sandbox))
+        except OSError as error:
+            raise InputFileError(f"{file.path} cannot be written: {error.strerror}") from None
+
+
+def write_below(folder: Path, path: str, data: bytes) -> None:
+    """Write a file below a directory in which programs may do anything, through no link. Raises OSError."""
+    *parents, name = path.split("/")
+    here = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    owner = os.fstat(here).st_uid
+    try:
+        for parent in parents:
+            with suppress(FileExistsError):
+                os.mkdir(parent, 0o700, dir_fd=here)
+                os.chown(parent, owner, -1, dir_fd=here, follow_symlinks=False)
+            below = open_itself(parent, here, flags=os.O_DIRECTORY)
+            os.close(here)
+            here = below
+        aside = f".{os.urandom(8).hex()}"
+        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=here)
+        with open(file, "wb") as stream:  # a descriptor
+            stream.write(data)
+            os.fchown(file, owner, -1)
+        os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def read_below(folder: Path, path: str, most: int) -> bytes:
+    """Return a regular file below a directory in which programs may do anything, read through no link.
+
+    Raises OSError, and ValueError for something that is no regular file or has more than `most` bytes.
+    """
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = open_itself(path, root)
+    finally:
+        os.close(root)
+    with _close_at_end(found):
+        facts = os.fstat(found)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+            raise ValueError(f"{path} is not a regular file")
+        if facts.st_size > most:
+            raise ValueError(f"{path} has {facts.st_size} bytes, and {most} are allowed")
+        with open(f"/proc/self/fd/{found}", "rb") as stream:
+            return stream.read(most + 1)[:most]
+
+
+def remove_below(folder: Path, path: str) -> None:
+    """Remove a file below a directory in which programs may do anything; a link itself. Raises OSError."""
+    parent, _, name = path.rpartition("/")
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        here = open_itself(parent or ".", root, flags=os.O_DIRECTORY)
+    finally:
+        os.close(root)
+    with _close_at_end(here):
+        os.unlink(name, dir_fd=here)
+
+
 def _read_file(file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox") -> bytes:
     if file.data is not None:
         return file.data

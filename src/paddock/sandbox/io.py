@@ -31,6 +31,7 @@ class OutputReader:
         self, file: int, *, kept: int, ceiling: int, exceeded: Callable[[], None], sink: Sink | None
     ) -> None:
         self._file = file
+        self._kept_bytes = kept
         self._kept = HeadAndTail(kept)
         self._ceiling = ceiling
         self._exceeded = exceeded
@@ -46,6 +47,22 @@ class OutputReader:
                 break
         self.close()
         return self._kept.make_captured()
+
+    def begin(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
+        """Pass on what arrives from now on, and count it from zero. What was not read before belongs to it."""
+        self._kept = HeadAndTail(self._kept_bytes)
+        self._sink, self._exceeded = sink, exceeded
+
+    def end_turn(self) -> CapturedStream:
+        """Read what the pipe holds, and return what came since `begin`. Call it when nothing can write."""
+        for _ in range(_MAX_CHUNKS_AFTER_END):
+            if self._file < 0 or not self._read_ready():
+                break
+        captured, sink = self._kept.make_captured(), self._sink
+        self.begin(None, lambda: None)
+        if sink is not None and self._file >= 0:  # `close` has told the sink otherwise
+            sink(b"")
+        return captured
 
     def close(self) -> None:
         """Stop reading. Does nothing the second time."""

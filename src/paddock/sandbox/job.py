@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Callable
 
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
@@ -16,6 +17,8 @@ from paddock.sandbox.protocol import Sink, Streams
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
+_PAUSE_WITHIN_S = 20.0
+"""Maximum time of a pause on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
 """Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds."""
 
@@ -60,6 +63,9 @@ class RunningProcess:
         self._kept = kept
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
+        self._paused: asyncio.Future[ProcessUsage] | None = None
+        self.resident_bytes = 0
+        """Memory of the job at its last pause."""
 
     def start(self, order: JobSpec, *shared: int) -> None:
         """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
@@ -69,6 +75,8 @@ class RunningProcess:
         limits, streams = self._limits, self._streams
         self._watched = bool(order.workspace)
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
+        if streams.channel is not None:
+            os.dup2(streams.channel.fileno(), stdin, inheritable=False)
         if streams.combined:
             os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
         try:
@@ -84,14 +92,53 @@ class RunningProcess:
             self._reader(our_stderr, "stderr", limits.stderr_bytes, streams.stderr),
         )
         self._loop.add_reader(self._supervisor.fileno(), self._on_message)
-        self._late = self._loop.call_later(limits.timeout_ms / 1000 + _START_S + GRACE_S, self._overdue)
+        self._expect_message(limits.timeout_ms / 1000 + _START_S)
+
+    def _expect_message(self, seconds: float) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        self._late = self._loop.call_later(seconds + GRACE_S, self._overdue)
+
+    async def pause(self) -> ProcessUsage | None:
+        """Stop every process of the job, and return what it has used since the last pause.
+
+        Returns None if the job has ended instead; `result` says how. While it is paused, nothing of it runs.
+        """
+        if self.result.done():
+            return None
+        self._paused = self._loop.create_future()
+        self._tell("pause")
+        self._expect_message(_PAUSE_WITHIN_S)
+        await asyncio.wait({self._paused, self.result}, return_when=asyncio.FIRST_COMPLETED)
+        return self._paused.result() if self._paused.done() else None
+
+    def resume(self, timeout_ms: int, cpu_ms: int) -> None:
+        """Continue a paused job for a turn with these limits; it ends at the first one that it exceeds."""
+        self._expect_message(timeout_ms / 1000)
+        self._tell(f"resume:{timeout_ms},{cpu_ms}")
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
+        self._tell("interrupt")
+
+    def begin_output(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
+        """Pass standard output from now on to `sink`, and call `exceeded` once it is beyond its limit."""
+        assert self._pipes is not None
+        self._pipes[1].begin(sink, exceeded)
+
+    def end_output(self) -> CapturedStream:
+        """Return what has been written to standard output since `begin_output`. Call it at a pause."""
+        assert self._pipes is not None
+        return self._pipes[1].end_turn()
+
+    def _tell(self, text: str) -> None:
+        if not self.result.done():
+            with contextlib.suppress(OSError):  # the supervisor has died, which the listener notices
+                self._supervisor.send(text.encode())
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Have the supervisor end the job, which completes `result`. Does nothing after the end."""
-        if self.result.done():
-            return
-        with contextlib.suppress(OSError):
-            self._supervisor.send(f"stop:{reason}".encode())
+        self._tell(f"stop:{reason}")
 
     def _reader(self, file: int, name: str, ceiling: int, sink: Sink | None) -> OutputReader:
         return OutputReader(
@@ -109,7 +156,17 @@ class RunningProcess:
             report = JobReport.from_bytes(message) if message else self._on_lost("died")
         except (ValueError, TypeError):  # the caller needs a result, also after a malformed report
             report = self._on_lost(_BAD_MESSAGE)
-        self._finish(report)
+        if report.ended_by == "paused":
+            self._note_pause(report)
+        else:
+            self._finish(report)
+
+    def _note_pause(self, report: JobReport) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        if self._paused is not None and not self._paused.done():
+            self.resident_bytes = report.resident_bytes
+            self._paused.set_result(_make_usage(report))
 
     def _overdue(self) -> None:
         self._finish(self._on_lost("died"))
@@ -153,18 +210,22 @@ class RunningProcess:
             signal=report.signal,
             stdout=out,
             stderr=err,
-            usage=ProcessUsage(
-                wall_ms=round(report.wall_ms, 3),
-                cpu_user_ms=report.cpu_user_ms,
-                cpu_system_ms=report.cpu_system_ms,
-                peak_bytes=report.peak_bytes,
-                processes_peak=report.processes_peak,
-            ),
+            usage=_make_usage(report),
             kill="none" if not report.killed else "namespace" if self._jailed else "sweep",
             survivors=report.survivors,
             violations=tuple(report.violations),
             sandbox=self._facts,
         )
+
+
+def _make_usage(report: JobReport) -> ProcessUsage:
+    return ProcessUsage(
+        wall_ms=round(report.wall_ms, 3),
+        cpu_user_ms=report.cpu_user_ms,
+        cpu_system_ms=report.cpu_system_ms,
+        peak_bytes=report.peak_bytes,
+        processes_peak=report.processes_peak,
+    )
 
 
 def _pipes(shared: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """The seam of sandboxes: what runs confined processes, whoever makes it."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ class Streams:
 
     stdin: bytes = b""
     """What it reads."""
+    channel: socket.socket | None = None
+    """A connected socket that takes the place of standard input. The caller closes it."""
     stdout: Sink | None = None
     """Receives standard output in pieces, and at its end an empty one. Must not block and must not raise."""
     stderr: Sink | None = None

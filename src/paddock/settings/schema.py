@@ -316,6 +316,25 @@ class RuntimeSettings(Value):
         return runtime in self.allowed or "*" in self.allowed
 
 
+class SessionSettings(Value):
+    """`[sessions]`: interpreters that live across requests. Nothing in them runs between two requests."""
+
+    enabled: bool = True
+    """Whether sessions may be opened."""
+    idle_ms: PositiveInt = 900_000
+    """Time without use after which a session is closed, in milliseconds."""
+    max_ms: PositiveInt = 28_800_000
+    """Maximum age of a session, in milliseconds."""
+    max: PositiveInt = 32
+    """Maximum number of open sessions."""
+    max_per_actor: PositiveInt = 8
+    """Maximum number of open sessions of one caller. For another one, the one not used for longest is closed."""
+    memory_bytes: PositiveInt = 4096 * MIB
+    """Maximum memory of all sessions together, in bytes. Beyond it, those not used for longest are closed."""
+    disk_bytes: PositiveInt = 512 * MIB
+    """Maximum size of the files of one session, in bytes."""
+
+
 class ToolSettings(Value):
     """`[tools]`: script tools (`paddock tool`), and the maximum that they may be granted."""
 
@@ -395,6 +414,8 @@ class Settings(Value):
     """Guest workers."""
     runtimes: RuntimeSettings = Field(default_factory=RuntimeSettings)
     """Programs in language runtimes."""
+    sessions: SessionSettings = Field(default_factory=SessionSettings)
+    """Interpreters that live across requests."""
     tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
     policy: PolicySettings = Field(default_factory=PolicySettings)

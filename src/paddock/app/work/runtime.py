@@ -3,11 +3,12 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
+from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.session import NEW
 from paddock.model.work_files import InputFile
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
@@ -125,6 +126,17 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "variables": shorten_name(" ".join(work.env)),
         }
         return facts | {name: fact for name, fact in given.items() if fact}
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:
+        """Return the request with what its session was opened with, so that policy decides about that."""
+        if (
+            work.session in {None, NEW}
+            or (session := engines.programs.find_session(request.actor, work.session or "")) is None
+        ):
+            return request
+        opened = session.work
+        same = {name: getattr(opened, name) for name in ("runtime", "access", "network", "executable")}
+        return request.model_copy(update={"work": work.model_copy(update=same)})
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision

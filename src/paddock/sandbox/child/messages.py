@@ -1,7 +1,8 @@
 """Messages between the server (`sandbox.job`) and a supervisor (`child.supervisor`).
 
-    server -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>"
-    supervisor -> server   a report: JSON in one message
+    server -> supervisor   a job spec, in a memory file, because its environment may be large; then "stop:<reason>",
+                           "interrupt", "pause", or after a pause "resume:<timeout_ms>,<cpu_ms>"
+    supervisor -> server   a report at each pause, and at the end: JSON in one message
 
 A process reads its job spec right after it has been forked, when the first use of each page of memory costs a
 microsecond or two. `marshal` uses few pages. It is safe, because the spec comes from our server with the same
@@ -102,7 +103,7 @@ class JobReport:
 
     ended_by: str = "exit"
     """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
-    or the reason of the server's stop."""
+    or the reason of the server's stop; `paused` at a pause."""
     code: int | None = None
     signal: int | None = None
     why: str = ""
@@ -113,6 +114,8 @@ class JobReport:
     cpu_user_ms: float = 0.0
     cpu_system_ms: float = 0.0
     peak_bytes: int = 0
+    resident_bytes: int = 0
+    """Memory of the job at a pause."""
     processes_peak: int = 0
     killed: int = 0
     """Number of processes that were killed after the end."""

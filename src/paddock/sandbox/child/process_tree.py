@@ -17,6 +17,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
+_RESTING = frozenset({b"T", b"t", b"Z", b"X", b"D"})
+"""States of threads that execute nothing: stopped, traced, ended, or in the kernel (proc_pid_stat(5))."""
 _PAUSE_S = 0.0005
 _COUNT_EVERY_S = 10.0
 
@@ -148,6 +150,73 @@ def kill_descendants(
             return len(killed), len(_list_below(own, spare))
         time.sleep(_PAUSE_S)
     return len(killed), 0
+
+
+def stop_descendants(
+    *, seconds: float, spare: frozenset[int] = frozenset(), first: int = 0
+) -> frozenset[int] | None:
+    """Stop every descendant of this process, and return those that ran; None if some still run after `seconds`.
+
+    Leaves children in `spare` alone, and a jail's `first` process, which only waits. A process that was stopped already
+    is not returned. A process can fork or continue another one only until it is stopped itself, so the rounds end.
+    """
+    own = os.getpid()
+    ran: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while True:
+        below = [pid for pid in _list_below(own, spare) if pid != first]
+        running = [pid for pid in below if _is_running(pid)]
+        if not running:
+            return frozenset(ran.intersection(below))
+        if time.monotonic() > deadline:
+            return None
+        family = {own, first, *below}
+        for pid in running:
+            _send_signal(pid, signal.SIGSTOP, family)
+        if ran.issuperset(running):  # they need a moment to stop
+            time.sleep(_PAUSE_S)
+        ran.update(running)
+
+
+def continue_descendants(stopped: frozenset[int], *, spare: frozenset[int] = frozenset()) -> None:
+    """Continue the processes that `stop_descendants` returned."""
+    own = os.getpid()
+    below = _list_below(own, spare)
+    family = {own, *below}
+    for pid in below:
+        if pid in stopped:
+            _send_signal(pid, signal.SIGCONT, family)
+
+
+def interrupt_group(first: int, *, in_jail: bool) -> None:
+    """Send SIGINT to the process group of a job's program, as a terminal does at Ctrl-C.
+
+    `first` is the program itself, or the first process of its jail, whose oldest child the program is.
+    """
+    program = next(iter(list_children(first)), 0) if in_jail else first
+    fields = _read_stat(program) if program else None
+    # The program leads its own group; another process in its place could name any group of its session.
+    if fields is not None and int(fields[_GROUP]) == program:
+        with contextlib.suppress(OSError):
+            os.killpg(program, signal.SIGINT)
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether any thread of a process may execute instructions of the program.
+
+    One that waits in the kernel without reacting to signals (state D) stops before it returns from there.
+    """
+    fields = _read_stat(pid)
+    if fields is None:
+        return False
+    if int(fields[_THREADS]) == 1 or fields[0] not in _RESTING:
+        return fields[0] not in _RESTING
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            own = _read_stat(f"{pid}/task/{thread}")
+            if own is not None and own[0] not in _RESTING:
+                return True
+    return False
 
 
 def _kill_groups(pids: list[int], killed: set[int]) -> bool:

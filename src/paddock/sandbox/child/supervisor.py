@@ -10,6 +10,7 @@
 The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a session of its own. It
 outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
 kills its job.
+The server may pause a job: every process of it is stopped until the server resumes it, with limits for this turn alone.
 Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
 """
 
@@ -20,7 +21,7 @@ import select
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.sandbox.child import anonymous_memory, permissions, process_tree, protected_paths, scratch
 from paddock.sandbox.child.cgroup import JobCgroup
@@ -41,12 +42,25 @@ _MAX_FEW_PROCESSES = 16
 """Up to so many processes, the supervisor needs no priority over them to end them."""
 REPORT_WITHIN_S = 0.18
 """Time after the deadline when processes that still live are reported as survivors; killing them continues."""
+_STOP_WITHIN_S = 0.25
+"""Maximum time until every process of a job has stopped at a pause."""
 _PATIENCE_S = 30.0
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
 _ANONYMOUS_SLICE_S = 0.005
 """Maximum time of one slice of measuring anonymous memory, in seconds, so that it does not delay the deadline."""
+
+
+class Turn(NamedTuple):
+    """The part of a job between two pauses: when it began, its own limit, and what the job had used before."""
+
+    started: float = 0.0
+    cpu_ms: int = 0
+    """0 for the limit of the whole job."""
+    used_ms: float = 0.0
+    user_ms: float = 0.0
+    system_ms: float = 0.0
 
 
 class Supervisor:
@@ -77,6 +91,7 @@ class Supervisor:
         """How the machine's gauges stood before the job began."""
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
+        self._turn = Turn()
         self.rubbish: list[str] = []
         """Folders that the job left and that are removed after its end."""
 
@@ -125,7 +140,7 @@ class Supervisor:
             report.ended_by, report.why = "start", str(error)
             report.missing = isinstance(error, StartError) and error.missing
         _close(files)
-        report.wall_ms = (time.monotonic() - started) * 1000
+        report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
         self._end_processes()
         return report
 
@@ -188,14 +203,14 @@ class Supervisor:
 
     def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or must be ended; return the reason."""
-        with contextlib.suppress(OSError):  # priority over a flood of processes; only root may set it
-            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        _take_priority()
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
-        self._deadline = deadline = started + self._order.ceilings.timeout_ms / 1000
+        self._deadline = started + self._order.ceilings.timeout_ms / 1000
+        self._turn = Turn(started)
         while True:
-            left = deadline - time.monotonic()
+            left = self._deadline - time.monotonic()
             if left <= 0:
                 return "wall"
             ready = dict(poll.poll(1000 * min(self._look, left)))
@@ -203,16 +218,73 @@ class Supervisor:
                 _leave_priority()
                 return "exit"
             if ready:
-                return self._stop_reason()
-            if hit := self._ceiling_hit():
+                if reason := self._obey_server(poll, handle):
+                    return reason
+            elif hit := self._ceiling_hit():
                 return hit
 
-    def _stop_reason(self) -> str:
+    def _obey_server(self, poll: select.poll, handle: int) -> str:
+        """Read a message of the server and do what it says; return why the job ends, or ""."""
+        word, argument = self._read_message()
+        if word == "interrupt":
+            process_tree.interrupt_group(self._pid, in_jail=bool(self._order.jail))
+            return ""
+        if word != "pause":
+            return argument if word == "stop" else "cancelled"
+        stopped = process_tree.stop_descendants(
+            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._order.jail else 0
+        )
+        if stopped is None:
+            self._report.why = "its processes could not be paused"
+            return "unpaused"
+        if hit := self._ceiling_hit():
+            return hit
+        self._tell_pause()
+        _leave_priority()
+        word = "interrupt"
+        while word == "interrupt":  # it came too late
+            if handle in dict(poll.poll()):
+                return "exit"
+            word, argument = self._read_message()
+        if word != "resume":
+            return argument if word == "stop" else "cancelled"
+        _take_priority()
+        self._begin_turn(*map(int, argument.split(",")))
+        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
+        return ""
+
+    def _read_message(self) -> tuple[str, str]:
+        """Return the word and the argument of the server's next message; both are empty at its end."""
         with contextlib.suppress(OSError):
-            word, _, reason = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
-            if word == "stop":
-                return reason
-        return "cancelled"
+            word, _, argument = self._server.recv(MESSAGE_BYTES).decode("ascii", "replace").partition(":")
+            return word, argument
+        return "", ""
+
+    def _tell_pause(self) -> None:
+        """Report what the job has used since the last pause. Its final report does not count this again."""
+        report, sample = self._report, self._sample
+        assert sample is not None
+        user, system = sample.user_ms + report.cpu_user_ms, sample.system_ms + report.cpu_system_ms
+        turn = JobReport(
+            ended_by="paused",
+            wall_ms=(time.monotonic() - self._turn.started) * 1000,
+            cpu_user_ms=max(0.0, user - self._turn.user_ms),
+            cpu_system_ms=max(0.0, system - self._turn.system_ms),
+            peak_bytes=report.peak_bytes,
+            resident_bytes=sum(process.resident_bytes for process in sample.processes),
+            processes_peak=report.processes_peak,
+        )
+        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
+        self._turn = Turn(used_ms=used_ms, user_ms=user, system_ms=system)
+        with contextlib.suppress(OSError):  # the server may have died
+            self._server.send(turn.to_bytes())
+
+    def _begin_turn(self, timeout_ms: int, cpu_ms: int) -> None:
+        """Measure and limit what the job uses from now on by itself."""
+        now = time.monotonic()
+        self._turn = self._turn._replace(started=now, cpu_ms=cpu_ms)
+        self._deadline, self._look = now + timeout_ms / 1000, _FIRST_POLL_S
+        self._report.peak_bytes = self._report.processes_peak = 0
 
     def _ceiling_hit(self) -> str:
         ceilings = self._order.ceilings
@@ -226,7 +298,8 @@ class Supervisor:
         if self._leaf is None and self._takes_too_much(sample):
             return "memory"
         process_tree.reap_orphans(self._pid, self._record_reaped)
-        if sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms > ceilings.cpu_ms:
+        used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
+        if used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms):
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
@@ -368,6 +441,12 @@ def _wait_for_end(first: int) -> None:
         handle = os.pidfd_open(first)
         select.select([handle], [], [], _END_S)
         os.close(handle)
+
+
+def _take_priority() -> None:
+    """Take priority over a flood of processes; only root may."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
 def _leave_priority() -> None:

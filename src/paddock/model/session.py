@@ -1,0 +1,94 @@
+"""Sessions as a caller sees them, and the values that their programs show."""
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from paddock.model.base import Json, Value
+
+NEW = "new"
+"""In place of a handle, it opens a session."""
+SessionHandle = Annotated[str, Field(pattern=r"^(new|s_[0-9a-f]{32})$")]
+"""The handle of a session, which nobody can guess; or `new`."""
+
+ImageType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+
+
+class SessionEnd(Value):
+    """A session after an execution."""
+
+    id: str
+    """Its handle."""
+    state: Literal["kept", "lost"]
+    """`lost` means that its variables, files and processes are gone."""
+    reason: str = ""
+    """Why it is lost; empty while it is kept."""
+    number: int = 0
+    """Number of this execution in the session, from 1."""
+    expires_in_s: float = 0.0
+    """Seconds until it is closed if it is not used."""
+
+
+class Result(Value):
+    """One value that a program shows: the last expression of its text, a figure, or an argument of `display`."""
+
+    data: dict[str, Json]
+    """Its forms by media type (RFC 6838), `text/plain` always among them; images in base64 (RFC 4648)."""
+
+    @property
+    def text(self) -> str:
+        """The value as plain text."""
+        return str(self.data.get("text/plain", ""))
+
+    @property
+    def html(self) -> str | None:
+        """The value as HTML; None where it has no such form."""
+        return self._find_text("text/html")
+
+    @property
+    def markdown(self) -> str | None:
+        """The value as Markdown; None where it has no such form."""
+        return self._find_text("text/markdown")
+
+    @property
+    def latex(self) -> str | None:
+        """The value as LaTeX; None where it has no such form."""
+        return self._find_text("text/latex")
+
+    @property
+    def svg(self) -> str | None:
+        """The value as SVG; None where it has no such form."""
+        return self._find_text("image/svg+xml")
+
+    @property
+    def json_value(self) -> Json:
+        """The value as JSON; None where it has no such form."""
+        return self.data.get("application/json")
+
+    @property
+    def png(self) -> bytes | None:
+        """The value as PNG; None where it has no such form."""
+        return self.read("image/png")
+
+    @property
+    def jpeg(self) -> bytes | None:
+        """The value as JPEG; None where it has no such form."""
+        return self.read("image/jpeg")
+
+    def read(self, media_type: str) -> bytes | None:
+        """Return an image in one of its forms; None where it has no such form."""
+        text = self._find_text(media_type)
+        try:
+            return None if text is None else base64.b64decode(text, validate=True)
+        except binascii.Error:
+            return None
+
+    def _find_text(self, media_type: str) -> str | None:
+        form = self.data.get(media_type)
+        return form if isinstance(form, str) else None
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Json]:
+        """Return the forms for a notebook."""
+        return dict(self.data)

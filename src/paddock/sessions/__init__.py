@@ -1,0 +1,1 @@
+"""Sessions: an interpreter that lives across requests and is paused between them."""

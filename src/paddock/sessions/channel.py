@@ -1,0 +1,72 @@
+"""The parent's end of the channel to a driver, which runs beside the program and can be made to write anything.
+
+A frame is four bytes of length (little-endian) and that many bytes of JSON, an object. Sizes are checked before bytes are
+kept. The socket passes no descriptors: what is sent with a message is dropped by recv(2).
+"""
+
+import asyncio
+import socket
+import struct
+from typing import cast
+
+import orjson
+
+from paddock.model.base import Json
+from paddock.model.limits import MIB
+
+_LENGTH = struct.Struct("<I")
+MAX_FRAME_BYTES = 16 * MIB
+_CHUNK_BYTES = 256 * 1024
+
+
+class ChannelError(Exception):
+    """The driver closed the channel, or sent what no driver sends; the text says which."""
+
+
+class DriverChannel:
+    """A stream of frames. `theirs` is for the driver; close it once the driver has it."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._ours.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+
+    async def send(self, message: dict[str, Json]) -> None:
+        """Send a frame. Raises ChannelError if the driver has gone."""
+        body = orjson.dumps(message)
+        try:
+            await self._loop.sock_sendall(self._ours, _LENGTH.pack(len(body)) + body)
+        except OSError as error:
+            raise ChannelError(f"it reads no more ({error.strerror})") from None
+
+    async def receive(self) -> dict[str, Json]:
+        """Return the next frame. Raises ChannelError."""
+        size = _LENGTH.unpack(await self._read(_LENGTH.size))[0]
+        if size > MAX_FRAME_BYTES:
+            raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
+        body = await self._read(size)
+        try:
+            message = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise ChannelError("it sent a message that is not JSON") from None
+        if not isinstance(message, dict):
+            raise ChannelError("it sent a message that is not an object")
+        return cast("dict[str, Json]", message)
+
+    async def _read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            try:
+                data = await self._loop.sock_recv(self._ours, _CHUNK_BYTES)
+            except OSError as error:
+                raise ChannelError(f"it was cut off ({error.strerror})") from None
+            if not data:
+                raise ChannelError("it was closed")
+            self._buffer += data
+        found = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return found
+
+    def close(self) -> None:
+        """Close the parent's end."""
+        self._ours.close()

@@ -1,0 +1,275 @@
+"""One interpreter that executes texts one after another, and in which nothing runs between them.
+
+    start      launch the driver (`drivers/`), wait for its first frame, pause
+    execute    resume -> send the text -> frames: values shown, then the end -> pause -> read the rest of the output
+    a limit    SIGINT; the text has half a second to end; then every process is killed, and the interpreter is lost
+
+Status, limits, exit and time of an execution are what this side saw. A driver's frames say what a program shows and how
+its text ended, and can be forged by the program, which harms nobody but itself.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from paddock.cancellation import call_when_set, run_shielded
+from paddock.model.base import Json
+from paddock.model.outcome import ErrorInfo, RawResult, Status
+from paddock.model.process import ProcessResult, ProcessUsage
+from paddock.model.program import CapturedStream
+from paddock.model.session import Result
+from paddock.runtimes.engine import HeldProgram, RuntimeEngine
+from paddock.runtimes.task import ProgramTask, Sinks
+from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
+from paddock.sessions import bundles
+from paddock.sessions.channel import ChannelError, DriverChannel
+
+if TYPE_CHECKING:
+    from paddock.output.work_files import LeftFile
+
+GRACE_MS = 500
+"""Time in which a text must end after it was interrupted, in milliseconds."""
+_START_MS = 30_000
+_LATE_MS = 250
+"""Time after which the supervisor kills by itself, if this process should be too busy to do so."""
+_PROCESSORS = os.cpu_count() or 1
+_MAX_MESSAGE_CHARS = 2000
+_END_S = 2.0
+
+Read = Callable[[Json], Result]
+"""Checks a value that a driver sent, and removes secrets from it."""
+
+
+class _End(NamedTuple):
+    """How a text ended, as its driver says."""
+
+    exit_code: int = 0
+    name: str = ""
+    message: str = ""
+    line: int | None = None
+
+    @classmethod
+    def read(cls, found: Json) -> "_End":
+        """Read the end from a frame; whatever is not as it should be counts as nothing."""
+        given = cast("dict[str, Json]", found) if isinstance(found, dict) else {}
+        error = given.get("error")
+        told = cast("dict[str, Json]", error) if isinstance(error, dict) else {}
+        code, line = given.get("exit_code"), told.get("line")
+        return cls(
+            exit_code=code & 255 if type(code) is int else 1,
+            name=str(told.get("name", ""))[:100],
+            message=str(told.get("message", ""))[:_MAX_MESSAGE_CHARS],
+            line=line if type(line) is int and line > 0 else None,
+        )
+
+
+class _Turn:
+    """What is known of an execution while it runs."""
+
+    def __init__(self, job: ProgramTask) -> None:
+        self.job = job
+        self.results: list[Result] = []
+        self.end: _End | None = None
+        self.stopped_by = ""
+        """Why it was interrupted: `wall`, `stdout` or `cancelled`."""
+        self.killing: asyncio.TimerHandle | None = None
+
+
+class Interpreter:
+    """A running interpreter; `start` it, and `close` it."""
+
+    def __init__(self, held: HeldProgram, channel: DriverChannel, read: Read) -> None:
+        self._held = held
+        self._process = held.process
+        self._channel = channel
+        self._read = read
+        self._seen: dict[str, tuple[int, ...]] = {}
+        self._turn: _Turn | None = None
+
+    @classmethod
+    async def start(
+        cls, engine: RuntimeEngine, job: ProgramTask, driver: str, lifetime_ms: int, read: Read
+    ) -> "Interpreter | RawResult":
+        """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError."""
+        channel = DriverChannel()
+        held: HeldProgram | RawResult | None = None
+        try:
+            held = await engine.hold(job, driver, lifetime_ms, channel.theirs)
+            channel.theirs.close()
+            if isinstance(held, RawResult):
+                return held
+            made = cls(held, channel, read)
+            if why := await made._wait_until_ready(job):
+                return why
+            held = None
+            return made
+        finally:
+            channel.theirs.close()
+            if isinstance(held, HeldProgram):
+                await run_shielded(_end(held))
+
+    async def _wait_until_ready(self, job: ProgramTask) -> RawResult | None:
+        """Wait for the driver's first frame, and pause it. Returns what happened instead."""
+        reading = asyncio.ensure_future(self._channel.receive())
+        try:
+            await asyncio.wait(
+                {reading, self._process.result},
+                timeout=_START_MS / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if reading.done() and reading.exception() is None and await self._process.pause() is not None:
+                self._held.process.end_output()
+                await asyncio.to_thread(lambda: [None for _ in self.walk_new_files()])
+                return None
+        finally:
+            reading.cancel()
+        self._process.cancel("wall")
+        ended = await asyncio.shield(self._process.result)
+        return self._held.conclude(ended, job, message="The interpreter of the session did not start")
+
+    @property
+    def workdir(self) -> Path:
+        """Its working directory, whose files the program may change whenever it runs."""
+        return self._held.slot.scratch / WORKDIR
+
+    def add_files(self, job: ProgramTask) -> None:
+        """Write the files of a program into the working directory. Raises InputFileError."""
+        add_files(job, self._held.sandbox, self.workdir)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its memory after the last execution."""
+        return self._process.resident_bytes
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has ended."""
+        return self._process.result.done()
+
+    async def execute(
+        self, job: ProgramTask, number: int, sinks: Sinks, stop: asyncio.Event | None
+    ) -> tuple[RawResult, tuple[Result, ...]]:
+        """Execute the text of a program and return its result, with the values that it showed.
+
+        Nothing of it runs afterwards. Setting `stop`, or cancelling the task, interrupts it.
+        """
+        stdin = None if job.work.stdin is None else job.work.stdin.decode("utf-8", "surrogateescape")
+        request: dict[str, Json] = {"code": job.work.code, "number": number, "stdin": stdin}
+        timeout_ms = job.terms.limits.timeout_ms
+        turn = self._turn = _Turn(job)
+        self._process.begin_output(sinks.stdout, partial(self.interrupt, "stdout"))
+        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, timeout_ms * _PROCESSORS + 1000)
+        talking = asyncio.ensure_future(self._talk(request, turn))
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.interrupt, "wall")
+        try:
+            with call_when_set(stop, self.interrupt):
+                await self._wait_for_end(talking)
+        except asyncio.CancelledError:
+            self.interrupt()
+            await run_shielded(self._wait_for_end(talking))
+            await run_shielded(self._conclude(turn, talking, sinks))
+            raise
+        finally:
+            timer.cancel()
+        result = await run_shielded(self._conclude(turn, talking, sinks))
+        return result, tuple(turn.results)
+
+    def interrupt(self, reason: str = "cancelled") -> None:
+        """Interrupt the text that is executed; kill the interpreter if it does not end soon."""
+        turn = self._turn
+        if turn is None or turn.stopped_by:
+            return
+        turn.stopped_by = reason
+        self._process.interrupt()
+        turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.cancel, reason)
+
+    async def _talk(self, request: dict[str, Json], turn: _Turn) -> None:
+        await self._channel.send(request)
+        left = bundles.MAX_RESULTS_BYTES
+        while True:
+            frame = await self._channel.receive()
+            if "done" in frame:
+                turn.end = _End.read(frame["done"])
+                return
+            if "display" not in frame:
+                raise ChannelError("it sent a message that no driver sends")
+            result = self._read(frame["display"])
+            left -= sum(len(form) for form in result.data.values() if isinstance(form, str))
+            if left >= 0 and len(turn.results) < bundles.MAX_RESULTS:
+                turn.results.append(result)
+
+    async def _wait_for_end(self, talking: "asyncio.Task[None]") -> None:
+        await asyncio.wait({talking, self._process.result}, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _conclude(self, turn: _Turn, talking: "asyncio.Task[None]", sinks: Sinks) -> RawResult:
+        """Pause the interpreter, or see how it ended; return the result of the turn."""
+        self._turn = None
+        if turn.killing is not None:
+            turn.killing.cancel()
+        usage = None
+        if turn.end is not None and (usage := await self._process.pause()) is not None:
+            captured = self._process.end_output()
+            if sinks.files is not None:
+                await asyncio.to_thread(sinks.files, self.walk_new_files(), {})
+            return self._judge_end(turn, turn.end, captured, usage)
+        message = ""
+        if not self._process.result.done():
+            if talking.done() and (fault := talking.exception()) is not None:
+                message = f"The session's channel is of no use any more: {fault}"
+            await self._await_process("corrupted")
+        talking.cancel()
+        return self._held.conclude(self._process.result.result(), turn.job, message=message)
+
+    async def _await_process(self, reason: str) -> None:
+        """Wait until the process has ended by itself, which a closed channel announces; kill it if it does not."""
+        await asyncio.wait({self._process.result}, timeout=_END_S)
+        self._process.cancel(reason)
+        await asyncio.wait({self._process.result})
+
+    def _judge_end(self, turn: _Turn, end: _End, captured: CapturedStream, usage: ProcessUsage) -> RawResult:
+        status, limit, message = Status.OK, None, ""
+        if turn.stopped_by == "wall":
+            status, limit = Status.TIMEOUT, "wall"
+        elif turn.stopped_by == "stdout":
+            status, limit = Status.OUTPUT_LIMIT, "stdout"
+        elif turn.stopped_by:
+            status = Status.CANCELLED
+        elif end.exit_code or end.name:
+            status = Status.FAILED
+            message = f"{end.name}: {end.message}".removesuffix(": ") if end.name else ""
+        ended = ProcessResult(
+            status=status,
+            limit=limit,
+            exit_code=end.exit_code,
+            stdout=captured,
+            usage=usage,
+            sandbox=self._held.sandbox.facts,
+        )
+        result = self._held.conclude(ended, turn.job, message=message)
+        error: ErrorInfo | None = result.error
+        if error is None or end.line is None or status is not Status.FAILED:
+            return result
+        return result.replace(error=error.replace(line=end.line))
+
+    def walk_new_files(self) -> "Iterator[LeftFile]":
+        """Yield the files of the working directory that are new or changed since the last walk."""
+        for left in walk_files(self.workdir):
+            facts = left.facts
+            identity = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+            if self._seen.get(left.path) != identity:
+                self._seen[left.path] = identity
+                yield left
+
+    async def close(self) -> None:
+        """Kill every process of it and remove its files. Does nothing the second time."""
+        self._channel.close()
+        await run_shielded(_end(self._held))
+
+
+async def _end(held: HeldProgram) -> None:
+    held.process.cancel()
+    await asyncio.wait({held.process.result})
+    held.slot.release()
