@@ -224,11 +224,16 @@ class RuntimeEngine:
             return _refuse(Status.INVALID, str(problem))
 
     async def hold(
-        self, job: ProgramTask, driver: str, lifetime_ms: int, channel: socket.socket
+        self,
+        job: ProgramTask,
+        driver: str,
+        lifetime_ms: int,
+        channel: socket.socket,
+        launch: tuple[str, ...],
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
-        Standard input is `channel`, and both output streams are one. `lifetime_ms` limits it as a whole. Returns a
+        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output streams are one. `lifetime_ms` limits it as a whole. Returns a
         result if it cannot start. Raises EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
@@ -251,7 +256,7 @@ class RuntimeEngine:
             environment = self._list_inherited_variables(names) | environment
             grants = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True)
-            process = await sandbox.launch(command, grants, limits, streams, place=place)
+            process = await sandbox.launch([*launch, *command], grants, limits, streams, place=place)
         except InputFileError as problem:
             place.release()
             return _refuse(Status.INVALID, str(problem))

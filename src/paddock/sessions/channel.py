@@ -1,10 +1,11 @@
 """The parent's end of the channel to a driver, which runs beside the program and can be made to write anything.
 
-A frame is four bytes of length (little-endian) and that many bytes of JSON, an object. Sizes are checked before bytes are
-kept. The socket passes no descriptors: what is sent with a message is dropped by recv(2).
+A frame is four bytes of length (little-endian) and that many bytes: JSON, an object; or a media type, a line end and a
+value of that type. Sizes are checked before bytes are kept. The socket passes no descriptors: recv(2) drops them.
 """
 
 import asyncio
+import base64
 import socket
 import struct
 from typing import cast
@@ -17,6 +18,14 @@ from paddock.model.limits import MIB
 _LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 16 * MIB
 _CHUNK_BYTES = 256 * 1024
+
+
+_RAW_TYPES = frozenset({b"image/png"})
+
+
+def pack_frame(body: bytes) -> bytes:
+    """Return a frame."""
+    return _LENGTH.pack(len(body)) + body
 
 
 class ChannelError(Exception):
@@ -32,11 +41,10 @@ class DriverChannel:
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
 
-    async def send(self, message: dict[str, Json]) -> None:
-        """Send a frame. Raises ChannelError if the driver has gone."""
-        body = orjson.dumps(message)
+    async def send(self, data: bytes) -> None:
+        """Send bytes. Raises ChannelError if the driver has gone."""
         try:
-            await self._loop.sock_sendall(self._ours, _LENGTH.pack(len(body)) + body)
+            await self._loop.sock_sendall(self._ours, data)
         except OSError as error:
             raise ChannelError(f"it reads no more ({error.strerror})") from None
 
@@ -46,6 +54,9 @@ class DriverChannel:
         if size > MAX_FRAME_BYTES:
             raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
         body = await self._read(size)
+        kind, line_end, data = body.partition(b"\n")
+        if line_end and kind in _RAW_TYPES:
+            return {"display": {kind.decode(): base64.b64encode(data).decode()}}
         try:
             message = orjson.loads(body)
         except orjson.JSONDecodeError:

@@ -26,6 +26,7 @@ from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
 from paddock.sessions import bundles
 from paddock.sessions.channel import ChannelError, DriverChannel
+from paddock.sessions.languages import Driver
 
 if TYPE_CHECKING:
     from paddock.output.work_files import LeftFile
@@ -81,7 +82,8 @@ class _Turn:
 class Interpreter:
     """A running interpreter; `start` it, and `close` it."""
 
-    def __init__(self, held: HeldProgram, channel: DriverChannel, read: Read) -> None:
+    def __init__(self, held: HeldProgram, channel: DriverChannel, driver: Driver, read: Read) -> None:
+        self._driver = driver
         self._held = held
         self._process = held.process
         self._channel = channel
@@ -91,17 +93,18 @@ class Interpreter:
 
     @classmethod
     async def start(
-        cls, engine: RuntimeEngine, job: ProgramTask, driver: str, lifetime_ms: int, read: Read
+        cls, engine: RuntimeEngine, job: ProgramTask, driver: Driver, lifetime_ms: int, read: Read
     ) -> "Interpreter | RawResult":
         """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError."""
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
         try:
-            held = await engine.hold(job, driver, lifetime_ms, channel.theirs)
+            launch = ("/bin/sh", "-c", driver.launch, "sh")
+            held = await engine.hold(job, driver.text, lifetime_ms, channel.theirs, launch)
             channel.theirs.close()
             if isinstance(held, RawResult):
                 return held
-            made = cls(held, channel, read)
+            made = cls(held, channel, driver, read)
             if why := await made._wait_until_ready(job):
                 return why
             held = None
@@ -156,8 +159,7 @@ class Interpreter:
 
         Nothing of it runs afterwards. Setting `stop`, or cancelling the task, interrupts it.
         """
-        stdin = None if job.work.stdin is None else job.work.stdin.decode("utf-8", "surrogateescape")
-        request: dict[str, Json] = {"code": job.work.code, "number": number, "stdin": stdin}
+        request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
         timeout_ms = job.terms.limits.timeout_ms
         turn = self._turn = _Turn(job)
         self._process.begin_output(sinks.stdout, partial(self.interrupt, "stdout"))
@@ -186,7 +188,7 @@ class Interpreter:
         self._process.interrupt()
         turn.killing = asyncio.get_running_loop().call_later(GRACE_MS / 1000, self._process.cancel, reason)
 
-    async def _talk(self, request: dict[str, Json], turn: _Turn) -> None:
+    async def _talk(self, request: bytes, turn: _Turn) -> None:
         await self._channel.send(request)
         left = bundles.MAX_RESULTS_BYTES
         while True:
@@ -216,18 +218,18 @@ class Interpreter:
                 await asyncio.to_thread(sinks.files, self.walk_new_files(), {})
             return self._judge_end(turn, turn.end, captured, usage)
         message = ""
-        if not self._process.result.done():
-            if talking.done() and (fault := talking.exception()) is not None:
-                message = f"The session's channel is of no use any more: {fault}"
-            await self._await_process("corrupted")
+        if not await self._has_ended():
+            self._process.cancel("corrupted")
+            await asyncio.wait({self._process.result})
+            fault = talking.exception() if talking.done() else None
+            message = f"The channel to the session's interpreter is of no use any more: {fault}"
         talking.cancel()
         return self._held.conclude(self._process.result.result(), turn.job, message=message)
 
-    async def _await_process(self, reason: str) -> None:
-        """Wait until the process has ended by itself, which a closed channel announces; kill it if it does not."""
-        await asyncio.wait({self._process.result}, timeout=_END_S)
-        self._process.cancel(reason)
-        await asyncio.wait({self._process.result})
+    async def _has_ended(self) -> bool:
+        """Return whether the process has ended, or ends soon: its channel is closed first."""
+        done, _ = await asyncio.wait({self._process.result}, timeout=_END_S)
+        return bool(done)
 
     def _judge_end(self, turn: _Turn, end: _End, captured: CapturedStream, usage: ProcessUsage) -> RawResult:
         status, limit, message = Status.OK, None, ""

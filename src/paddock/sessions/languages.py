@@ -1,13 +1,58 @@
-"""The languages that have sessions, and the drivers of their interpreters."""
+"""The languages that have sessions, and the drivers of their interpreters.
+
+A driver gets the channel as descriptor 3, and an empty standard input. It reads requests and writes frames
+(`paddock.sessions.channel`). A request is a frame of JSON, or for languages that cannot read JSON by themselves a line
+with the number of the execution and the bytes of its text and of its input, and then these bytes.
+"""
 
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
-_DRIVERS = {"python": "python.py"}
-LANGUAGES = tuple(_DRIVERS)
+import orjson
+
+from paddock.model.base import Json
+from paddock.sessions.channel import pack_frame
+
+_LAUNCH = 'exec 3<&0 </dev/null; exec "$@"'
+_LAUNCH_R = 'mkfifo "$TMPDIR/frames" && exec 3<&0 && { cat "$TMPDIR/frames" >&3 & } && exec "$@" 3<&-'
+"""R reads standard input alone, and writes to no descriptor that it has not opened."""
+
+
+class Driver(NamedTuple):
+    """What runs the texts of a session in one language."""
+
+    file: str
+    launch: str = _LAUNCH
+    """A command of the shell that starts the interpreter, which is its arguments."""
+    reads_json: bool = True
+    takes_stdin: bool = False
+    """Whether each execution may have standard input."""
+
+    @property
+    def text(self) -> str:
+        """Its program."""
+        return _read_text(self.file)
+
+    def pack_request(self, code: str, number: int, stdin: bytes | None) -> bytes:
+        """Return the bytes that ask for an execution."""
+        data = code.encode("utf-8", "surrogatepass")
+        if not self.reads_json:
+            return b"%d %d %d\n%b%b" % (number, len(data), len(stdin or b""), data, stdin or b"")
+        given: Json = None if stdin is None else stdin.decode("utf-8", "surrogateescape")
+        text = data.decode("utf-8", "replace")
+        return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": given}))
+
+
+DRIVERS = {
+    "python": Driver("python.py", takes_stdin=True),
+    "shell": Driver("shell.sh", reads_json=False, takes_stdin=True),
+    "node": Driver("node.js"),
+    "ruby": Driver("ruby.rb", takes_stdin=True),
+    "r": Driver("r.R", launch=_LAUNCH_R, reads_json=False),
+}
 
 
 @cache
-def read_driver(language: str) -> str:
-    """Return the text of a language's driver. Raises KeyError without one."""
-    return (files("paddock.sessions") / "drivers" / _DRIVERS[language]).read_text(encoding="utf-8")
+def _read_text(file: str) -> str:
+    return (files("paddock.sessions") / "drivers" / file).read_text(encoding="utf-8")

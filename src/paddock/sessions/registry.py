@@ -21,7 +21,7 @@ from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import InputFileError
 from paddock.sessions.interpreter import Interpreter, Read
-from paddock.sessions.languages import LANGUAGES, read_driver
+from paddock.sessions.languages import DRIVERS
 from paddock.settings.schema import SessionSettings
 
 _MAX_REMEMBERED = 1000
@@ -107,6 +107,8 @@ class ProgramSessions:
         if not _covers(job.terms.grants, session.grants):
             await self._end(session, "policy grants less than it was opened with")
             return self._explain_absence(session.actor, session.id)
+        if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
+            return _refuse(f"an execution in a session of {session.work.runtime} has no standard input")
         if session.number:
             if job.work.env:
                 return _refuse("`env` is given when a session is opened; set variables in its program")
@@ -135,14 +137,14 @@ class ProgramSessions:
 
     async def _open_session(self, actor: str, job: ProgramTask) -> "ProgramSession | RawResult":
         language, settings = job.work.runtime, self._settings
-        if language not in LANGUAGES:
-            return _refuse(f"{language} has no sessions; {', '.join(LANGUAGES)} have")
+        if language not in DRIVERS:
+            return _refuse(f"{language} has no sessions; {', '.join(DRIVERS)} have them")
         if why := await self._make_room(actor):
             return why
         self._opening[actor] = self._opening.get(actor, 0) + 1
         try:
             interpreter = await Interpreter.start(
-                self._engine(), job, read_driver(language), settings.max_ms, self._read
+                self._engine(), job, DRIVERS[language], settings.max_ms, self._read
             )
         finally:
             self._opening[actor] -= 1

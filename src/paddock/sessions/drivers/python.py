@@ -1,13 +1,13 @@
 """The driver of Python sessions: it runs inside of the sandbox, in the interpreter that the program uses.
 
-It reads requests from the socket that takes the place of standard input, and answers with frames: four bytes of length
-(little-endian) and JSON. It uses the standard library alone, of Python 3.8 and later. Whatever a program does to it harms
+It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It uses the standard library alone, of Python 3.8 and later. Whatever a program does to it harms
 only its own session: the parent believes nothing of it but what it shows.
 """
 
 import ast
 import base64
 import builtins
+import fcntl
 import inspect
 import json
 import linecache
@@ -30,6 +30,7 @@ _METHODS = (
     ("image/jpeg", "_repr_jpeg_"),
     ("application/json", "_repr_json_"),
 )
+_PRIVATE = 200
 _BACKEND = "paddock_figures"
 
 
@@ -37,10 +38,10 @@ class _Driver:
     def __init__(self):
         self.pid = os.getpid()
         # A program may close or replace descriptors 0 to 2, but has no reason to touch these.
-        self.channel = os.dup(0)
-        self.terminal = os.dup(1)
-        self.null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(self.null, 0)
+        self.channel = _move(3)
+        self.terminal = _move(1)
+        self.null = _move(0)
+        os.close(3)
         self.main = types.ModuleType("__main__")
         self.main.__dict__["__builtins__"] = builtins
         self.names = self.main.__dict__
@@ -257,6 +258,10 @@ class _Driver:
             message = ""
         line = own[-1] if own else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         return {"exit_code": 1, "error": {"name": type(error).__name__, "message": message, "line": line}}
+
+
+def _move(descriptor):
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _PRIVATE)
 
 
 def _ignore(_number, _frame):
