@@ -143,6 +143,22 @@ PROGRAM_SCHEMA = object_schema(
         ),
         "In the mode `digest`: the failures and their places.",
     ),
+    session=object_schema(
+        ["id", "state"],
+        id=_TEXT,
+        state=_build_enum_schema("kept", "lost"),
+        reason=_TEXT,
+        number=_INTEGER,
+        expires_in_s={"type": "number"},
+    ),
+    results=_add_description(
+        _build_list_schema(
+            object_schema(
+                ["text"], text=_TEXT, mediaTypes=_build_list_schema(_TEXT), handles={"type": "object"}
+            )
+        ),
+        "The values that it showed.",
+    ),
     combined=_add_description(_FLAG, "Whether stdout contains both streams."),
     truncation=object_schema(
         ["stdoutTruncated", "stderrTruncated", "totalStdoutBytes", "totalStderrBytes"],

@@ -8,18 +8,21 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from paddock.cancellation import run_shielded
+from paddock.model.errors import PaddockError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.program import ACCESSES, NETWORKS, ProgramGrants
 from paddock.model.request import RuntimeRun
-from paddock.model.session import NEW, SessionEnd
+from paddock.model.session import NEW, SessionEnd, SessionInfo
+from paddock.model.work_files import INPUT_BYTES, normalize_path
+from paddock.output.work_files import LeftFile
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
-from paddock.runtimes.workdir import InputFileError
+from paddock.runtimes.workdir import InputFileError, read_below, remove_below, walk_files
 from paddock.sessions.interpreter import Interpreter, Read
 from paddock.sessions.languages import DRIVERS
 from paddock.settings.schema import SessionSettings
@@ -109,20 +112,21 @@ class ProgramSessions:
             return self._explain_absence(session.actor, session.id)
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return _refuse(f"an execution in a session of {session.work.runtime} has no standard input")
-        if session.number:
+        if session.used_at:
             if job.work.env:
                 return _refuse("`env` is given when a session is opened; set variables in its program")
             try:
                 await asyncio.to_thread(session.interpreter.add_files, job)
             except InputFileError as problem:
                 return _refuse(str(problem))
-        session.number += 1
+        number = session.number + 1
+        session.number += bool((job.work.code or "").strip())
         limits = job.terms.limits
         left_ms = max(1, round((session.ends_at - time.monotonic()) * 1000))
         limits = limits.model_copy(update={"timeout_ms": min(limits.timeout_ms, left_ms)})
         job = job._replace(terms=job.terms.model_copy(update={"limits": limits}))
         try:
-            result, results = await session.interpreter.execute(job, session.number, sinks, stop)
+            result, results = await session.interpreter.execute(job, number, sinks, stop)
         finally:
             await run_shielded(self._note_use(session))
         lost = session.id not in self._open
@@ -130,7 +134,7 @@ class ProgramSessions:
             id=session.id,
             state="lost" if lost else "kept",
             reason=self._ended[session.id][1] if lost else "",
-            number=session.number,
+            number=number,
             expires_in_s=0.0 if lost else round(self._compute_idle_s(session), 3),
         )
         return result.replace(session=end, results=results)
@@ -228,6 +232,58 @@ class ProgramSessions:
             if idle is None:
                 return
             await self._end(idle, f"all sessions together had too much memory ({setting})")
+
+    def interrupt(self, actor: str, handle: str) -> None:
+        """Interrupt the program that a session executes now. Does nothing without one."""
+        if (session := self.find(actor, handle)) is not None:
+            session.interpreter.interrupt()
+
+    def describe_open(self, actor: str) -> tuple[SessionInfo, ...]:
+        """Return the open sessions of an actor as they show them."""
+        now = time.monotonic()
+        return tuple(
+            SessionInfo(
+                id=session.id,
+                language=session.work.runtime,
+                executions=session.number,
+                running=not session.idle,
+                memory_bytes=session.interpreter.resident_bytes,
+                expires_in_s=round(max(0.0, self._compute_idle_s(session) - (now - session.used_at)), 3),
+            )
+            for session in self.list_open(actor)
+        )
+
+    def _require_session(self, actor: str, handle: str) -> ProgramSession:
+        if (session := self.find(actor, handle)) is None:
+            owner, why = self._ended.get(handle, ("", ""))
+            raise PaddockError(f"the session is lost: {why}" if owner == actor else _UNKNOWN)
+        return session
+
+    def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
+        """Return the content of a file of a session. Raises OSError, ValueError, PaddockError."""
+        folder = self._require_session(actor, handle).interpreter.workdir
+        return read_below(folder, normalize_path(path), INPUT_BYTES)
+
+    async def read_file(self, actor: str, handle: str, path: str) -> bytes:
+        """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
+        async with self._require_session(actor, handle).lock:
+            return await asyncio.to_thread(self.read_file_now, actor, handle, path)
+
+    async def remove_file(self, actor: str, handle: str, path: str) -> None:
+        """Remove a file of a session, once nothing runs in it. Raises OSError, ValueError, PaddockError."""
+        session = self._require_session(actor, handle)
+        async with session.lock:
+            folder = self._require_session(actor, handle).interpreter.workdir
+            await asyncio.to_thread(remove_below, folder, normalize_path(path))
+
+    async def read_files(
+        self, actor: str, handle: str, read: Callable[[Iterator[LeftFile], Mapping[str, str]], None]
+    ) -> None:
+        """Have `read` read all files of a session, in a thread, once nothing runs in it. Raises PaddockError."""
+        session = self._require_session(actor, handle)
+        async with session.lock:
+            folder = self._require_session(actor, handle).interpreter.workdir
+            await asyncio.to_thread(read, walk_files(folder), {})
 
     async def close_session(self, actor: str, handle: str) -> bool:
         """Close a session of an actor; return whether there was one."""
