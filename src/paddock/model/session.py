@@ -14,6 +14,7 @@ NEW = "new"
 SessionHandle = Annotated[str, Field(pattern=r"^(new|s_[0-9a-f]{32})$")]
 """The handle of a session, which nobody can guess; or `new`."""
 
+
 def name_session(handle: str) -> str:
     """Return a name of a session for records, from which nobody can make its handle."""
     return handle if handle == NEW else hashlib.sha256(handle.encode()).hexdigest()[:12]
