@@ -170,7 +170,7 @@ def test_a_listener_that_fails_ends_the_program_and_is_named(guest):
         raise RuntimeError("listener trouble")
 
     request = guest.request("console.log('a'); await sleep(5000); return 1")
-    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=listener))
+    outcome = guest.execute(request, on_console=listener)
     assert (outcome.status, outcome.error.message) == (
         Status.ERROR,
         "what serves the program failed outside of it (RuntimeError)",

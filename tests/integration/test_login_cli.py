@@ -5,20 +5,18 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from tests.support.command import PADDOCK
 
 from paddock.hub.auth.code_flow import AuthorizationPrompt
 
 from .hub import authority
 from .hub.authority import World
-
-PADDOCK = Path(sys.executable).with_name("paddock")
 
 
 class Desk:
@@ -36,7 +34,7 @@ class Desk:
         (self.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"guarded": entry}}))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [str(PADDOCK), *arguments, "--set", "vault.backend=file"]
+        command = [PADDOCK, *arguments, "--set", "vault.backend=file"]
         return subprocess.Popen(
             command,
             cwd=self.home,

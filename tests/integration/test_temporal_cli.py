@@ -4,12 +4,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
+from tests.support.command import PADDOCK, run_paddock
 
 
 @pytest.fixture
@@ -61,12 +58,8 @@ def test_serve_runs_what_is_due_and_ends_in_order(paddock, tmp_path, number):
     serving.communicate(timeout=60)
     assert (line["name"], line["ok"], line["problem"]) == ("tick", True, "")
     assert serving.returncode == 0
-    checked = subprocess.run(
-        [PADDOCK, "audit", "verify", "--json"],
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        check=False,
-    )
+    where = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    checked = run_paddock(None, "audit", "verify", "--json", environment=where)
     assert json.loads(checked.stdout)["ok"] is True
 
 

@@ -8,12 +8,11 @@ import threading
 
 import pytest
 from tests.conftest import ROOT
-from tests.processes import children
+from tests.support.processes import children
 
-from paddock import BlockingPaddock, Paddock, Settings
+from paddock import BlockingPaddock, Paddock
 from paddock.audit.read import read
 from paddock.model.errors import PaddockError
-from paddock.settings.schema import AuditSettings
 
 CLOSED = "this Paddock was closed during the request, which was cancelled"
 FORKED = (
@@ -42,7 +41,7 @@ with BlockingPaddock() as paddock:
 FORGETTING = """
 import gc, os, threading
 from paddock import BlockingPaddock
-from tests.processes import children
+from tests.support.processes import children
 
 
 def thread_and_children():
@@ -57,11 +56,6 @@ del paddock
 gc.collect()
 print(*thread_and_children())
 """
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 
 
 def test_leaving_cancels_what_is_under_way_and_its_processes(tmp_path, settings):

@@ -13,11 +13,6 @@ from paddock.settings.schema import AuditSettings
 
 
 @pytest.fixture
-def settings(tmp_path):
-    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
-
-
-@pytest.fixture
 def opened(tmp_path, settings):
     with BlockingPaddock(tmp_path, settings=settings, actor="ada") as one:
         yield one

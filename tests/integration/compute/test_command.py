@@ -1,21 +1,17 @@
 """`paddock compute` as people use it: exit code, both streams, and nothing else on them."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
+from tests.support.command import PADDOCK, make_environment, run_paddock
 
 
 @pytest.fixture
 def environment(tmp_path):
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    return make_environment(tmp_path)
 
 
 @pytest.fixture
@@ -23,16 +19,9 @@ def run(tmp_path, environment):
     """Run the command; return exit code, standard output and standard error."""
 
     def run(stdin, *arguments, **variables):
-        done = subprocess.run(
-            [PADDOCK, "compute", *arguments],
-            cwd=tmp_path,
-            env={**environment, **variables},
-            input=stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode(),
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        given = stdin if isinstance(stdin, bytes) else json.dumps(stdin)
+        where = {**environment, **variables}
+        return run_paddock(tmp_path, "compute", *arguments, stdin=given, environment=where)
 
     return run
 

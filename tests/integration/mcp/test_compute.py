@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from paddock.rendering.computation import render_one_line
+from tests.support.mcp_server import Place
 
-from .conftest import Place
+from paddock.rendering.computation import render_one_line
 
 CALLS: list[dict[str, Any]] = [
     {"source": "emit(read_input())", "input": "hello"},

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.mcp_server import AUTHORIZED, Place, Web
+from tests.support.processes import all_end, descendants, running_workers, watched
 
-from .conftest import AUTHORIZED, Place, Web, all_end, watched
 from .test_http import modern, shaken_hands
 from .test_lines import SPIN, spinning
 from .test_script_tools import tool

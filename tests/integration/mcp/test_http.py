@@ -2,18 +2,18 @@
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.command import run_paddock
+from tests.support.mcp_server import AUTHORIZED, ERAS, MODERN, TOKEN, Place, Web
+from tests.support.processes import all_end, descendants, running_workers, watched
 
 from paddock.mcp_server.http.app import MAX_SESSIONS
 
-from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, watched
 from .test_lines import SPIN
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -257,16 +257,8 @@ def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
 
 def serve(place: Place, *flags: str, **environment: str) -> tuple[int, str]:
     """Run a server that must not start; return its exit code and what it says."""
-    done = subprocess.run(
-        [PADDOCK, "serve", "mcp", *flags],
-        cwd=place.workspace,
-        env={**place.environment, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    where = {**place.environment, **environment}
+    done = run_paddock(place.workspace, "serve", "mcp", *flags, environment=where)
     return done.returncode, done.stderr
 
 

@@ -6,11 +6,12 @@ import subprocess
 from typing import Any
 
 import pytest
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import TOKEN, Place
 
 from paddock.script_tools.authoring import create
 
 from . import npm
-from .conftest import PADDOCK, TOKEN, Place
 
 CALLS: dict[str, dict[str, Any]] = {
     "execute_code": {"code": "return await servers.odd.echo({text: 'hi'})"},

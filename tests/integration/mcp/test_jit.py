@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 LOOP = "let n = 0; for (let i = 0; i < 1e6; i++) n += i; return n"
 

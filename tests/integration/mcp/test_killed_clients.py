@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import AUTHORIZED, ERAS, Place
+from tests.support.processes import all_end, descendants, running_workers, watched
 
-from .conftest import AUTHORIZED, ERAS, PADDOCK, Place, all_end, watched
 from .test_lines import SPIN
 
 DOOMED = Path(__file__).parents[2] / "clients" / "doomed.py"

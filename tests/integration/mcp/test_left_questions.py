@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import running_workers
+from tests.support.mcp_server import AUTHORIZED, MODERN, Place, Web
+from tests.support.processes import running_workers
 
-from .conftest import AUTHORIZED, MODERN, Place, Web
 from .test_http import ACCEPT, HELLO, modern
 from .test_waiting import approve
 

@@ -7,9 +7,9 @@ import subprocess
 from functools import partial
 
 import pytest
-from tests.processes import descendants, running_workers
-
-from .conftest import MODERN, PADDOCK, Place, all_end, watched
+from tests.support.command import PADDOCK, run_paddock
+from tests.support.mcp_server import MODERN, Place
+from tests.support.processes import all_end, descendants, running_workers, watched
 
 SPIN = "console.log('spinning'); for (;;) {}"
 
@@ -70,13 +70,7 @@ def test_x39_every_call_is_on_the_record_with_its_end_and_duration(place: Place)
             await lines.call("execute_code", code="return 1")
 
     asyncio.run(main())
-    done = subprocess.run(
-        [PADDOCK, "audit", "tail", "--json"],
-        env=place.environment,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_paddock(None, "audit", "tail", "--json", environment=place.environment)
     ends = [record["fields"] for record in json.loads(done.stdout) if record["event"] == "finished"]
     assert [(end["kind"], end["status"], end["actor"], end["tier"], end["ms"] > 0) for end in ends] == [
         ("guest", "ok", "lines 1", "landlock", True),

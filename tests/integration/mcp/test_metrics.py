@@ -5,8 +5,7 @@ from pathlib import Path
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
-
-from .conftest import AUTHORIZED, Place, Web
+from tests.support.mcp_server import AUTHORIZED, Place, Web
 
 ON = "[telemetry]\nmetrics = true\n"
 MADE_UP = "".join(

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.mcp_server import ERAS, Lines, Place
 
 from paddock.script_tools.authoring import create
-
-from .conftest import ERAS, Lines, Place
 
 FOLDER = ".paddock/tools"
 SECRET = f"ghp_{'a' * 36}"

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 import pytest
-
-from .conftest import ERAS, Place
+from tests.support.mcp_server import ERAS, Place
 
 RUN = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 MS = re.compile(r"· \d+ ms ·")

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import httpx2
+from tests.support.mcp_server import AUTHORIZED, Lines, Place
 
 from paddock.mcp_server.list_changes import MAX_CLIENTS
 from paddock.script_tools.authoring import create
 
-from .conftest import AUTHORIZED, Lines, Place
 from .test_http import shaken_hands
 from .test_script_tools import CHANGED, FOLDER
 

@@ -17,10 +17,10 @@ NUMBERS = "".join(f"{number}\n" for number in range(1, 101)).encode()
 
 
 @pytest.fixture(scope="module")
-def languages(toolchains, programs):
+def languages(toolchain_path, programs):
     """Programs that find every toolchain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         yield programs
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S, has_ended
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -16,7 +17,7 @@ from paddock.sandbox import fork_server
 from paddock.sandbox.child import process_tree
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 
-from .conftest import PATIENCE_S, ROOT, has_ended, patiently, started, wardens
+from .conftest import ROOT, patiently, started, wardens
 
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.processes import descendants
+from tests.support.processes import descendants, has_ended
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -23,7 +23,7 @@ from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 
-from .conftest import ROOT, has_ended, patiently, started
+from .conftest import ROOT, patiently, started
 
 TIERS = ("landlock", "namespaces")
 tiers = pytest.mark.parametrize("tier", TIERS)

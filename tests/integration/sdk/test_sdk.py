@@ -351,9 +351,7 @@ def test_people_are_told_whole_paths(desk):
     desk.open()
     (desk.place / "signals.db").write_text("no such thing" * 100)
     work = SdkCall(method="cir.stats")
-    outcome = desk.runner.run(
-        desk.session.gate.execute(ExecutionRequest(workspace=desk.workspace, work=work))
-    )
+    outcome = desk.execute(ExecutionRequest(workspace=desk.workspace, work=work))
     assert (
         outcome.error.message
         == f"the signals in {desk.place}/signals.db cannot be used: file is not a database"
