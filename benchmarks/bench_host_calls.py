@@ -96,7 +96,7 @@ def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
     local = _Local()
     gate = local_gate(subject, local)
     unrecorded = local_gate(subject, local)
-    unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
+    unrecorded.audit = _Silent()  # type: ignore[assignment]
     count = scale.of(400, 100)
     program = _SEQUENCE.format(count=count)
     whole: list[float] = []

@@ -93,7 +93,7 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
         )
         parts[-1] += "".join(
             f"\n| {line.what} | {_figure(line.value)} {line.unit} | {_there(line, section.slowness)} "
-            f"| {line.target or ''} | {_mark(line, section.slowness)} |"
+            f"| {line.target or ''} | {mark_change(line, section.slowness)} |"
             for line in section.lines
         )
         if section.title == bench_rivals.TITLE and section.lines:
@@ -134,7 +134,7 @@ def _verdict(line: Line, slowness: float) -> str:
     return f"{line.target} {'met' if line.met else 'MISSED'}{there and f', there {there}'}"
 
 
-def _mark(line: Line, slowness: float) -> str:
+def mark_change(line: Line, slowness: float) -> str:
     told = "" if line.target is None else "met" if line.met else "**missed**"
     if line.met != line.met_there(slowness):
         told += ", met there" if line.met_there(slowness) else ", **missed** there"

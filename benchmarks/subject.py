@@ -23,10 +23,7 @@ _QUIET_SECONDS = 0.5
 
 def replace_servers(gate: Gate, servers: Servers) -> None:
     """Have another hub answer the calls of a gate."""
-    context = gate._context  # noqa: SLF001
-    engines = context.engines._replace(servers=servers)
-    # The gate may be a copy: calls of its programs must come back to it.
-    gate._context = context._replace(engines=engines, carry_out_child=gate._carry_out_child)  # noqa: SLF001
+    gate.replace_engines(servers=servers)
 
 
 class Paddock:

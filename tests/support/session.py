@@ -1,15 +1,19 @@
 """A session on an event loop of its own, for tests that send work through a real gate."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from paddock import BlockingPaddock, Paddock
 from paddock.app.session import Session, open_session
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest
 from paddock.settings.schema import Settings
+
+T = TypeVar("T")
 
 
 class SessionRunner:
@@ -53,3 +57,14 @@ def execute_alone(settings: Settings, workspace: Path, work: Any, **fields: Any)
     with SessionRunner(workspace) as opened:
         opened.start(settings)
         return opened.execute(ExecutionRequest(workspace=workspace, work=work, **fields))
+
+
+def find_session(paddock: Paddock | BlockingPaddock) -> Session:
+    """Return the session of an open library object. Only here do tests look behind the face of the library."""
+    inner = paddock._paddock if isinstance(paddock, BlockingPaddock) else paddock
+    return inner._require_running().session
+
+
+def run_on_loop(paddock: BlockingPaddock, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine function returns that is called with the session, on the event loop of a library object."""
+    return paddock._run_and_wait(lambda: work(find_session(paddock)))

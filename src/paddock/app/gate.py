@@ -81,7 +81,7 @@ class Gate:
     ) -> None:
         """Use `asker` for requests that bring no asker of their own."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
-        self._audit = audit
+        self.audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._outgoing = outgoing
         self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
@@ -102,6 +102,18 @@ class Gate:
         self.on_end: OnEnd | None = None
         self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
         self._ended = False
+
+    @property
+    def engines(self) -> Engines:
+        """The engines that run what was allowed."""
+        return self._context.engines
+
+    def replace_engines(self, **engines: object) -> None:
+        """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""
+        # This gate may be a copy: calls of its programs must come back to it.
+        self._context = self._context._replace(
+            engines=self.engines._replace(**engines), carry_out_child=self._carry_out_child
+        )
 
     async def execute(
         self,
@@ -265,12 +277,12 @@ class Gate:
         """Record that a program lists a server's tools: the server may be started for it."""
         facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
         status = Status.OK if allowed else Status.DENIED
-        self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
+        self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
         """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
-        return self._audit_of_computations if computes else self._audit
+        return self._audit_of_computations if computes else self.audit
 
     def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
         """Record and return the end of a request that did not run."""

@@ -65,6 +65,16 @@ class ServerOutput(asyncio.Protocol):
         self._arrived = asyncio.Event()
         self._over = False
 
+    @property
+    def begun_bytes(self) -> int:
+        """Size of the part that is kept of a line that has not ended."""
+        return len(self._begun)
+
+    @property
+    def queued_lines(self) -> tuple[bytes, ...]:
+        """The lines that were read and not taken yet."""
+        return tuple(self._queue)
+
     async def next_line(self) -> bytes | None:
         """Return the next line that answered no request; None at the end."""
         self._taken += 1

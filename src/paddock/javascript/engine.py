@@ -110,6 +110,10 @@ class GuestEngine:
         """Wake or start a worker while the request is still being recorded."""
         self._pool.expect(_profile(jit))
 
+    async def warm_up(self, *, jit: bool) -> None:
+        """Wait until a worker is ready for the next program. Raises EngineError if none can start."""
+        await self._pool.warm_up(_profile(jit))
+
     async def run(
         self,
         job: GuestJob,

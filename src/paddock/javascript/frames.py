@@ -226,6 +226,11 @@ class FrameReader:
         self._skip = 0
         """Remaining bytes of a rejected message; none of them is kept."""
 
+    @property
+    def pending_bytes(self) -> int:
+        """Size of the part of a message that has arrived so far."""
+        return len(self._pending)
+
     def feed(self, data: bytes) -> Iterator[Message | LargeMessage]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
         if not self._pending and _LENGTH.size <= len(data) <= COUNTED_BYTES and not self._skip:

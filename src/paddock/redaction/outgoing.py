@@ -31,7 +31,7 @@ class OutgoingRedaction:
         self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
         self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
         """The scanner for the output of programs."""
-        self._secrets = secrets
+        self.known_secrets = secrets
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -56,8 +56,8 @@ class OutgoingRedaction:
 
     def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
-        if self._secrets:
-            facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
+        if self.known_secrets:
+            facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
         names = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
         if self._scanner.leaves_name_alone("\n".join(names.values())):
             return facts

@@ -310,7 +310,7 @@ class RuntimeEngine:
             fault = ""
             if result.status is Status.OK:
                 # A surviving process could change files while they are copied.
-                collect = partial(self._collect_output, name, job.output, target, owner)
+                collect = partial(self.collect_output, name, job.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled
@@ -321,7 +321,7 @@ class RuntimeEngine:
         finally:
             place.release()
 
-    def _collect_output(self, name: str, made: str, target: str, owner: int) -> str:
+    def collect_output(self, name: str, made: str, target: str, owner: int) -> str:
         """Copy the compiler's output to the cache and the program's scratch; return what is wrong with it, or ""."""
         try:
             self._compiled.keep(name, made)

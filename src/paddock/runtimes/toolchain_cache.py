@@ -97,7 +97,7 @@ class Toolchains:
         self._known.pop(key, None)
         path = self._environ.get("PATH")
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
-        found = await asyncio.to_thread(_find_first, recipe, search, names, environment)
+        found = await asyncio.to_thread(find_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
             self._known[key] = _Known(found, path, _search_facts(found, search))
             while len(self._known) > _MAX_TOOLCHAINS:
@@ -113,9 +113,10 @@ class Toolchains:
         return True
 
 
-def _find_first(
+def find_first(
     recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
 ) -> Toolchain | MissingToolchain:
+    """Search for the toolchain of a recipe, in this order: the environment, then the executables with these names."""
     if environment is not None:
         return environments.toolchain(recipe, environment, search, names)
     if names is None or names == recipe.candidates:

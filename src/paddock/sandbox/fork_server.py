@@ -148,6 +148,16 @@ class ForkServerClient:
         """Return whether the fork server runs."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Process id of the fork server, whose children are the supervisors."""
+        return self._process.pid
+
+    @property
+    def connected(self) -> bool:
+        """Return whether this process still holds its side of the connection."""
+        return self._control.fileno() >= 0
+
     async def ready(self) -> None:
         """Wait until it accepts requests. Raises EngineError if it does not start."""
         if self._up:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from paddock.cancellation import call_when_set, run_shielded
 from paddock.model.errors import EngineError, explain_start_failure
@@ -37,7 +37,7 @@ _MAX_IDLE_SUPERVISORS = 16
 """Maximum number of supervisors kept without a job; starting one costs a millisecond."""
 _MAX_PREPARED_GRANTS = 8
 """Maximum sets of grants for which slots are kept. The least recently used set loses its slots first."""
-_PAUSE_S = 0.05
+MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
 _Key = tuple[int, str, tuple[object, ...]]
@@ -47,6 +47,19 @@ def _explain_refusal(error: OSError) -> EngineError:
     """Return the error to raise if the system refused something before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
     return EngineError(explain_start_failure(f"no process can be started: {where}{error.strerror}"))
+
+
+class SandboxState(NamedTuple):
+    """What a sandbox holds at one moment, for reports and tests."""
+
+    fork_server: ForkServerClient | None
+    idle: tuple[SupervisorHandle, ...]
+    """Supervisors without a job and without a prepared slot."""
+    prepared: tuple[tuple[Slot, ...], ...]
+    """The prepared slots of each set of grants; the set that was used last comes last."""
+    jobs: tuple[RunningProcess, ...]
+    workspaces: tuple[str, ...]
+    """Workspaces to which running jobs may write."""
 
 
 @dataclass(slots=True)
@@ -188,6 +201,17 @@ class KernelSandbox:
         job.result.add_done_callback(forget)
         return (os.dup(file),)
 
+    def describe_state(self) -> SandboxState:
+        """Return what this sandbox holds now. The caller changes nothing in it."""
+        prepared = tuple(tuple(slots) for slots in self._waiting.values())
+        return SandboxState(
+            self._fork_server, tuple(self._idle), prepared, tuple(self._jobs), tuple(self._known)
+        )
+
+    async def finish_refills(self) -> None:
+        """Wait until the slots that are being prepared are ready. Raises EngineError if one cannot be prepared."""
+        await asyncio.gather(*self._refills)
+
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
         """Prepare `count` slots for programs of these grants, each with its scratch and its jail.
 
@@ -273,7 +297,7 @@ class KernelSandbox:
         refill = partial(self._refill, key, grants, limits)
 
         def start() -> None:
-            if now() - self._last_end < _PAUSE_S:
+            if now() - self._last_end < MAX_PAUSE_S:
                 refill()
 
         def end() -> None:

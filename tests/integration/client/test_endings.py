@@ -9,6 +9,7 @@ import threading
 import pytest
 from tests.conftest import ROOT
 from tests.support.processes import children
+from tests.support.session import find_session
 
 from paddock import BlockingPaddock, Paddock
 from paddock.audit.read import read
@@ -261,7 +262,7 @@ def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
     async def ends():
         async with Paddock(tmp_path, settings=settings) as paddock:
             await paddock.execute("return 1")
-            await paddock._require_session().gate.aclose()
+            await find_session(paddock).gate.aclose()
             with pytest.raises(PaddockError, match=r"^this session has ended; open another one$"):
                 await paddock.execute("return 2")
 

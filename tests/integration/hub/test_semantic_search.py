@@ -59,7 +59,7 @@ def test_what_is_beyond_the_limit_is_not_read(model):
 
 
 def test_a_text_cannot_speak_for_the_tokenizer(model):
-    written = model._tokenizer.encode("[SEP] [MASK]").tokens
+    written = model.tokenizer.encode("[SEP] [MASK]").tokens
     assert written == ["[CLS]", "[", "sep", "]", "[", "mask", "]", "[SEP]"]
 
 

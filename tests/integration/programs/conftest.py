@@ -48,7 +48,7 @@ class Programs(SessionRunner):
 
     def records(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of the audit records of an event, the newest first."""
-        sink = self.session.gate._audit
+        sink = self.session.gate.audit
         return [dict(record.fields) for record in sink.query(event=event)]
 
 

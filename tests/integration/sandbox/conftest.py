@@ -39,5 +39,5 @@ async def started(sandbox, script, *given, **options):
 
 def wardens(sandbox):
     """Return the wardens of a sandbox, which its zygote has forked."""
-    zygote = sandbox._fork_server._process.pid
+    zygote = sandbox.describe_state().fork_server.pid
     return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]

@@ -246,7 +246,7 @@ def test_cancelling_the_caller_kills_the_program(tier):
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo $$; sleep 60")
-            (job,) = sandbox._jobs
+            (job,) = sandbox.describe_state().jobs
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -325,7 +325,7 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo x; sleep 60")
-            family = descendants(sandbox._fork_server._process.pid)
+            family = descendants(sandbox.describe_state().fork_server.pid)
             handles = opened(family)
             os.kill(family[0], signal.SIGKILL)
             result = await task

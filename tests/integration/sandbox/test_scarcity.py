@@ -58,7 +58,7 @@ def children(monkeypatch):
 
     def scarce(forks: str = "", *, threadless: bool = False) -> None:
         text = REFUSING.replace("{answers}", str(list(forks))).replace("{threadless}", str(threadless))
-        monkeypatch.setattr(interpreter, "_CHILD", text)
+        monkeypatch.setattr(interpreter, "CHILD_PROGRAM", text)
 
     return scarce
 
@@ -176,7 +176,7 @@ def test_a_place_that_never_got_its_warden_is_not_used(open_path, children):
 
     async def go(sandbox):
         await sandbox.prepare(ProcessGrants(), ProcessLimits(), 1)
-        [[place]] = sandbox._waiting.values()
+        [[place]] = sandbox.describe_state().prepared
         assert has_ended(place.supervisor.socket)
         return await sandbox.run(["true"])
 

@@ -82,7 +82,7 @@ def test_an_id_from_before_the_ledger_was_opened_is_searched_for(
 def test_an_id_that_was_forgotten_is_searched_for(
     directory: Path, searches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ids, "_MAX_UNSPENT", len(ids._unspent) + 3)
+    monkeypatch.setattr(ids, "MAX_UNSPENT", ids.count_unspent() + 3)
     with Ledger(directory) as ledger:
         request = mint_id()
         while ids.is_unspent(request, 0):

@@ -136,7 +136,7 @@ def test_a_line_that_swells_is_dropped_as_it_comes_and_the_next_one_is_read(
         data = b'{"id":1,' + values + b'"id":1}\n{"id":22}\n'
         for start in range(0, len(data), size):
             output.data_received(data[start : start + size])
-            assert len(output._begun) <= max(size, 65_536)
+            assert output.begun_bytes <= max(size, 65_536)
         assert offered.lines == [b'{"id":1,..."id":1}: ' + why.encode(), b'{"id":22}']
 
     asyncio.run(use())
@@ -191,7 +191,7 @@ def test_a_large_answer_is_decoded_in_slices_before_what_comes_behind_it() -> No
         await asyncio.sleep(0)
         value = [[] for _ in range(100_000)]
         output.data_received(json.dumps({"id": FIRST, "result": value}).encode() + b"\nbehind\n")
-        assert (pipe.reading, asked.done(), output._queue) == (False, False, output._queue.__class__())
+        assert (pipe.reading, asked.done(), output.queued_lines) == (False, False, ())
         assert await output.next_line() == b"behind"
         assert pipe.reading
         assert await asked == value

@@ -125,13 +125,13 @@ def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
         "log"
     ]
     assert changed == PinCheck(ToolInfo("log", "", {"type": "object"}, None, {}), changed=True)
-    [kept] = [path for path in pins._kept.path.parent.iterdir() if path.suffix == ".json"]
+    [kept] = [path for path in pins.path.parent.iterdir() if path.suffix == ".json"]
     assert kept.stat().st_size < 2_000
 
 
 def test_pins_that_cannot_be_read_stop_calls(pins):
     pins.review_listing(SERVER, [LOG])
-    path = pins._kept.path
+    path = pins.path
     path.write_text("{")
     with pytest.raises(ConfigurationError, match="remove it to start afresh"):
         pins.review_listing(SERVER, [LOG])

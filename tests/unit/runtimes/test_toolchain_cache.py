@@ -25,13 +25,13 @@ def shop():
 def searches(monkeypatch):
     """What was searched for, in order."""
     told = []
-    search = room._find_first
+    search = room.find_first
 
     def spy(recipe, *rest):
         told.append(recipe.name)
         return search(recipe, *rest)
 
-    monkeypatch.setattr(room, "_find_first", spy)
+    monkeypatch.setattr(room, "find_first", spy)
     return told
 
 

@@ -58,7 +58,7 @@ _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
-_MAX_CACHED_ROOTS = 2
+MAX_CACHED_ROOTS = 2
 """Maximum number of roots that a supervisor keeps, the most recently used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
@@ -203,7 +203,7 @@ class MountRootCache:
             root = None
         # The keeper lives long, so it must not hold one program's arguments and environment.
         self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
-        while len(self._roots) > _MAX_CACHED_ROOTS:
+        while len(self._roots) > MAX_CACHED_ROOTS:
             _end_process(self._roots.popitem(last=False)[1])
         return root
 

@@ -59,7 +59,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         finally:
             clean = job.end_last_processes()
         _wait_for_release(server)
-        _remove_scratch(order.scratch, fork_server)
+        remove_scratch(order.scratch, fork_server)
         for path in job.rubbish:
             _hand_over(path, fork_server)
         shim = None
@@ -68,7 +68,8 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
     os.rmdir(folder)
 
 
-def _remove_scratch(path: str, fork_server: socket.socket) -> None:
+def remove_scratch(path: str, fork_server: socket.socket) -> None:
+    """Remove a directory. If that takes long, rename it and let the fork server remove it."""
     try:
         scratch.remove_directory(path, until=time.monotonic() + _REMOVE_WITHIN_S)
     except TimeoutError:

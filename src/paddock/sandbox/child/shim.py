@@ -188,7 +188,7 @@ def _become_program(
         progress.append("program")
         order, others = _receive_program(channel, order)
         progress.append("resource limits")
-        _set_limits(order, others)
+        set_limits(order, others)
         progress.append("working directory")
         os.chdir(order.cwd)
         if order.canary:
@@ -280,7 +280,8 @@ def _own_ruleset(order: JobSpec, handles: Mapping[str, int]) -> int:
     return ruleset
 
 
-def _set_limits(order: JobSpec, others: int) -> None:
+def set_limits(order: JobSpec, others: int) -> None:
+    """Set the kernel's limits of this process; `others` is the number of processes that its user runs already."""
     ceilings = order.ceilings
     # A backstop: the supervisor counts the whole tree, and in milliseconds.
     cpu_s = -(-ceilings.cpu_ms // 1000) + 1
