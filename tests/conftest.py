@@ -33,11 +33,13 @@ from paddock.settings.schema import AuditSettings, GrantSettings, Settings
 hypothesis.settings.register_profile("paddock", deadline=None)
 hypothesis.settings.load_profile("paddock")
 
-# `nohup` and shells in the background ignore signals, and ignored signals stay ignored in children. A handler does not:
-# exec(2) resets it. So a hangup ends no test run, and yet the processes that tests start hear it.
-for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+# `nohup`, `setsid` and shells in the background ignore or block signals, and children inherit both. They do not inherit a
+# handler: exec(2) resets it. So a hangup ends no test run, and yet the processes that tests start hear it. Python itself
+# ignores SIGPIPE and SIGXFSZ, and `subprocess` restores these.
+for _number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
     if signal.getsignal(_number) == signal.SIG_IGN:
-        signal.signal(_number, lambda *_: None)
+        signal.signal(_number, signal.SIG_DFL if _number == signal.SIGCHLD else lambda *_: None)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 ROOT = Path(__file__).resolve().parents[1]
 

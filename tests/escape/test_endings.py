@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.command import CONTAINED
-from tests.support.processes import descendants, has_ended, open_files
+from tests.support.processes import PATIENCE_S, descendants, has_ended, open_files
 
 from paddock.app.session import open_session
 from paddock.model.request import ExecutionRequest, GuestRun
@@ -67,7 +67,7 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path, rest):
     ]
     # A cache of its own: a program that is known from it needs no reader.
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=env)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["left"] == []

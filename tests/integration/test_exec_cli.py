@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from tests.support.command import PADDOCK, PATIENT, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 def paddock(workspace, *args, stdin=b""):
@@ -155,7 +156,7 @@ def test_nobody_reads_any_more(workspace):
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"yes\n"
         process.stdout.close()
-        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGPIPE
 
 
 def test_s23_an_interrupt_ends_the_program(workspace):
@@ -163,7 +164,7 @@ def test_s23_an_interrupt_ends_the_program(workspace):
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(60), process.stderr.read()) == (
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (
             128 + signal.SIGINT,
             b"The program was cancelled\n",
         )
@@ -177,7 +178,7 @@ def test_s23_what_was_written_before_an_interrupt_is_answered_and_kept(workspace
         (workspace / "begun").read_text()
         process.send_signal(signal.SIGINT)
         told = json.loads(process.stdout.read())
-        assert process.wait(60) == 128 + signal.SIGINT
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGINT
     assert (told["status"], told["exitCode"], told["stdoutSummary"]) == ("cancelled", None, "go")
     assert told["error"]["message"] == "The program was cancelled"
     assert run_paddock(None, "output", "show", told["artifactHandle"], "-w", workspace) == (0, "go\n", "")
@@ -189,11 +190,11 @@ def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(workspace)
     words = [PADDOCK, "exec", "python", "-c", code, "-w", workspace]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        watchdog = threading.Timer(60, process.kill)
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
         watchdog.start()
         assert os.read(ours, 100) == b"\\x1b[2Jfirst\r\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         watchdog.cancel()
     os.close(ours)
 

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
 BOTH = "echo out; echo bad >&2; exit 3"
 
@@ -25,7 +26,7 @@ def on_terminal(workspace, code, *options):
     words = [PADDOCK, "exec", "shell", "-c", code, "-w", workspace, *options]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        watchdog = threading.Timer(120, process.kill)
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
         watchdog.start()
         shown = b""
         while piece := _read(ours):
@@ -88,7 +89,7 @@ def test_s23_a_hangup_ends_the_program_and_keeps_its_output(workspace):
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGHUP)
-        assert process.wait(60) == 128 + signal.SIGHUP
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGHUP
     [kept] = json.loads(run_paddock(workspace, "output", "list", "-w", workspace, "--json").stdout)
     assert (kept["manifest"]["status"], kept["manifest"]["stdoutBytes"]) == ("cancelled", 3)
 
@@ -103,7 +104,7 @@ def test_a_signal_that_was_ignored_stays_ignored(workspace, number):
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
         (workspace / "go").write_text("went\n")
-        assert (process.stdout.read(), process.wait(60)) == (b"went\n", 0)
+        assert (process.stdout.read(), process.wait(PATIENCE_S)) == (b"went\n", 0)
 
 
 def test_line_ends_and_progress_bars_are_shown_as_they_are(workspace):

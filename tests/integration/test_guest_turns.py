@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.javascript import launch
 
@@ -60,7 +61,7 @@ def driven(script, profile="guest"):
         [sys.executable, "-c", DRIVEN + script, profile],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -223,7 +224,7 @@ REINSTALL = "reinstall Paddock with the version of mini-racer that it requires"
 
 def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():
     done = subprocess.run(
-        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     missing = "_ZN2v87Isolate26PerformMicrotaskRestEv"
     assert (done.returncode, done.stderr) == (1, "")

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -22,7 +23,7 @@ def test_what_starts_servers_ends_them(workspace, args, number):
     ) as process:
         server = int((workspace / "up").read_text())
         process.send_signal(number)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, errors) == (128 + number, "", "Cancelled\n")
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
@@ -38,7 +39,7 @@ def test_one_interrupt_that_comes_twice_ends_in_order(workspace):
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode - 128 in {signal.SIGTERM, signal.SIGINT}, out, errors) == (
         True,
         "",

@@ -12,6 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.support.command import PADDOCK
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub.auth.code_flow import AuthorizationPrompt
 
@@ -47,7 +48,7 @@ class Desk:
 
     def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         process = self.start(*arguments)
-        out, err = process.communicate(stdin, timeout=120)
+        out, err = process.communicate(stdin, timeout=PATIENCE_S)
         return process.returncode, out, err
 
     def log_in(self, *arguments: str) -> tuple[int, str, str]:
@@ -60,7 +61,7 @@ class Desk:
             assert line, told
             told += line
         asyncio.run(authority.agree(AuthorizationPrompt(found[1], "", "")))
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err.strip()
 
     def secrets(self) -> list[str]:

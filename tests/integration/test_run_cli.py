@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.command import PADDOCK, Ended, make_environment, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
@@ -292,7 +293,7 @@ def test_ctrl_c_on_a_terminal_ends_the_script_in_order(ws: Path, environment: di
         os.write(ours, b"\x03")
         while chunk := _read(ours):
             output += chunk
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         os.close(ours)
     assert re.fullmatch(r"so far\r\n(\^C)?Sandbox error: [^\r\n]*\r\n", output.decode())

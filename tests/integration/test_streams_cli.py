@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
 LINES = 5000
 PROGRAM = f"for (let n = 0; n < {LINES}; n++) console.log('x'.repeat(99)); throw new Error('last words')"
@@ -42,7 +43,7 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(place, args, given, code,
         process.stdin.close()
         with os.fdopen(ours, "rb") as output:
             assert len(output.read()) == size
-        assert process.wait(60) == code
+        assert process.wait(PATIENCE_S) == code
 
 
 @pytest.mark.parametrize(

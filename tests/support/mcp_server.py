@@ -157,7 +157,7 @@ class Web:
     async def client(self, *, mode: str = "legacy", **options: Any) -> AsyncIterator[Client]:
         """Connect a client of the official library."""
         async with (
-            httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
+            httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http,
             CheckedClient(streamable_http_client(self.url, http_client=http), mode=mode, **options) as client,
         ):
             yield client

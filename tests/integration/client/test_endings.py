@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from tests.conftest import ROOT
-from tests.support.processes import children
+from tests.support.processes import PATIENCE_S, children
 from tests.support.session import find_session
 
 from paddock import BlockingPaddock, Paddock
@@ -134,7 +134,7 @@ def test_leaving_in_one_thread_cancels_what_another_one_waits_for(tmp_path, sett
     with paddock:
         other = threading.Thread(target=wait)
         other.start()
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
     other.join()
     assert told == [CLOSED]
 
@@ -204,7 +204,12 @@ with BlockingPaddock() as paddock:
     paddock.execute("console.log(1); await sleep(60000)", on_console=lambda _: sys.exit(3))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
@@ -229,7 +234,7 @@ def test_a_forked_child_is_refused_and_harms_nothing(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{FORKED}\n3\n3 4\n", "")
@@ -242,7 +247,7 @@ def test_one_that_nobody_knows_any_more_ends_its_processes(tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 True True\nFalse False\n", "")
@@ -253,7 +258,12 @@ def test_one_that_is_never_left_ends_with_its_process(tmp_path):
         "from paddock import BlockingPaddock as B; b = B(); b.__enter__(); print(b.execute('return 1').value)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 

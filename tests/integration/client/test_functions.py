@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
+from tests.support.processes import PATIENCE_S
 from tests.support.session import find_session, run_on_loop
 
 from paddock import BlockingPaddock, ConfigurationError, Paddock, Settings, Status
@@ -130,7 +131,7 @@ def test_coroutine_functions_run_on_the_loop_of_the_caller(workspace):
 
 
 def test_calls_run_side_by_side(opened):
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
     opened.tool(tool_name="meet")(lambda: both.wait() >= 0)
     assert opened.execute("return await Promise.all([servers.local.meet(), servers.local.meet()])").value == [
         True,

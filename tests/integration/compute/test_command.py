@@ -7,6 +7,7 @@ import time
 
 import pytest
 from tests.support.command import PADDOCK, make_environment, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_an_interrupt_ends_in_order(tmp_path, environment):
         process.stdin.close()
         wait_for_record(audit)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stdout.read() == ""
         assert process.stderr.read() == '{"code":"CANCELLED","message":"cancelled"}\n'
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from tests.support.processes import all_end, watched
+from tests.support.processes import PATIENCE_S, all_end, watched
 
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import Lifecycle, StdioServer
@@ -79,7 +79,7 @@ def test_x33_close_ends_all_servers_side_by_side(hub, odd, monkeypatch):
     stop = ServerProcess.stop
 
     async def with_the_others(process):
-        await asyncio.wait_for(together.wait(), 60)
+        await asyncio.wait_for(together.wait(), PATIENCE_S)
         await stop(process)
 
     async def main():

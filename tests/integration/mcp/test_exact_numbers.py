@@ -10,6 +10,7 @@ import pytest
 from tests.support.command import Ended, run_paddock
 from tests.support.mcp_server import AUTHORIZED, ERAS, MODERN, Place
 from tests.support.number_table import NUMBERS, TABLE, digits_in
+from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_command, make_entry
 
 from .test_http import modern, shaken_hands
@@ -145,7 +146,7 @@ def test_agents_get_all_digits(digits: Place, mode: str) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 def test_agents_get_all_digits_over_http(digits: Place, mode: str) -> None:
     async def main() -> None:
-        async with digits.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=120) as http:
+        async with digits.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             if mode == "legacy":
                 headers = await shaken_hands(http, web.url)
             else:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.command import PADDOCK
 from tests.support.mcp_server import AUTHORIZED, ERAS, Place
-from tests.support.processes import all_end, descendants, running_workers, watched
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
 from .test_lines import SPIN
 
@@ -34,7 +34,7 @@ async def calling(server: dict[str, Any], mode: str, tool: str) -> AsyncIterator
         sys.executable, str(DOOMED), *given, stdout=asyncio.subprocess.PIPE
     )
     try:
-        assert await asyncio.wait_for(client.stdout.readline(), 60) == b"up\n"
+        assert await asyncio.wait_for(client.stdout.readline(), PATIENCE_S) == b"up\n"
         yield client
     finally:
         if client.returncode is None:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from tests.support.command import PADDOCK, run_paddock
 from tests.support.mcp_server import MODERN, Place
-from tests.support.processes import all_end, descendants, running_workers, watched
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
 SPIN = "console.log('spinning'); for (;;) {}"
 
@@ -94,7 +94,7 @@ def test_nothing_is_left_when_the_client_or_the_server_ends(place: Place, how: s
                 lines.process.send_signal(signal.SIGTERM)
             else:
                 lines.process.stdin.close()
-            assert await asyncio.wait_for(lines.process.wait(), 30) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
             assert await asyncio.to_thread(all_end, handles)
 
     asyncio.run(main())
@@ -284,7 +284,7 @@ def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Pla
             params = {"requestId": number}
             lines.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             lines.process.stdin.close()
-            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
 
     asyncio.run(main())
     paddock = partial(
@@ -293,7 +293,7 @@ def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Pla
         cwd=place.workspace,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     records = json.loads(paddock([PADDOCK, "audit", "tail", "--json"]).stdout)
     (end,) = [record["fields"] for record in records if record["event"] == "finished"]

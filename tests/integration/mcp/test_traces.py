@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.command import Ended, run_paddock
 from tests.support.mcp_server import ERAS, Place
+from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry
 
 from .collector import attributes, collecting
@@ -153,7 +154,7 @@ def test_without_its_packages_the_error_says_what_to_install(place: Place) -> No
         env=place.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -183,7 +184,7 @@ def test_where_nothing_is_configured_nothing_of_it_is_loaded(place: Place) -> No
         env={**os.environ, **place.environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
     kinds = (

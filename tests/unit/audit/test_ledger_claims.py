@@ -123,23 +123,27 @@ def test_a_claim_that_could_not_be_written_is_searched_for_and_can_be_made(
 
 def test_memory_does_not_grow_with_claims(directory: Path) -> None:
     with Ledger(directory) as ledger:
-        brought = [new_id() for _ in range(20)]
 
         def claim() -> None:
             for _ in range(1000):
                 ledger.claim(request := mint_id(), {})
                 ledger.append("finished", request, {})
 
-        claim()
-        tracemalloc.start()
-        try:
-            claim()
+        def measure_growth() -> int:
+            brought = [new_id() for _ in range(20)]
             before, _ = tracemalloc.get_traced_memory()
             for _ in range(8):
                 claim()
             for request in brought:
                 assert not is_claimed(ledger, request)
-            grown = tracemalloc.get_traced_memory()[0] - before
+            return tracemalloc.get_traced_memory()[0] - before
+
+        claim()
+        tracemalloc.start()
+        try:
+            claim()
+            # What the other thread holds at the moment counts too, but a claim that stays would be in each measurement.
+            grown = min(measure_growth() for _ in range(3))
         finally:
             tracemalloc.stop()
     assert grown < 8000  # a byte for each claim would be as much
