@@ -116,7 +116,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     workspace = directory / "workspace"
     workspace.mkdir()
     # Its time runs on between tests, when nobody hears what it answers.
-    entry = make_entry("odd", timeoutMs=3_600_000)
+    entry = make_entry("odd")
     write_servers(workspace, {"odd": entry, "even": entry})
     settings = Settings(audit=AuditSettings(directory=directory / "audit"), grants=GrantSettings(jit=True))
     with Guest(workspace) as guest:

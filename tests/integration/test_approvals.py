@@ -60,7 +60,7 @@ class Desk(SessionRunner):
         self.start(settings)
 
     def request(self, source: str, **fields: Any) -> ExecutionRequest:
-        limits = LimitOverrides(timeout_ms=fields.pop("timeout_ms", 60_000))
+        limits = LimitOverrides(timeout_ms=fields.pop("timeout_ms", 600_000))
         return ExecutionRequest(
             workspace=self.workspace, work=GuestRun(source=source), limits=limits, **fields
         )

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 OWN_PLACES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
@@ -31,16 +31,16 @@ class Ended(NamedTuple):
 def run_command(
     cwd: Path | None,
     *words: str | Path,
-    stdin: str | bytes = "",
+    stdin: str | bytes | int | IO[str] = "",
     environment: Mapping[str, str] | None = None,
     **options: object,
 ) -> Ended:
-    """Run a command in a directory until it ends. Options are those of `subprocess.run`."""
+    """Run a command in a directory until it ends. `stdin` is a text or a file; options are those of `subprocess.run`."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    source = {"input" if isinstance(given, bytes) else "stdin": given}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    if "stdin" not in options:
-        streams["input"] = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
-        words, cwd=cwd, env=environment, check=False, timeout=HANGS_S, **{**streams, **options}
+        words, cwd=cwd, env=environment, check=False, timeout=HANGS_S, **{**source, **streams, **options}
     )
     return Ended(done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode())
 

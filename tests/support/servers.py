@@ -15,9 +15,9 @@ def make_command(name: str, *arguments: object) -> list[str]:
 
 
 def make_entry(name: str, *arguments: object, **fields: Any) -> dict[str, Any]:
-    """Return the entry of a server of tests/servers."""
+    """Return the entry of a server of tests/servers. It has an hour for each answer, unless `timeoutMs` says less."""
     command, *rest = make_command(name, *arguments)
-    return {"command": command, "args": rest, **fields}
+    return {"command": command, "args": rest, "timeoutMs": 3_600_000, **fields}
 
 
 def write_servers(workspace: Path, servers: Mapping[str, Any]) -> None:
