@@ -185,7 +185,7 @@ class Catalog:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
-            return UnmatchedName(name, tuple(find_nearest(name, tools, most=3, cutoff=0.5)))
+            return UnmatchedName(name, tuple(find_nearest(name, tools, limit=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
         return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 

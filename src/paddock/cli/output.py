@@ -79,7 +79,7 @@ def _parse_range(
     "--context", type=click.IntRange(0, 20), default=3, show_default=True, help="Lines around a match."
 )
 @click.option(
-    "--max", "most", type=click.IntRange(1, 100), default=10, show_default=True, help="Most excerpts."
+    "--max", "max_excerpts", type=click.IntRange(1, 100), default=10, show_default=True, help="Most excerpts."
 )
 @options.workspace
 @options.settings
@@ -92,7 +92,7 @@ def query_(
     stream: Literal["stdout", "stderr", "both"],
     after: int | None,
     context: int,
-    most: int,
+    max_excerpts: int,
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
@@ -110,7 +110,7 @@ def query_(
     asked = OutputQuery(
         artifact_handle=handle,
         query_terms=terms,
-        max_excerpts=most,
+        max_excerpts=max_excerpts,
         context_lines=context,
         stream=stream,
         cursor=None if after is None else Cursor(stream=first, after_line=after),

@@ -139,7 +139,7 @@ def _start_call(
     try:
         checked = arguments.model_validate(given)
     except ValidationError as problem:
-        raise InvalidArguments("; ".join(explain(problem, most=None))) from None
+        raise InvalidArguments("; ".join(explain(problem, limit=None))) from None
     fields = arguments.model_fields
     named = {str(fields[field].alias): getattr(checked, field) for field in checked.model_fields_set}
     return partial(function, **named)

@@ -40,12 +40,12 @@ class LocalConnection:
 
     protocol = "local"
 
-    def __init__(self, server: LocalServer, most_values: int = MAX_VALUES) -> None:
-        """Return at most `most_values` JSON values of one call."""
+    def __init__(self, server: LocalServer, max_values: int = MAX_VALUES) -> None:
+        """Return at most `max_values` JSON values of one call."""
         self.lost = asyncio.Event()
         self.listing = asyncio.Lock()
         self._server = server
-        self._most_values = most_values
+        self._max_values = max_values
         self.listed = False
         """Whether somebody has heard its tools since they last changed."""
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -156,11 +156,11 @@ class LocalConnection:
             else ""
         )
         if not why:
-            meter = await count_in_slices(data, self._most_values, MAX_DEPTH)
+            meter = await count_in_slices(data, self._max_values, MAX_DEPTH)
             if meter.too_deep:
                 raise NoJsonError
-            if meter.values > self._most_values:
-                why = f"it has more than {self._most_values} values (servers.answer_values)"
+            if meter.values > self._max_values:
+                why = f"it has more than {self._max_values} values (servers.answer_values)"
         if why:
             told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
             raise CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)

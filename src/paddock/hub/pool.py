@@ -388,7 +388,7 @@ class Hub:
                 on_lost=lost,
                 on_changed=changed,
                 auth=auth,
-                most_values=self._answer_values,
+                max_values=self._answer_values,
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy

@@ -152,12 +152,12 @@ class CheckedSandbox:
         """Return the user of programs with such grants."""
         return self.inner.user(grants)
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
         """Return a slot for one program."""
         if self.broken:
             raise EngineError(self.broken)
         try:
-            return await self.inner.place(grants, limits)
+            return await self.inner.take_slot(grants, limits)
         except Exception as error:
             raise self._explain_fault(error) from error
 
@@ -168,7 +168,7 @@ class CheckedSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Any = None,  # noqa: ANN401 - the inner one's
+        slot: Any = None,  # noqa: ANN401 - the inner one's
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Run a program, unless it could reach Paddock's own files; its result has the facts that were proved."""
@@ -180,7 +180,7 @@ class CheckedSandbox:
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         try:
-            result = await self.inner.run(argv, grants, limits, streams, place=place, stop=stop)
+            result = await self.inner.run(argv, grants, limits, streams, slot=slot, stop=stop)
         except Exception as error:
             raise self._explain_fault(error) from error
         if result.sandbox.tier == self.tier:
@@ -233,8 +233,8 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
     ):
         secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
-        place = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
-        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.server_facts(), **place})]
+        listening = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
+        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.server_facts(), **listening})]
         for grants in (
             ProcessGrants(readable=readable),
             ProcessGrants(workspace=workspace, access="read-only", readable=readable),

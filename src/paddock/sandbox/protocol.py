@@ -69,7 +69,7 @@ class Sandbox(Protocol):
         """Return the number of the user that a program with such grants runs as; None for this process's own."""
         ...
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
         """Return a slot for one program. The caller releases it. Raises EngineError when there is none."""
         ...
 
@@ -80,7 +80,7 @@ class Sandbox(Protocol):
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Any = None,  # noqa: ANN401 - each sandbox has slots of its own
+        slot: Any = None,  # noqa: ANN401 - each sandbox has slots of its own
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Run a program to its end and return the result, when no process of it is left.
@@ -88,7 +88,7 @@ class Sandbox(Protocol):
         A program that goes beyond `limits` ends with the status and `limit` that say so. It gets the variables of
         `grants` alone. In a workspace that it may write to, protected paths such as `.git/hooks` and `.mcp.json` stay
         as they are, or are put back and reported as `violations`. Setting `stop` ends the program as `cancelled`, and
-        so does cancelling the task. `place` is a slot of this sandbox, or None for one that ends with the program.
+        so does cancelling the task. `slot` is one of this sandbox, or None for one that ends with the program.
         Raises EngineError when the sandbox itself fails before the program starts.
         """
         ...

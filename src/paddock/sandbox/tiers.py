@@ -180,10 +180,10 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
 
 def _explain_closed_directory(job_user: int | None) -> str:
     """Return an error text if the user of programs may not enter the directory for temporary files; else ""."""
-    number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
-    closed = "" if number is None else permissions.find_barrier(place, number)
+    number, folder = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
+    closed = "" if number is None else permissions.find_barrier(folder, number)
     return closed and (
-        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {place}"
+        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {folder}"
         "; set TMPDIR to a directory that every user may enter, such as /tmp"
     )
 

@@ -62,24 +62,24 @@ def read_gauges(directory: str) -> AnonymousMemory:
 
 
 def measure_in_slices(
-    places: Iterable[str], scratch: str, *, moved: AnonymousMemory, most: AnonymousMemory
+    folders: Iterable[str], scratch: str, *, moved: AnonymousMemory, limit: AnonymousMemory
 ) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
-    `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
-    those in memory. `moved` is by how much the gauges have moved since the job began, `most` what it may have.
+    `folders` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
+    those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
     """
-    thorough = moved.memory > most.memory or moved.disk > most.disk
+    thorough = moved.memory > limit.memory or moved.disk > limit.disk
     look = _ProcessScan(f"{scratch}/", thorough=thorough)
-    for place in places:
-        look.count_page_tables(place)
-        for thread in look.threads(place):
+    for folder in folders:
+        look.count_page_tables(folder)
+        for thread in look.threads(folder):
             numbers = look.descriptors(thread)
             for start in range(0, len(numbers), _STEP):
                 look.at(thread, numbers[start : start + _STEP])
                 yield None
         if thorough:
-            yield from look.at_mappings(place)
+            yield from look.at_mappings(folder)
             yield None
     yield look.totals(moved)
 
@@ -95,36 +95,36 @@ class _ProcessScan:
         self._page_tables = 0
         self._hides = False
 
-    def count_page_tables(self, place: str) -> None:
+    def count_page_tables(self, folder: str) -> None:
         """Count what the kernel needs to map the memory of a process, which nobody can hide; none when it is gone."""
         with contextlib.suppress(OSError):
-            self._page_tables += _find_kib(_PAGE_TABLES_PATTERN, f"{place}/status")
+            self._page_tables += _find_kib(_PAGE_TABLES_PATTERN, f"{folder}/status")
 
-    def threads(self, place: str) -> list[str]:
+    def threads(self, folder: str) -> list[str]:
         """Return where descriptors are to be looked for: a thread may have its own (CLONE_FILES of clone(2))."""
         if not self._thorough:
-            return [place]
-        tasks = f"{place.partition('/task')[0]}/task"
+            return [folder]
+        tasks = f"{folder.partition('/task')[0]}/task"
         return [f"{tasks}/{thread}" for thread in self._look_as_owner(tasks, lambda: os.listdir(tasks))]
 
-    def descriptors(self, place: str) -> list[str]:
+    def descriptors(self, folder: str) -> list[str]:
         """Return the descriptors of a process or thread; none when it is gone, or hides them."""
-        return self._look_as_owner(place, lambda: os.listdir(f"{place}/fd"))
+        return self._look_as_owner(folder, lambda: os.listdir(f"{folder}/fd"))
 
-    def at(self, place: str, numbers: Sequence[str]) -> None:
+    def at(self, folder: str, numbers: Sequence[str]) -> None:
         """Look at open files."""
-        self._look_as_owner(place, lambda: [self._at_file(place, number) for number in numbers])
+        self._look_as_owner(folder, lambda: [self._at_file(folder, number) for number in numbers])
 
-    def _at_file(self, place: str, number: str) -> None:
+    def _at_file(self, folder: str, number: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            self._at_open_file(place, number)
+            self._at_open_file(folder, number)
 
-    def _at_open_file(self, place: str, number: str) -> None:
-        path = f"{place}/fd/{number}"
+    def _at_open_file(self, folder: str, number: str) -> None:
+        path = f"{folder}/fd/{number}"
         name = os.readlink(path)
         if name.startswith(_SOCKET):
             if self._thorough:
-                self._hides |= _IN_FLIGHT.search(_read_file(f"{place}/fdinfo/{number}")) is not None
+                self._hides |= _IN_FLIGHT.search(_read_file(f"{folder}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY_FILE_PREFIXES):
             facts = os.stat(path)
             self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK_BYTES)
@@ -133,12 +133,12 @@ class _ProcessScan:
             if not facts.st_nlink:  # else its folder shows it
                 self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK_BYTES)
 
-    def at_mappings(self, place: str) -> Iterator[None]:
+    def at_mappings(self, folder: str) -> Iterator[None]:
         """Look at what is mapped, some hundred files at a time.
 
         How much of one is there its blocks tell, which root alone may see (map_files, in proc(5)).
         """
-        maps = self._look_as_owner(place, lambda: [_read_file(f"{place}/maps")])
+        maps = self._look_as_owner(folder, lambda: [_read_file(f"{folder}/maps")])
         for number, line in enumerate(_MAPPING_PATTERN.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
@@ -149,7 +149,7 @@ class _ProcessScan:
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
             try:
-                facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")
+                facts = os.stat(f"{folder}/map_files/{first.decode()}-{end.decode()}")
                 known, size = self._open, facts.st_blocks * _BLOCK_BYTES
             except OSError:
                 known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
@@ -167,7 +167,7 @@ class _ProcessScan:
             known = AnonymousMemory(known.memory + memory, known.disk + disk)
         return known._replace(page_tables=self._page_tables)
 
-    def _look_as_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
+    def _look_as_owner(self, folder: str, look: Callable[[], list[_T]]) -> list[_T]:
         """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
 
         Root without CAP_SYS_PTRACE may not look into the processes of others (ptrace(2)).
@@ -175,12 +175,12 @@ class _ProcessScan:
         user, group = os.geteuid(), os.getegid()
         try:
             if not user:
-                facts = os.stat(place)
+                facts = os.stat(folder)
                 _LIBC.setfsgid(facts.st_gid)
                 _LIBC.setfsuid(facts.st_uid)
             return look()
         except PermissionError:
-            self._hides |= not _is_ending(place)
+            self._hides |= not _is_ending(folder)
         except OSError:
             pass
         finally:
@@ -190,10 +190,10 @@ class _ProcessScan:
         return []
 
 
-def _is_ending(place: str) -> bool:
+def _is_ending(folder: str) -> bool:
     """Tell whether a process or thread has ended or is about to: what is there of it is root's, and nothing."""
     try:
-        state, *fields = _read_file(f"{place}/stat").rpartition(b")")[2].split()
+        state, *fields = _read_file(f"{folder}/stat").rpartition(b")")[2].split()
         return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
     except OSError:
         return True
