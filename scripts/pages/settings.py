@@ -62,7 +62,7 @@ reason = "nothing is deleted from here"
 NAMED_TABLES = {
     "runtimes.recipes": (
         ("[runtimes.recipes.NAME]", Recipe),
-        ("[[runtimes.recipes.NAME.way]]", RecipeVariant),
+        ("[[runtimes.recipes.NAME.variant]]", RecipeVariant),
     )
 }
 """The models of settings that are tables by name."""

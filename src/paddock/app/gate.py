@@ -11,8 +11,8 @@
       |
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.admission` (listed, pinned, schema), a process by
-      |                              `sandbox.spec`; removes secrets from the streams of a program (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a
+      |                              process by `sandbox.spec`; removes secrets from streams (`output.recorder`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the

@@ -115,7 +115,7 @@ class Catalog:
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
         """The running requests by server, with their start by the clock of the event loop."""
-        self._places = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
     def add_server(self, name: str) -> None:
@@ -209,7 +209,7 @@ class Catalog:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S
         notes: tuple[str, ...] = ()
         try:
-            async with self._places:
+            async with self._slots:
                 tools, failure = _bound_tools(await self._ask(server))
                 notes = (*self._notes(server), *_explain_partial_search(tools))
         except (ServerError, ConfigurationError) as error:

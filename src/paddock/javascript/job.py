@@ -9,7 +9,7 @@ from paddock.javascript.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
 from paddock.model.outcome import ConsoleLine, Status
-from paddock.model.request import GuestRun, Places
+from paddock.model.request import GuestRun, JsonPaths
 
 OnConsole = Callable[[ConsoleLine], None]
 
@@ -42,7 +42,7 @@ class Host(Protocol):
         on_reply: OnReply,
         *,
         raw: bool,
-        encoded: Places = (),
+        encoded: JsonPaths = (),
     ) -> None:
         """Call `tool` on `server`. The arguments contain byte arrays as base64 at the paths `encoded`."""
         ...

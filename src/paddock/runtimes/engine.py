@@ -68,7 +68,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One program on its way through the engine."""
+    """One program while the engine runs it."""
 
     job: ProgramTask
     sandbox: GuardingSandbox
@@ -136,11 +136,11 @@ class _Task:
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
-        way, work = self.toolchain.way, self.job.work
+        variant, work = self.toolchain.variant, self.job.work
         if ended.limit == "wall" and self.toolchain.is_cold:
-            compiles = phase == "compile" or (work.code is None and way.compiles_by_itself)
+            compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
-        runs_files = bool(work.code is not None and not self.in_place and not way.compile)
+        runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
         has_input = work.stdin is not None
         ended = self.with_errors(ended)
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
@@ -243,7 +243,7 @@ class RuntimeEngine:
                 await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
             if result.status is Status.OK:
                 return task.result(result, "run", compiled)
-            if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
+            if is_out_of_memory(task.with_errors(result), task.toolchain.variant.out_of_memory):
                 result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
             closed = _find_closed_file(task, result)
             foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))

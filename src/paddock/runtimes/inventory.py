@@ -49,8 +49,8 @@ async def survey(
 
 async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
     """Return the version that the toolchain of a program prints; "" if it prints none."""
-    asked = toolchain.way.version
-    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
+    asked = toolchain.variant.version
+    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.placeholders)
     grants = program.first_grants.replace(readable=toolchain.prefixes)
     slot = await sandbox.take_slot(grants, _LIMITS)
     try:

@@ -165,8 +165,8 @@ def _walk_below(root: int) -> "Iterator[LeftFile]":
 
 def _list_names(path: str, root: int) -> list[str]:
     """Return the names in a directory; none for one that cannot be read."""
-    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as place:
-        return sorted(os.listdir(f"/proc/self/fd/{place}"))
+    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as folder:
+        return sorted(os.listdir(f"/proc/self/fd/{folder}"))
     return []
 
 

@@ -156,7 +156,7 @@ def test_tools_are_found_described_and_declared(opened):
     async def describe():
         servers = opened._paddock._running.session.servers
         [declared], _ = await servers.catalog.describe_tools(["local.add"])
-        [entry] = [each for each in servers.admission.list_pinned_tools("local") if each.tool.name == "add"]
+        [entry] = [each for each in servers.call_checks.list_pinned_tools("local") if each.tool.name == "add"]
         return declared, entry
 
     declared, entry = opened._run_and_wait(describe)
