@@ -148,7 +148,7 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
 
 
 def group_of(field: FieldInfo) -> type[Value] | None:
-    """Return the model of a setting that is a table of its own."""
+    """Return the model of a setting that is a table."""
     kind = field.annotation
     return kind if inspect.isclass(kind) and issubclass(kind, Value) else None
 

@@ -122,7 +122,7 @@ class Approvals:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker of their own."""
+        """Use `asker` for requests that bring no asker."""
         self._settings = settings
         self._policy = policy
         self._audit = audit

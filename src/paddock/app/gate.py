@@ -79,7 +79,7 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker of their own."""
+        """Use `asker` for requests that bring no asker."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self._audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
@@ -159,7 +159,7 @@ class Gate:
         return outcome
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
-        """Return the result of a program's call. It needs no outcome of its own: there may be thousands of calls."""
+        """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
@@ -243,7 +243,7 @@ class Gate:
             end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
-            # An end needs no flush of its own: it is written with the next record, at the latest with its parent's end.
+            # An end needs no separate flush: it is written with the next record, at the latest with its parent's end.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)

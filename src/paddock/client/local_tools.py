@@ -94,11 +94,11 @@ def _make_adapter(kind: Any) -> "TypeAdapter[Any]":  # noqa: ANN401 - annotation
     except PydanticUserError as problem:
         if problem.code != "type-adapter-config-unused":
             raise
-        return TypeAdapter(kind)  # a model, with a configuration of its own
+        return TypeAdapter(kind)  # a model, which has a configuration
 
 
 def _make_model(name: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> type[BaseModel]:
-    """Return what checks and converts the arguments of a function. Its fields have names of their own."""
+    """Return what checks and converts the arguments of a function. Its fields have generated names."""
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(signature.parameters.values()):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

@@ -118,7 +118,7 @@ class LocalConnection:
             task.exception()  # a task of which nobody hears is reported, with its exception
 
     async def _run_in_thread(self, work: Callable[[], str]) -> str:
-        """Return what some work gives in a thread of its own, which is left to itself when nobody waits any longer."""
+        """Return the result of work that runs in a separate thread. A cancelled caller leaves the thread running."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[str, BaseException | None]] = loop.create_future()
 

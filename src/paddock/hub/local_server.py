@@ -36,7 +36,7 @@ class LocalServer:
     hide: Callable[[str], str] = str
     """Removes secrets from texts that functions raise."""
     timeout_ms: int = 3_600_000
-    """More than any request may take: requests and tools have limits of their own."""
+    """More than any request may take: requests and tools have lower limits."""
     running: int = 0
     """Functions that run, those included that nobody waits for any more."""
 

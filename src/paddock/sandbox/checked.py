@@ -242,7 +242,7 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
             result = await _run(sandbox, words, grants, limits)
             for name, refused in _read_attempts(result).items():
                 attempts[name] = refused and attempts.get(name, True)
-        # A sandbox may have directories of that name of its own; what counts is what can be seen from outside.
+        # A sandbox may have other directories of that name; what counts is what can be seen from outside.
         attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
         writing = ProcessGrants(workspace=workspace, access="workspace-write")
         await _run(sandbox, ["/bin/sh", "-c", _CHANGE], writing, limits)

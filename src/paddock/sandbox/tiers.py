@@ -245,8 +245,8 @@ _SAMPLES = (
     "samples late, and does not see memory in sockets and mappings; with cgroup v2 the kernel refuses both at once"
 )
 _DELEGATE = (
-    "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "
-    "in a container, give it a writable cgroup v2 of its own"
+    "under systemd, run Paddock in a separate group: systemd-run --user --scope -p Delegate=yes paddock ...; "
+    "in a container, give it a writable cgroup v2 hierarchy"
 )
 
 

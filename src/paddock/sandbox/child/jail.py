@@ -129,7 +129,7 @@ def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:
 
 
 def _spawn_program(spec: JobSpec) -> int:
-    """Start the program in a session of its own, found as execvp(3) does. Uses vfork(2), which copies no memory."""
+    """Start the program in a new session, found as execvp(3) does. Uses vfork(2), which copies no memory."""
     name = spec.argv[0]
     paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(spec.environment)]
     missing = refused = None

@@ -7,7 +7,7 @@
        |                    |  restore protected paths
        <-----report---------+  after the server's release: remove scratch, wait for the next job
 
-The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a session of its own. It
+The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
 outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
 kills its job.
 Times are of CLOCK_MONOTONIC. A report reaches the server within the wall limit and the time of one sweep.
