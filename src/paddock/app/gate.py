@@ -36,13 +36,12 @@ from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
-from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
 from paddock.model.ids import mint_id, spend_id
-from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status
+from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
 from paddock.redaction.outgoing import OnCall, OutgoingRedaction

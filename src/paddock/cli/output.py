@@ -17,10 +17,10 @@ from paddock.cli.stream_output import TerminalStream
 from paddock.cli.streams import why_broken
 from paddock.cli.table import print_json, print_table, warn
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
+from paddock.model.capture import decode_stream
 from paddock.output.artifacts import Artifacts, StoredArtifact
 from paddock.output.query import OpenArtifact, query
 from paddock.rendering.terminal import make_encodable
-from paddock.sandbox.io import decode_stream
 from paddock.settings.loader import load
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.client.askers import Asking
-    from paddock.javascript.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.model.outcome import OnConsole
     from paddock.output.backends import ArtifactStore
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall

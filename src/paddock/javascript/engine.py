@@ -18,12 +18,12 @@ from paddock.cancellation import call_when_set
 from paddock.javascript.busy_poll import BusyPoll
 from paddock.javascript.computation import Computation
 from paddock.javascript.execution import Execution
-from paddock.javascript.job import GuestJob, Host, OnConsole
+from paddock.javascript.job import GuestJob, Host
 from paddock.javascript.parse import Parser, ProgramError
 from paddock.javascript.pool import Pool
 from paddock.javascript.worker_client import Worker
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
+from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
 from paddock.sandbox.child import lockdown
 
 if TYPE_CHECKING:

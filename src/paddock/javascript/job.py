@@ -8,10 +8,8 @@ from typing import NamedTuple, Protocol
 from paddock.javascript.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
-from paddock.model.outcome import ConsoleLine, Status
+from paddock.model.outcome import Status
 from paddock.model.request import GuestRun, JsonPaths
-
-OnConsole = Callable[[ConsoleLine], None]
 
 
 class HostReply(NamedTuple):

@@ -5,7 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from paddock.model.base import Json, Value, kind
 from paddock.model.computation import SUCCESS_CODE, code
@@ -14,9 +14,6 @@ from paddock.model.limits import KIB, LimitOverrides
 from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.rendering.terminal import make_encodable
-
-if TYPE_CHECKING:
-    from paddock.app.session import Session
 
 _INT64_LIMIT = 1 << 63
 # Escapes `<`, `>`, `&` and the line separators like Go's encoder, and characters that move a terminal's cursor.
@@ -117,22 +114,6 @@ class ComputationRequest(Value):
         return ExecutionRequest(
             actor=actor, surface=surface, workspace=workspace, work=work, limits=self.limits, jit=self.jit
         )
-
-
-async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
-    """Compute `body`: `{"source": str, "input": str, "limits": {...}}`, and return the answer.
-
-    `limits` may contain `timeout_ms` (1000 by default), `output_bytes` (65536), `deterministic` (true), `partial`
-    (false) and `jit` (false), which is refused unless `grants.jit` is set. Raises LedgerError when the computation
-    cannot be recorded; every other failure is an answer.
-    """
-    try:
-        request = convert_request(body).build_request(
-            actor="local", surface="library", workspace=workspace or Path.cwd()
-        )
-    except InvalidInput as problem:
-        return build_refused_envelope(problem)
-    return build_envelope(await session.gate.execute(request))
 
 
 def build_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:

@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from paddock.javascript.job import OnConsole
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
-from paddock.model.outcome import Outcome, Status
+from paddock.model.outcome import OnConsole, Outcome, Status
 from paddock.model.path_privacy import hide_paths
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.output.large_results import Results

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from paddock.hub.result import ToolResult
     from paddock.javascript.clock import Clock
     from paddock.javascript.engine import GuestEngine
-    from paddock.javascript.job import OnConsole
+    from paddock.model.outcome import OnConsole
     from paddock.output.large_results import Results
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall, OutgoingRedaction
