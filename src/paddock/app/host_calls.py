@@ -103,7 +103,7 @@ class HostCalls:
 
     @property
     def _compat(self) -> bool:
-        """Whether the program hears what the compat profile tells, and no more."""
+        """Whether the program gets only the warnings and errors of the compat profile."""
         work = self.parent.work
         return isinstance(work, GuestRun) and work.raw_results
 

@@ -85,7 +85,7 @@ class Servers:
         return servers
 
     def take_tools(self, hide: Callable[[str], str] | None = None) -> None:
-        """Offer the functions that there are by now; `hide` removes secrets from what they raise.
+        """Offer the functions that have been added so far; `hide` removes secrets from the texts of their exceptions.
 
         Raises ConfigurationError where a server has their name.
         """

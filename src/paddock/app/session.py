@@ -128,7 +128,7 @@ def _watch_session(
 
 
 class Parts(NamedTuple):
-    """What the caller of the library brings instead of Paddock's own. It is the caller's to close."""
+    """Parts that the caller of the library provides instead of Paddock's own. The caller closes them."""
 
     audit: AuditSink | None = None
     sandbox: "Sandbox | None" = None

@@ -46,7 +46,9 @@ class CallChecks:
         self._listed[server] = tuple(tools)
         found = self._servers[server]
         self._standings[server] = (
-            {tool.name: PinCheck(tool) for tool in tools}  # nobody but the caller says what these are
+            {
+                tool.name: PinCheck(tool) for tool in tools
+            }  # the caller defines these functions, so that no pin is needed
             if isinstance(found, LocalServer)
             else self._pins.review_listing(found, tools)
         )

@@ -7,7 +7,7 @@ direction of writing.
 
 import hashlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from paddock.model.approval import Question, Scope
 from paddock.model.base import Json, count

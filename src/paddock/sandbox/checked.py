@@ -1,9 +1,10 @@
-"""A sandbox that the caller of the library brings: attacked before its first program, and held to what it proved.
+"""A sandbox that the caller of the library brings: attacked before its first program, then held to the result.
 
     prove_sandbox    the canary, a program that tries what must not work, goes the way of every program
     CheckedSandbox   refuses what would reach Paddock's own files, and a sandbox that becomes weaker later
 
-Nothing of it counts because it says so. What the canary could do beyond what makes a tier is reported as left open.
+Paddock does not rely on statements of the sandbox. Attempts of the canary that succeeded without weakening its tier are
+reported as left open.
 """
 
 import asyncio
@@ -45,14 +46,14 @@ REQUIRED = frozenset(
         "change a protected path",
     }
 )
-"""Attempts that must be refused in every tier except `unconfined`. Of the others, what worked is left open."""
+"""Attempts that must be refused in every tier except `unconfined`. Others that succeed are reported as left open."""
 _PROOF_S = 60
 _MAX_LAYER_CHARS = 100
 _MAX_LAYERS = 16
 _USUAL_VARIABLES = frozenset(
     {"HOME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TMPDIR", "USER", "_"}
 )
-"""Variables that a program may have of its sandbox, besides those of the locale."""
+"""Variables that a sandbox may set for a program, besides those of the locale."""
 _ATTACK = """
 import hashlib, os, sys
 target = json.loads(sys.argv[1])
@@ -109,7 +110,7 @@ async def check_sandbox(
     installed: Sequence[str] = (),
     files: Sequence[StateFile] = (),
 ) -> "CheckedSandbox":
-    """Return a sandbox that programs may use. Raises EngineError where it confines less than `minimum`."""
+    """Return a sandbox that programs may use. Raises EngineError if it confines less than `minimum`."""
     name = name_of(sandbox)
     if sandbox.tier not in TIERS:
         raise EngineError(
@@ -208,7 +209,7 @@ class CheckedSandbox:
             )
 
     def _explain_fault(self, error: Exception) -> EngineError:
-        """Return what is told of an exception, whose text may hold anything that the program was given."""
+        """Return the description of an exception without its text, which may contain any input of the program."""
         if isinstance(error, EngineError):
             return error
         where = inspect.trace()[-1]
@@ -255,14 +256,14 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
 
 
 def _list_own_variables() -> list[tuple[bytes, bytes]]:
-    """Return the variables of this process that a program has no reason to have, too."""
+    """Return the variables of this process that no program needs."""
     usual = {os.fsencode(name) for name in _USUAL_VARIABLES}
     own = os.environb.items()
     return [(name, value) for name, value in own if name not in usual and not name.startswith(b"LC_")]
 
 
 def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:
-    """Return an interpreter that programs can reach, and what must be granted to run it. Raises _CanaryError."""
+    """Return an interpreter that programs can reach, and the paths to grant for it. Raises _CanaryError."""
     user = sandbox.user(ProcessGrants())
     own = os.path.realpath(sys.executable)
     for python, base in ((own, Path(sys.base_prefix)), *((path, Path("/usr")) for path in _SYSTEM_PYTHONS)):
@@ -301,7 +302,7 @@ async def _run(
 
 
 def _set_bait(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that only confinement protects, and a workspace; return both, and what must not appear."""
+    """Make a file that only confinement protects, and a workspace; return both, and a path that must not appear."""
     folder.chmod(0o755)
     secret, workspace = folder / "secret", folder / "workspace"
     secret.write_text("canary")

@@ -1,4 +1,4 @@
-"""The seam of sandboxes: what runs confined processes, whoever makes it."""
+"""The interface of sandboxes, which run confined processes."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from paddock.sandbox.state_paths import StateFile
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Streams:
     """Standard input of a process, and the receivers of its output."""
 
     stdin: bytes = b""
-    """What it reads."""
+    """Contents of standard input."""
     stdout: Sink | None = None
-    """Receives standard output in pieces, and at its end an empty one. Must not block and must not raise."""
+    """Receives standard output in chunks, and an empty chunk at its end. Must not block and must not raise."""
     stderr: Sink | None = None
-    """Receives standard error likewise."""
+    """Receives standard error in the same way."""
     combined: bool = False
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
 
@@ -57,12 +57,12 @@ class Sandbox(Protocol):
 
     @property
     def facts(self) -> SandboxFacts:
-        """The layers that confine programs, and what they leave open, for people."""
+        """The layers that confine programs, and the remaining risks, for people."""
         ...
 
     @property
     def tier(self) -> Tier:
-        """How strongly it confines. Paddock attacks it before its first program, and believes only what held."""
+        """How strongly it confines. Paddock attacks it before its first program and relies only on refusals."""
         ...
 
     def user(self, grants: ProcessGrants) -> int | None:
@@ -70,7 +70,7 @@ class Sandbox(Protocol):
         ...
 
     async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
-        """Return a slot for one program. The caller releases it. Raises EngineError when there is none."""
+        """Return a slot for one program. The caller releases it. Raises EngineError if none can be made."""
         ...
 
     async def run(

@@ -279,7 +279,7 @@ def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_p
     async def go(sandbox):
         for _ in range(2):  # the second time these grants are known, so there is to be a spare
             places.append(await sandbox.take_slot(ProcessGrants(), ProcessLimits()))
-            assert (await sandbox.run(["true"], place=places[-1])).status == "ok"
+            assert (await sandbox.run(["true"], slot=places[-1])).status == "ok"
         places[0].release()
         return sandbox
 

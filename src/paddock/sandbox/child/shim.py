@@ -258,7 +258,7 @@ def _receive_slot_spec(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]
 def _receive_program(channel: socket.socket, spec: JobSpec) -> tuple[JobSpec, int]:
     """Wait for the streams, and possibly another job spec; return the spec and its user's number of other threads."""
     if is_idle(channel):
-        JobSpec.from_file(spec.to_file())  # a rehearsal, as another job spec will follow
+        JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
     others, files = _receive_message(channel, 1 + STREAM_COUNT)
     if len(files) > STREAM_COUNT:
         spec = JobSpec.from_file(files.pop(0))
