@@ -96,7 +96,7 @@ denied to agents and programs; for a person's own `paddock exec --access read-on
   no setting decides this, so the flags of your own command do
 ```
 
-The keys are those of `recipes.toml`, and Paddock checks them in the same variant. `title`, `extensions`, `hello` and at
+The keys are those of `recipes.toml`, and Paddock checks them in the same way. `title`, `extensions`, `hello` and at
 least one `variant` are required. A variant needs `executables`, `run` and `version`.
 
 The language then works like a built-in one: in `paddock exec`, `run_program`, `paddock.exec` and script tools, in

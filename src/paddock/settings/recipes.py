@@ -182,7 +182,7 @@ class Recipe(Value):
     elsewhere: str = ""
     """Where to get it if no package manager has it."""
     variants: Annotated[tuple[RecipeVariant, ...], Field(alias="variant", min_length=1)]
-    """Ways to run it, in order of preference."""
+    """Executables that run it, each with its commands, in order of preference."""
 
     @property
     def compiles(self) -> bool:
