@@ -23,8 +23,8 @@ from paddock.javascript.clock import Clock
 from paddock.model.approval import YES, Answer, Question
 from paddock.model.base import Json
 from paddock.model.ids import new_id
-from paddock.model.invisible import make_printable
 from paddock.model.outcome import Decision
+from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
 from paddock.policy import questions as asking
 from paddock.policy.decision import Policy

@@ -6,14 +6,7 @@ that visible writing needs are kept: one selector after a symbol, joiners betwee
 """
 
 import re
-import unicodedata
 
-from paddock.model.base import count
-
-_MAX_CHARS = 200
-"""Default maximum length of a displayed text, in characters."""
-_MARKS = frozenset({"Mn", "Me", "Mc"})
-"""Categories of characters that change the preceding character."""
 _SYMBOLS = r"#*0-9\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
 _JOINING = r"\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\ufb50-\ufdff\ufe70-\ufefc"
 _HIDDEN_PATTERN = re.compile(
@@ -43,21 +36,3 @@ def spell_invisible_in_json(text: str) -> str:
 
 def _escape_match(found: re.Match[str]) -> str:
     return f"\\u{{{ord(found[0]):x}}}"
-
-
-def make_printable(text: str, max_chars: int = _MAX_CHARS) -> str:
-    """Return a text for display: one line, printable, left to right; a long text without its middle."""
-    if len(text) > max_chars:
-        half = max_chars // 2
-        text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_escape_character, text))
-
-
-def _escape_character(character: str) -> str:
-    sane = character.isprintable() and unicodedata.category(character) not in _MARKS
-    if sane and unicodedata.bidirectional(character) not in {"R", "AL", "AN"}:
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"

@@ -13,9 +13,9 @@ from paddock.model.approval import Question, Scope
 from paddock.model.base import Json, count
 from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
-from paddock.model.invisible import make_printable
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
+from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
 from paddock.redaction.outgoing import OutgoingRedaction
 
