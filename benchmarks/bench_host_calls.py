@@ -1,6 +1,6 @@
 """Calls out of a program: the way guest -> gate -> function of this process and back, and what the record of it costs.
 
-Next to it goes the same program in a node of its own whose calls come as lines of JSON: neither confined nor recorded.
+Next to it goes the same program in a node process whose calls come as lines of JSON: neither confined nor recorded.
 """
 
 import asyncio

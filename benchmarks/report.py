@@ -99,7 +99,7 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
         if section.title == bench_rivals.TITLE and section.lines:
             plot.draw(section.lines)
             parts[-1] += (
-                f"\n\n![The same as bars, each row on a logarithmic scale of its own]({plot.PAGE.name})"
+                f"\n\n![The same as bars, each row on a separate logarithmic scale]({plot.PAGE.name})"
             )
     PAGE.write_text("\n\n".join(parts) + "\n")
 

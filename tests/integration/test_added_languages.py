@@ -17,7 +17,7 @@ title = "AWK"
 extensions = [".awk"]
 hello = 'BEGIN { print "hello from paddock" }'
 
-[[runtimes.recipes.awk.way]]
+[[runtimes.recipes.awk.variant]]
 executables = ["mawk", "gawk"]
 run = ["{executable}", "-f", "{source}", "--"]
 version = { argv = ["{executable}", "-W", "version"], pattern = '(?i)awk,? (?:version )?([0-9.]+)' }

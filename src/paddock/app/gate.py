@@ -11,8 +11,8 @@
       |
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.admission` (listed, pinned, schema), a process by
-      |                              `sandbox.spec`; removes secrets from the streams of a program (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a
+      |                              process by `sandbox.spec`; removes secrets from streams (`output.recorder`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -36,13 +36,12 @@ from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
-from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
 from paddock.model.ids import mint_id, spend_id
-from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status
+from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
 from paddock.redaction.outgoing import OnCall, OutgoingRedaction
@@ -79,7 +78,7 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker of their own."""
+        """Use `asker` for requests that bring no asker."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
         self.audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
@@ -171,7 +170,7 @@ class Gate:
         return outcome
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
-        """Return the result of a program's call. It needs no outcome of its own: there may be thousands of calls."""
+        """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
@@ -255,7 +254,7 @@ class Gate:
             end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
-            # An end needs no flush of its own: it is written with the next record, at the latest with its parent's end.
+            # An end needs no separate flush: it is written with the next record, at the latest with its parent's end.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)

@@ -46,7 +46,7 @@ class ServerOutput(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.rpc: PendingRequests | None = None
-        self.most_values = MAX_VALUES
+        self.max_values = MAX_VALUES
         self.fault = ""
         """Why reading ended before the server closed its output."""
         self._transport: asyncio.ReadTransport | None = None
@@ -134,8 +134,8 @@ class ServerOutput(asyncio.Protocol):
         self._counted = len(self._begun)
         if self._meter.too_deep:
             self._drop_line(f"it is nested more than {MAX_DEPTH} deep")
-        elif self._meter.values > self.most_values:
-            values = f"it has more than {self.most_values} values"
+        elif self._meter.values > self.max_values:
+            values = f"it has more than {self.max_values} values"
             self._drop_line(f"{values}; ask for less at once, or raise `servers.answer_values`")
         elif len(self._begun) > MAX_LINE_BYTES:
             self._end_output(f"a message is longer than {MAX_LINE_BYTES} bytes")

@@ -23,7 +23,7 @@ from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import dumps_exact, loads, may_lose, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.model.request import Places
+from paddock.model.request import JsonPaths
 
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
@@ -87,7 +87,7 @@ class Call(NamedTuple):
     """Bytes of the message."""
     values: int = 0
     """Number of values in the message; 0 for a short one."""
-    encoded: Places = ()
+    encoded: JsonPaths = ()
     """Paths of byte arrays in the arguments, which are base64 there; a path has names and indexes from the outside."""
 
 
@@ -403,7 +403,7 @@ def _read_call(  # noqa: PLR0917 - the items of a message
     return Call(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
 
 
-def _read_places(value: Json) -> Places:
+def _read_places(value: Json) -> JsonPaths:
     places = cast("list[Json]", value) if isinstance(value, list) else None
     if (
         places is None

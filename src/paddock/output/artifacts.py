@@ -119,8 +119,8 @@ class Artifacts:
         for piece in self.read_packed(found.handle, "stdout"):
             data += unpacker.decompress(piece, self.settings.max_read_bytes - len(data) + 1)
             if len(data) > self.settings.max_read_bytes:
-                most = self.settings.max_read_bytes
-                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {most}")
+                limit = self.settings.max_read_bytes
+                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {limit}")
         return data
 
     def record_result(self) -> Recording:

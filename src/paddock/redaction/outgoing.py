@@ -4,14 +4,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from paddock.model.base import Json
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, RawResult
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Outcome,
+    PlannedCall,
+    RawResult,
+)
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.settings.schema import RedactionSettings
 
-OnConsole = Callable[[ConsoleLine], None]
 OnCall = Callable[[CallRecord], None]
 
 _Result = TypeVar("_Result", bound=RawResult)

@@ -159,7 +159,7 @@ class Scanner:
     def redact_head(self, data: bytes, max_bytes: int) -> Slices[Head | None]:
         """Return the beginning of a line without its secrets, and the rest; the cut is not within a secret.
 
-        Returns None if there is no such cut. The rest can then be redacted on its own.
+        Returns None if there is no such cut. The rest can then be redacted separately.
         """
         max_bytes = min(max_bytes, len(data))
         separators = (data.rfind(mark, max_bytes - _SEPARATOR_BYTES, max_bytes) for mark in _SEPARATORS)

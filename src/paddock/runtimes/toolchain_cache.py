@@ -135,10 +135,10 @@ def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     """Return the facts that change if a search would have another result: of the files found, and of earlier ones."""
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
-    found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
-    required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]
+    found = map(str, (toolchain.executable, *toolchain.placeholders.values(), *toolchain.prefixes))
+    required = [os.path.dirname(toolchain.placeholders[name]) for name in toolchain.variant.requires]
     recipe = toolchain.recipe
-    warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.way.warm else []
+    warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.variant.warm else []
     whole = {
         f"{path}/": _stat_facts(f"{path}/")
         for path in (*folders, *required, *warm, *_list_installed(search, folders))

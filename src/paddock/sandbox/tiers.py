@@ -180,10 +180,10 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
 
 def _explain_closed_directory(job_user: int | None) -> str:
     """Return an error text if the user of programs may not enter the directory for temporary files; else ""."""
-    number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
-    closed = "" if number is None else permissions.find_barrier(place, number)
+    number, folder = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
+    closed = "" if number is None else permissions.find_barrier(folder, number)
     return closed and (
-        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {place}"
+        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {folder}"
         "; set TMPDIR to a directory that every user may enter, such as /tmp"
     )
 
@@ -245,8 +245,8 @@ _SAMPLES = (
     "samples late, and does not see memory in sockets and mappings; with cgroup v2 the kernel refuses both at once"
 )
 _DELEGATE = (
-    "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "
-    "in a container, give it a writable cgroup v2 of its own"
+    "under systemd, run Paddock in a separate group: systemd-run --user --scope -p Delegate=yes paddock ...; "
+    "in a container, give it a writable cgroup v2 hierarchy"
 )
 
 

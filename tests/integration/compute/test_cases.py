@@ -5,7 +5,9 @@ import json
 
 import pytest
 
-from paddock.rendering.computation import build_refused_envelope, compute, convert_request, parse_json
+from paddock.rendering.computation import build_refused_envelope, convert_request, parse_json
+
+from .library import compute
 
 
 def error(code, message):

@@ -50,10 +50,11 @@ def test_g1_g2_g5_g9_streams_and_exit_codes(run):
         ({"source": "emit(1)", "inptu": "x"}, "`inptu` is unknown; did you mean `input`?"),
         ({"source": 5}, "`source` must be a text, not 5"),
         ({"source": ""}, "`source` is empty"),
-        ({"source": "emit(1)", "limits": {"wall_ms": 50.5}}, "`limits.wall_ms` must be a whole number, not 50.5"),
-        ({"source": "emit(1)", "limits": {"wal_ms": 50}}, "`limits.wal_ms` is unknown; did you mean `wall_ms`?"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 50.5}}, "`limits.timeout_ms` must be a whole number, not 50.5"),
+        ({"source": "emit(1)", "limits": {"timout_ms": 50}}, "`limits.timout_ms` is unknown; did you mean `timeout_ms`?"),
         ({"source": "emit(1)", "limits": {"partial": 1}}, "`limits.partial` must be true or false, not 1"),
-        ({"source": "emit(1)", "limits": {"wall_ms": 5, "wallMs": 5}}, "`wall_ms` and `wallMs` are one argument, given twice: give `limits.wall_ms` alone"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 5, "timeoutMs": 5}}, "`timeout_ms` and `timeoutMs` are one argument, given twice: give `limits.timeout_ms` alone"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 5, "wallMs": 5}}, "`limits.wall_ms` is the deprecated name of `limits.timeout_ms`, which is also given; remove `limits.wall_ms`"),
         ([1], "the value must be an object, not a list"),
     ],
 )  # fmt: skip
@@ -67,6 +68,7 @@ def test_a_request_that_makes_no_sense_is_explained_as_by_other_commands(run, bo
     [
         {"source": "emit(1)", "input": None, "limits": None},
         {"source": "emit(1)", "limits": {"wall_ms": None, "output_kb": "64", "partial": "true"}},
+        {"source": "emit(1)", "limits": {"timeoutMs": 5e3}},
         {"source": "emit(1)", "limits": {"wallMs": 5e3}},
     ],
 )
@@ -93,7 +95,7 @@ def test_what_is_not_allowed(run):
         '{"code":"DENIED","message":"timeout_ms = 600001 exceeds the maximum of 600000 '
         '(limits.compute.max_timeout_ms); ask for less, or raise the maximum in paddock.toml"}\n'
     )
-    assert run({"source": "emit(1)", "limits": {"wall_ms": 600_001}}) == (1, "", told)
+    assert run({"source": "emit(1)", "limits": {"timeout_ms": 600_001}}) == (1, "", told)
     told = '{"code":"DENIED","message":"Code size exceeds limit (1048576 bytes)"}\n'
     assert run({"source": " " * 2**20 + "1"}) == (1, "", told)
 

@@ -44,7 +44,7 @@ def test_equal_runs_emit_the_same(answer):
 
 
 def test_zone_and_language_of_the_machine_do_not_show(tmp_path, answer):
-    body = json.dumps({"source": EVERYTHING, "input": "input", "limits": {"wall_ms": 60_000}})
+    body = json.dumps({"source": EVERYTHING, "input": "input", "limits": {"timeout_ms": 60_000}})
     environment = {
         **os.environ,
         "TZ": "Asia/Tokyo",

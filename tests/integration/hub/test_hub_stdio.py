@@ -9,8 +9,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 from tests.support.processes import all_end, watched
 
-from paddock.hub.admission import Admission
 from paddock.hub.breaker import Breaker
+from paddock.hub.call_checks import CallChecks
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess, start_process
@@ -345,9 +345,9 @@ def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
 
     async def session():
         servers = {"odd": odd("odd", "--silent")}
-        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        admission = CallChecks(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
         before = admission.is_silent("odd")
-        async with hub(*servers.values(), admission=admission) as h:
+        async with hub(*servers.values(), checks=admission) as h:
             assert text(await h.call_tool("odd", "echo", {"text": "hello"})) == "hello"
         return before, admission.is_silent("odd")
 
@@ -366,9 +366,9 @@ def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
 def test_a_server_that_answers_the_probe_again_is_no_longer_noted_as_silent(odd, hub, tmp_path):
     async def main():
         servers = {"odd": odd("odd", "--modern")}
-        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        admission = CallChecks(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
         admission.note_silent("odd", silent=True)
-        async with hub(*servers.values(), admission=admission) as h:
+        async with hub(*servers.values(), checks=admission) as h:
             assert text(await h.call_tool("odd", "echo", {"text": "hello"})) == "hello"
             assert h.list_status()["odd"].protocol == "2026-07-28"
         return admission.is_silent("odd")

@@ -102,7 +102,7 @@ def test_a_call_that_ends_within_the_grace_is_answered(place: Place, era: str) -
 
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "a script": ("execute_code", {"code": SPIN}),
-    "a computation": ("compute", {"source": "for (;;) {}", "limits": {"wall_ms": 60_000}}),
+    "a computation": ("compute", {"source": "for (;;) {}", "limits": {"timeout_ms": 60_000}}),
     "a program": ("run_program", SHELL),
     "a call of a server": ("call_tool", {"server": "odd", "tool": "hang"}),
     "a script tool": ("waits", {}),

@@ -23,7 +23,7 @@ def test_without_the_grant_there_is_no_such_argument(place: Place) -> None:
     assert "jit" not in tools["compute"]["properties"]["limits"]["properties"]
     assert refused.is_error
     assert refused.content[0].text == (
-        "INVALID_INPUT: `limits.jit` is unknown; known: wall_ms, output_kb, deterministic, partial"
+        "INVALID_INPUT: `limits.jit` is unknown; known: timeout_ms, output_bytes, deterministic, partial"
     )
 
 

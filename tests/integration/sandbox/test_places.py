@@ -151,7 +151,7 @@ def test_who_lets_a_place_wait_can_have_the_next_one_made(tier, open_path):
     async def go(sandbox):
         waiting = []
         for _ in range(2):
-            place = await sandbox.place(ProcessGrants(), ProcessLimits())
+            place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
             place.make_next()
             await sandbox.finish_refills()
             waiting.append(count_prepared(sandbox))
@@ -289,8 +289,8 @@ def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_p
 
     async def go(sandbox):
         for _ in range(2):  # the second time these grants are known, so there is to be a spare
-            places.append(await sandbox.place(ProcessGrants(), ProcessLimits()))
-            assert (await sandbox.run(["true"], place=places[-1])).status == "ok"
+            places.append(await sandbox.take_slot(ProcessGrants(), ProcessLimits()))
+            assert (await sandbox.run(["true"], slot=places[-1])).status == "ok"
         places[0].release()
         return sandbox
 
@@ -319,11 +319,11 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, open_path):
 @tiers
 def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path):
     async def go(sandbox):
-        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
         (place.scratch / "in").write_text("given")
         (place.scratch / "in").chmod(0o644)
         script = ["sh", "-c", "cat in > out; (setsid sleep 60 &)"]
-        result = await sandbox.run(script, place=place)
+        result = await sandbox.run(script, slot=place)
         (warden,) = wardens(sandbox)
         made = (place.scratch / "out").read_text()
         place.release()
@@ -339,11 +339,11 @@ def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path
 
 def test_a_place_that_was_not_used_goes_with_its_warden_and_one_that_runs_is_killed(open_path):
     async def go(sandbox):
-        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
         place.release()
         assert (sandbox.describe_state().idle, place.supervisor.socket.fileno()) == ((), -1)
-        running = await sandbox.place(ProcessGrants(), ProcessLimits())
-        task = await started(sandbox, "echo; sleep 60", place=running)
+        running = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
+        task = await started(sandbox, "echo; sleep 60", slot=running)
         running.release()
         return await task, running.supervisor.socket.fileno()
 

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from tests.support.processes import descendants, has_ended
 
+from paddock.model.capture import decode_stream
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import CapturedStream
-from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
+from paddock.sandbox.io import InputWriter, OutputReader
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 

@@ -152,10 +152,10 @@ def test_a_warm_start_that_is_made_meanwhile_is_used(shop, monkeypatch):
         return asyncio.run(toolchains.find(recipes()["go"], user=None, untrusted=()))
 
     cold = look()
-    assert "warm" not in cold.places
+    assert "warm" not in cold.placeholders
     made = shop / "warm" / "go" / cold.identity
     made.mkdir(parents=True)
-    assert look().places["warm"] == str(made)
+    assert look().placeholders["warm"] == str(made)
 
 
 def test_only_so_many_are_remembered(shop, searches, monkeypatch):

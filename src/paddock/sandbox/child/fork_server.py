@@ -148,7 +148,7 @@ class ForkServer:
             self._remove_scratch(folder)
 
     def _remove_scratch(self, folder: str) -> None:
-        """Remove a folder that a supervisor left, in a process of its own, because that may take long."""
+        """Remove a folder that a supervisor left, in a separate process, because that may take long."""
         try:
             pid = os.fork()
         except OSError:
