@@ -131,6 +131,7 @@ class _Program(click.Command):
 )
 @options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
 @options.add_size_option("--memory", "memory_bytes", help="Maximum memory")
+@options.add_duration_option("--cpu-time", "cpu_ms", help="Maximum time on all processors together")
 @click.option("--access", type=click.Choice(ACCESSES), help="Access of the program to the workspace.")
 @click.option("--network", type=click.Choice(NETWORKS), help="Access of the program to the network.")
 @options.workspace
@@ -148,6 +149,7 @@ def command(
     flags: dict[str, str],
     as_json: bool,
     memory_bytes: int | None,
+    cpu_ms: int | None,
     output_dir: Path | None,
     **given: Json,
 ) -> None:
@@ -169,7 +171,7 @@ def command(
             surface="cli",
             workspace=workspace,
             work=_build_work(runtime, context.meta[_REST_KEY], file, {**given, "workspace": workspace}),
-            limits=LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes),
+            limits=LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms),
         )
         context.exit(
             _execute_request(request, settings, answered=answered, as_json=as_json, output_dir=output_dir)

@@ -68,9 +68,14 @@ def _parse_duration(_context: click.Context, parameter: click.Parameter, text: s
 
 
 def add_timeout_option(help: str) -> Callable[[Any], Any]:
-    """Return the option for a wall time, in seconds or as a duration with a unit. Its value is in milliseconds."""
+    """Return the option for a wall time; see `add_duration_option`."""
+    return add_duration_option("--timeout", help=help)
+
+
+def add_duration_option(*names: str, help: str) -> Callable[[Any], Any]:
+    """Return an option for a time, in seconds or as a duration with a unit. Its value is in milliseconds."""
     return click.option(
-        "--timeout", metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
+        *names, metavar="DURATION", callback=_parse_duration, help=f"{help}, e.g. 2.5 or 500ms."
     )
 
 

@@ -227,6 +227,7 @@ class Paddock:
         keep: bool = True,
         timeout_ms: int | None = None,
         memory_bytes: int | None = None,
+        cpu_ms: int | None = None,
         on_output: "OnOutput | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
@@ -264,7 +265,12 @@ class Paddock:
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         outcome = await self._execute_work(
-            work, timeout_ms, memory_bytes=memory_bytes, on_output=on_output, stop=stop
+            work,
+            timeout_ms,
+            memory_bytes=memory_bytes,
+            cpu_ms=cpu_ms,
+            on_output=on_output,
+            stop=stop,
         )
         return self._attach_readers(outcome)
 
@@ -559,6 +565,7 @@ class Paddock:
         *,
         output_bytes: int | None = None,
         memory_bytes: int | None = None,
+        cpu_ms: int | None = None,
         calls: Calls = "run",
         jit: bool = False,
         on_console: "OnConsole | None" = None,
@@ -575,6 +582,7 @@ class Paddock:
                 timeout_ms=read_whole_number("timeout_ms", timeout_ms),
                 output_bytes=read_whole_number("output_bytes", output_bytes),
                 memory_bytes=read_whole_number("memory_bytes", memory_bytes),
+                cpu_ms=read_whole_number("cpu_ms", cpu_ms),
             ),
             jit=jit,
             calls=calls,

@@ -59,6 +59,7 @@ class LimitOverrides(Value):
     result_bytes: PositiveInt | None = None
     sleep_ms: PositiveInt | None = None
     memory_bytes: PositiveInt | None = None
+    cpu_ms: PositiveInt | None = None
     host_calls: PositiveInt | None = None
     parallel_calls: PositiveInt | None = None
 

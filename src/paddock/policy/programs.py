@@ -57,7 +57,7 @@ def list_stages(
 ) -> Iterator[tuple[str, list[Reason]]]:
     """Yield each rule's name and its objections, in order; the first rule with an objection decides."""
     known = catalogue(work.runtime)
-    yield "programs run at all", list(_check_enabled(settings))
+    yield "programs run at all", list(_check_enabled(work, settings))
     yield "the runtime is allowed, the executable fits it", list(_check_runtime(work, settings, known))
     yield "the executable is allowed", list(_check_executable(work, settings, known))
     yield "the executable is a name", list(_check_path(work))
@@ -67,9 +67,11 @@ def list_stages(
     yield "the environment variables are granted", list(_check_environment(work, settings))
 
 
-def _check_enabled(settings: Settings) -> Iterator[Reason]:
+def _check_enabled(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
     if not settings.runtimes.enabled:
         yield "runtimes.enabled", DISABLED
+    if work.session is not None and not settings.sessions.enabled:
+        yield "sessions.enabled", "Sessions are disabled in configuration (sessions.enabled = false)"
 
 
 def _check_runtime(work: RuntimeRun, settings: Settings, known: Executables) -> Iterator[Reason]:
@@ -127,6 +129,7 @@ def _effective_limits(
     limits = ProgramLimits(
         timeout_ms=min(asked.timeout_ms or mine.timeout_ms, mine.timeout_ms),
         memory_bytes=min(asked.memory_bytes or mine.memory_bytes, mine.memory_bytes),
+        cpu_ms=asked.cpu_ms,
         stdout_bytes=mine.stdout_bytes,
         stderr_bytes=mine.stderr_bytes,
     )
@@ -137,7 +140,7 @@ def _effective_limits(
     if asked.memory_bytes is not None and asked.memory_bytes > mine.memory_bytes:
         text = f"Requested memory ({asked.memory_bytes} bytes) exceeds maximum ({mine.memory_bytes} bytes)"
         over.append(("runtimes.memory_bytes", text))
-    others = asked.model_dump(exclude={"timeout_ms", "memory_bytes"}, exclude_none=True)
+    others = asked.model_dump(exclude={"timeout_ms", "memory_bytes", "cpu_ms"}, exclude_none=True)
     unknown = [(f"limits.{name}", f"Programs have no limit {name}") for name in others]
     if settings.limits.timeout_policy == "clamp":
         return limits, [(rule, f"{text}; the maximum holds instead") for rule, text in over], unknown

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from paddock.model.limits import KIB, MIB
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
-from paddock.model.program import Phase
+from paddock.model.program import Phase, ProgramLimits
 from paddock.runtimes import cache, safe_copy
 from paddock.runtimes.cache import Cache
 from paddock.runtimes.closed_files import find_closed_file
@@ -227,15 +227,17 @@ class RuntimeEngine:
         self,
         job: ProgramTask,
         driver: str,
-        lifetime_ms: int,
         channel: socket.socket,
-        launch: tuple[str, ...],
+        *,
+        launch: Sequence[str],
+        lifetime_ms: int,
+        disk_bytes: int,
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
         The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
-        streams are one. `lifetime_ms` limits it as a whole. Returns a result if it cannot start. Raises EngineError if
-        Paddock's own machinery fails.
+        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Returns a result if it cannot start. Raises
+        EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):
@@ -245,7 +247,11 @@ class RuntimeEngine:
         if isinstance(found, MissingToolchain):
             return _explain_missing(found)
         task = _Task(job, sandbox, found, steps(found, driver), None, Sinks(_drop, _drop), None)
-        grants, limits = job.grants(found), _process_limits(job, lifetime_ms)
+        grants = job.grants(found)
+        # Its turns have limits of their own.
+        limits = _process_limits(job, lifetime_ms).replace(
+            cpu_ms=lifetime_ms * _PROCESSORS, scratch_bytes=disk_bytes
+        )
         slot = await sandbox.take_slot(grants, limits)
         try:
             await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
@@ -432,11 +438,17 @@ def _find_closed_file(task: _Task, ended: ProcessResult) -> str:
     return find_closed_file(f"{said.head}\n{said.tail}", task.job, task.sandbox.user(task.job.grants()))
 
 
+def compute_cpu_ms(limits: ProgramLimits, timeout_ms: int) -> int:
+    """Return the CPU time that a program may use in so much wall time, which is the limit unless one is given."""
+    whole = timeout_ms * _PROCESSORS + 1000
+    return whole if limits.cpu_ms is None else min(limits.cpu_ms, whole)
+
+
 def _process_limits(job: ProgramTask, timeout_ms: int) -> ProcessLimits:
     limits = job.terms.limits
     return ProcessLimits(
         timeout_ms=timeout_ms,
-        cpu_ms=timeout_ms * _PROCESSORS + 1000,  # the wall time is the limit, also with parallel threads
+        cpu_ms=compute_cpu_ms(limits, timeout_ms),
         memory_bytes=limits.memory_bytes,
         kept_bytes=_OUTPUT_END_BYTES,
     )

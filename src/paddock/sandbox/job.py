@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from paddock.model.errors import explain_start_failure
@@ -64,6 +65,7 @@ class RunningProcess:
         self._kept = kept
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
+        self._exceeded: Callable[[str], None] = self.cancel
         self._paused: asyncio.Future[ProcessUsage] | None = None
         self.resident_bytes = 0
         """Memory of the job at its last pause."""
@@ -127,13 +129,14 @@ class RunningProcess:
         """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
         self._tell("interrupt")
 
-    def begin_output(self, sink: Sink | None, exceeded: Callable[[], None]) -> None:
-        """Pass standard output from now on to `sink`, and call `exceeded` once it is beyond its limit."""
+    def begin_turn(self, sink: Sink | None, exceeded: Callable[[str], None]) -> None:
+        """Pass standard output from now on to `sink`; call `exceeded` with the name of a limit that may interrupt."""
         assert self._pipes is not None
-        self._pipes[1].begin(sink, exceeded)
+        self._exceeded = exceeded
+        self._pipes[1].begin(sink, partial(exceeded, "stdout"))
 
     def end_output(self) -> CapturedStream:
-        """Return what has been written to standard output since `begin_output`. Call it at a pause."""
+        """Return what has been written to standard output since `begin_turn`. Call it at a pause."""
         assert self._pipes is not None
         return self._pipes[1].end_turn()
 
@@ -164,6 +167,8 @@ class RunningProcess:
             report = self._on_lost(_BAD_MESSAGE)
         if report.ended_by == "paused":
             self._note_pause(report)
+        elif report.ended_by == "exceeded":
+            self._exceeded(report.why)
         else:
             self._finish(report)
 

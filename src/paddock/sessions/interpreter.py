@@ -9,24 +9,23 @@ its text ended, and can be forged by the program, which harms nobody but itself.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from paddock.cancellation import call_when_set, run_shielded
 from paddock.model.base import Json
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.process import ProcessResult, ProcessUsage
+from paddock.model.process import Ceiling, ProcessResult, ProcessUsage
 from paddock.model.program import CapturedStream
 from paddock.model.session import Result
-from paddock.runtimes.engine import HeldProgram, RuntimeEngine
+from paddock.runtimes.engine import HeldProgram, RuntimeEngine, compute_cpu_ms
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
 from paddock.sessions import bundles
 from paddock.sessions.channel import ChannelError, DriverChannel
 from paddock.sessions.languages import Driver
+from paddock.settings.schema import SessionSettings
 
 if TYPE_CHECKING:
     from paddock.output.work_files import LeftFile
@@ -36,9 +35,15 @@ GRACE_MS = 500
 _START_MS = 30_000
 _LATE_MS = 250
 """Time after which the supervisor kills by itself, if this process should be too busy to do so."""
-_PROCESSORS = os.cpu_count() or 1
 _MAX_MESSAGE_CHARS = 2000
 _END_S = 2.0
+
+_BY_STOP: dict[str, tuple[Status, Ceiling | None]] = {
+    "wall": (Status.TIMEOUT, "wall"),
+    "cpu": (Status.TIMEOUT, "cpu"),
+    "stdout": (Status.OUTPUT_LIMIT, "stdout"),
+    "cancelled": (Status.CANCELLED, None),
+}
 
 Read = Callable[[Json], Result]
 """Checks a value that a driver sent, and removes secrets from it."""
@@ -75,7 +80,7 @@ class _Turn:
         self.results: list[Result] = []
         self.end: _End | None = None
         self.stopped_by = ""
-        """Why it was interrupted: `wall`, `stdout` or `cancelled`."""
+        """Why it was interrupted: `wall`, `cpu`, `stdout` or `cancelled`."""
         self.killing: asyncio.TimerHandle | None = None
 
 
@@ -93,14 +98,21 @@ class Interpreter:
 
     @classmethod
     async def start(
-        cls, engine: RuntimeEngine, job: ProgramTask, driver: Driver, lifetime_ms: int, read: Read
+        cls, engine: RuntimeEngine, job: ProgramTask, driver: Driver, settings: SessionSettings, read: Read
     ) -> "Interpreter | RawResult":
         """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError."""
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
         try:
             launch = ("/bin/sh", "-c", driver.launch, "sh")
-            held = await engine.hold(job, driver.text, lifetime_ms, channel.theirs, launch)
+            held = await engine.hold(
+                job,
+                driver.text,
+                channel.theirs,
+                launch=launch,
+                lifetime_ms=settings.max_ms,
+                disk_bytes=settings.disk_bytes,
+            )
             channel.theirs.close()
             if isinstance(held, RawResult):
                 return held
@@ -162,8 +174,8 @@ class Interpreter:
         request = self._driver.pack_request(job.work.code or "", number, job.work.stdin)
         timeout_ms = job.terms.limits.timeout_ms
         turn = self._turn = _Turn(job)
-        self._process.begin_output(sinks.stdout, partial(self.interrupt, "stdout"))
-        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, timeout_ms * _PROCESSORS + 1000)
+        self._process.begin_turn(sinks.stdout, self.interrupt)
+        self._process.resume(timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(job.terms.limits, timeout_ms))
         talking = asyncio.ensure_future(self._talk(request, turn))
         timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self.interrupt, "wall")
         try:
@@ -233,12 +245,8 @@ class Interpreter:
 
     def _judge_end(self, turn: _Turn, end: _End, captured: CapturedStream, usage: ProcessUsage) -> RawResult:
         status, limit, message = Status.OK, None, ""
-        if turn.stopped_by == "wall":
-            status, limit = Status.TIMEOUT, "wall"
-        elif turn.stopped_by == "stdout":
-            status, limit = Status.OUTPUT_LIMIT, "stdout"
-        elif turn.stopped_by:
-            status = Status.CANCELLED
+        if turn.stopped_by:
+            status, limit = _BY_STOP[turn.stopped_by]
         elif end.exit_code or end.name:
             status = Status.FAILED
             message = f"{end.name}: {end.message}".removesuffix(": ") if end.name else ""

@@ -148,7 +148,7 @@ class ProgramSessions:
         self._opening[actor] = self._opening.get(actor, 0) + 1
         try:
             interpreter = await Interpreter.start(
-                self._engine(), job, DRIVERS[language], settings.max_ms, self._read
+                self._engine(), job, DRIVERS[language], settings, self._read
             )
         finally:
             self._opening[actor] -= 1

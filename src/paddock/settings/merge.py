@@ -241,6 +241,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "artifacts.cross_workspace": _only_off,
     "redaction.enabled": _only_on,
     "redaction.include_defaults": _only_on,
+    "sessions.enabled": _only_off,
     "servers.config": _accept_anything,
     "sdk.commands": _is_among,
     "sdk.notify": _accept_anything,

@@ -114,6 +114,30 @@ def test_a_timeout_interrupts_and_keeps_the_session(workspace: Path, language: s
         assert s.run("echo $x" if language == "shell" else "x").text.removeprefix("[1] ") == "5\n"
 
 
+def test_a_limit_of_processor_time_interrupts_too(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        s.run("x = 5")
+        outcome = s.run("while True: pass", cpu_ms=100)
+        assert outcome.error is not None
+        assert (outcome.status, outcome.error.message, outcome.session and outcome.session.state) == (
+            Status.TIMEOUT,
+            "The program used more CPU time than it may",
+            "kept",
+        )
+        assert s.run("x", cpu_ms=60_000).text == "5\n"
+        assert p.exec("python", "while True: pass", cpu_ms=100).program.limit == "cpu"
+
+
+def test_sessions_can_be_forbidden(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides={**PATIENT, "sessions": {"enabled": False}}) as p:
+        outcome = p.exec("python", "1", session="new")
+    assert outcome.error is not None
+    assert (outcome.status, outcome.error.message) == (
+        Status.DENIED,
+        "Sessions are disabled in configuration (sessions.enabled = false)",
+    )
+
+
 def test_what_catches_the_interrupt_is_killed_and_its_session_lost(workspace: Path) -> None:
     program = "import time\nwhile True:\n  try: time.sleep(1000)\n  except BaseException: pass"
     with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:

@@ -109,7 +109,9 @@ class Programs:
             workspace=self._workspace,
             work=work,
             limits=LimitOverrides(
-                timeout_ms=arguments.get("timeout_ms"), memory_bytes=arguments.get("memory_bytes")
+                timeout_ms=arguments.get("timeout_ms"),
+                memory_bytes=arguments.get("memory_bytes"),
+                cpu_ms=arguments.get("cpu_ms"),
             ),
         )
         take = OutputLines(caller.on_console).take_output if caller.on_console else None
@@ -233,6 +235,7 @@ def _build_run_program(programs: Programs) -> Tool:
         phrases=_PHRASES,
         unlisted={
             "memory_bytes": _LINES,
+            "cpu_ms": _LINES,
             "files": {
                 "type": "array",
                 "items": object_schema(

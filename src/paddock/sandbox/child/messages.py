@@ -103,7 +103,7 @@ class JobReport:
 
     ended_by: str = "exit"
     """`exit`, `start` (the program never ran), `unborn` (the supervisor could not be forked), the limit that was hit,
-    or the reason of the server's stop; `paused` at a pause."""
+    or the reason of the server's stop. `paused` at a pause, and `exceeded` with a limit in `why`, do not end it."""
     code: int | None = None
     signal: int | None = None
     why: str = ""

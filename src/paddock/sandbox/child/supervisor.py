@@ -45,6 +45,8 @@ REPORT_WITHIN_S = 0.18
 _STOP_WITHIN_S = 0.25
 """Maximum time until every process of a job has stopped at a pause."""
 _PATIENCE_S = 30.0
+_EXTRA_CPU_MS = 2000
+"""CPU time of a job after its turn exceeded the limit, in milliseconds, in which the server interrupts it."""
 _END_S = 0.02
 _SCRATCH_EVERY_S = 0.1
 """Pause between two measurements of scratch, or of anonymous memory, in seconds."""
@@ -58,6 +60,8 @@ class Turn(NamedTuple):
     started: float = 0.0
     cpu_ms: int = 0
     """0 for the limit of the whole job."""
+    is_told: bool = False
+    """Whether the server knows that the limit is exceeded."""
     used_ms: float = 0.0
     user_ms: float = 0.0
     system_ms: float = 0.0
@@ -299,7 +303,7 @@ class Supervisor:
             return "memory"
         process_tree.reap_orphans(self._pid, self._record_reaped)
         used_ms = sample.cpu_ms + report.cpu_user_ms + report.cpu_system_ms
-        if used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms):
+        if used_ms - self._turn.used_ms > (self._turn.cpu_ms or ceilings.cpu_ms) and self._may_not_go_on():
             return "cpu"
         looks_on = self._sample_anonymous_memory(sample)
         self._look = _SOON_S if grown or looks_on else min(self._look * _POLL_GROWTH, _MAX_POLL_S)
@@ -308,6 +312,16 @@ class Supervisor:
             report.peak_bytes = max(report.peak_bytes, taken)
             return "memory"
         return "scratch" if self._scratch_full() else ""
+
+    def _may_not_go_on(self) -> bool:
+        """Tell the server, once in a turn, that a limit is exceeded: it may interrupt the job, which has little left."""
+        turn = self._turn
+        if not turn.cpu_ms or turn.is_told:
+            return True
+        self._turn = turn._replace(is_told=True, cpu_ms=turn.cpu_ms + _EXTRA_CPU_MS)
+        with contextlib.suppress(OSError):  # the server may have died
+            self._server.send(JobReport(ended_by="exceeded", why="cpu").to_bytes())
+        return False
 
     def _measure_usage(self) -> process_tree.Sample:
         return process_tree.measure_tree(spare=self._roots.keepers, first=self._pid if self._spec.jail else 0)
