@@ -61,6 +61,14 @@ OUTCOME_SCHEMA = object_schema(
     status=_build_enum_schema(*(status.value for status in Status), _WAITING),
     **_WAITS,
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
+    session=object_schema(
+        ["id", "state"],
+        id=_TEXT,
+        state=_build_enum_schema("kept", "lost"),
+        reason=_TEXT,
+        number=_INTEGER,
+        expires_in_s={"type": "number"},
+    ),
     redactions=_REDACTIONS,
     calls=_add_description(
         {"type": "object", "additionalProperties": _INTEGER}, "Number of tool calls, by server."

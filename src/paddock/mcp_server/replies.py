@@ -71,6 +71,8 @@ def _collect_facts(outcome: Outcome) -> dict[str, Json]:
         "run": outcome.id,
         "ms": round(outcome.usage.wall_ms),
     }
+    if outcome.session is not None:
+        data["session"] = outcome.session.model_dump()
     if outcome.redactions:
         data["redactions"] = outcome.redactions
     if outcome.calls:
@@ -104,7 +106,10 @@ def _build_headline(outcome: Outcome) -> str:
         failed = sum(call.status is not Status.OK for call in outcome.calls)
         named += f"; {failed} failed" if failed else ""
         facts.append(f"{count(len(outcome.calls), 'call')} ({named})")
-    return " · ".join([*facts, f"run {outcome.id}"])
+    facts.append(f"run {outcome.id}")
+    if (session := outcome.session) is not None:
+        facts.append(f"session {session.id} {session.state}")
+    return " · ".join(facts)
 
 
 def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:

@@ -8,12 +8,13 @@ from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
 from paddock.app.work.live_console import relay_console
 from paddock.audit.sink import Field
-from paddock.javascript.job import GuestJob
+from paddock.javascript.job import GuestJob, OnConsole
 from paddock.model import computation
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
+from paddock.model.session import NEW
 from paddock.policy.decision import hash_bytes
 from paddock.policy.guests import GUEST_TIER, judge_guest
 from paddock.policy.kinds import Catalogue, Judgement, Reason
@@ -28,7 +29,12 @@ class Guest(Kind[GuestRun]):
         return "running a program"
 
     def identify(self, work: GuestRun) -> dict[str, Json]:
-        return {"name": work.name, "profile": work.profile, "source_sha256": hash_bytes(_encode(work.source))}
+        facts: dict[str, Json] = {
+            "name": work.name,
+            "profile": work.profile,
+            "source_sha256": hash_bytes(_encode(work.source)),
+        }
+        return facts | ({} if work.session is None else {"session": work.session})
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: GuestRun) -> bool:
         return rule.jit is None or request.jit
@@ -49,6 +55,7 @@ class Guest(Kind[GuestRun]):
         terms = judge_guest(request, settings, profile=profile, group=group, servers=servers)
         objections = [
             *_check_size(work, terms.limits.code_bytes),
+            *_check_session(work, settings),
             *_check_confinement(settings),
             *terms.refused,
         ]
@@ -76,6 +83,8 @@ class Guest(Kind[GuestRun]):
             "source_sha256": hashlib.sha256(data).hexdigest(),
             "jit": decision.grants.jit,
         }
+        if work.session is not None:
+            facts["session"] = work.session
         return (
             facts | {"tool": computation.COMPUTE_TOOL, "span": computation.COMPUTE_SPAN}
             if work.computes
@@ -83,6 +92,8 @@ class Guest(Kind[GuestRun]):
         )
 
     def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
+        if result.session is not None:
+            return {"session": result.session.id, "session_state": result.session.state}
         if not work.computes:
             return {}
         code: dict[str, Field] = {"code": computation.code(result.status)}
@@ -90,6 +101,15 @@ class Guest(Kind[GuestRun]):
 
     def is_computation(self, work: GuestRun) -> bool:
         return work.computes
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: GuestRun) -> ExecutionRequest:
+        """Return the request with what its session was opened with, so that policy decides about that."""
+        if work.session in {None, NEW}:
+            return request
+        from paddock.sessions.guests import find_grants
+
+        grants = find_grants(engines.programs.sessions, request.actor, work.session or "")
+        return request if grants is None else request.model_copy(update={"jit": grants.jit})
 
     def prepare(self, engines: Engines, decision: Decision) -> None:
         engines.guest.expect(jit=decision.grants.jit)
@@ -124,7 +144,10 @@ class Guest(Kind[GuestRun]):
         )
         try:
             async with relay_console(context.outgoing, watchers.on_console) as console:
-                result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                if work.session is None:
+                    result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                else:
+                    result = await _run_in_session(context, request, job, calls, console, watchers)
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
@@ -135,6 +158,22 @@ class Guest(Kind[GuestRun]):
         return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
 
 
+async def _run_in_session(  # noqa: PLR0917 - those of a run
+    context: Context,
+    request: ExecutionRequest,
+    job: GuestJob,
+    calls: HostCalls,
+    console: OnConsole | None,
+    watchers: Watchers,
+) -> RawResult:
+    from paddock.sessions.guests import run_guest  # most programs have no session
+
+    engines = context.engines
+    return await run_guest(
+        engines.programs.sessions, engines.guest, request.actor, job, calls, console, watchers.stop
+    )
+
+
 def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
 
@@ -143,6 +182,11 @@ def _check_size(work: GuestRun, max_bytes: int) -> Iterator[Reason]:
     """Reject a program above the limit: exactly 51,200 bytes pass, one more does not."""
     if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
         yield "code-size", f"Code size exceeds limit ({max_bytes} bytes)"
+
+
+def _check_session(work: GuestRun, settings: Settings) -> Iterator[Reason]:
+    if work.session is not None and not settings.sessions.enabled:
+        yield "sessions.enabled", "sessions are turned off; run the program without `session`"
 
 
 def _check_confinement(settings: Settings) -> Iterator[Reason]:

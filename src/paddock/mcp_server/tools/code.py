@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pydantic import ValidationError
+
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
+from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import build_answer
@@ -38,7 +41,12 @@ def build_code_tools(
     """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        work = GuestRun(source=arguments["code"], input=arguments.get("input"))
+        try:
+            work = GuestRun(
+                source=arguments["code"], input=arguments.get("input"), session=arguments.get("session")
+            )
+        except ValidationError as problem:
+            return reject_arguments("execute_code", problem)
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _build_request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
@@ -95,6 +103,7 @@ def _build_program_schema(*, jit: bool) -> dict[str, Json]:
         code={"type": "string"},
         input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
         timeout_ms={"type": "integer", "minimum": 1},
+        session={"type": "string"},
         mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
         **(_JIT_PARAMETER if jit else {}),
     )
