@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from paddock.client.blocking import BlockingPaddock
     from paddock.client.found_tools import FoundTool, FoundTools
     from paddock.client.paddock import Paddock
+    from paddock.client.sessions import BlockingSession, InterpreterSession
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
     from paddock.model.errors import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult, ProcessUsage
     from paddock.model.program import CapturedStream, ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
     from paddock.model.sandbox import TierReport
+    from paddock.model.session import Result, SessionEnd, SessionInfo
     from paddock.model.status import Status
     from paddock.model.tool import ToolEnd, ToolTerms
     from paddock.model.work_files import OutputFile
@@ -84,6 +86,7 @@ __all__ = [
     "AuditRecord",
     "AuditSink",
     "BlockingPaddock",
+    "BlockingSession",
     "CallRecord",
     "CapturedStream",
     "ConfigurationError",
@@ -99,6 +102,7 @@ __all__ = [
     "Frame",
     "Grants",
     "GuestLimits",
+    "InterpreterSession",
     "InvalidArguments",
     "InvalidHandle",
     "LedgerError",
@@ -123,6 +127,7 @@ __all__ = [
     "ProgramTerms",
     "PromptReply",
     "Question",
+    "Result",
     "Sandbox",
     "SandboxFacts",
     "SandboxSlot",
@@ -134,6 +139,8 @@ __all__ = [
     "ServerTimeout",
     "ServerUnauthorized",
     "ServerUnavailable",
+    "SessionEnd",
+    "SessionInfo",
     "Settings",
     "SignalError",
     "Status",
@@ -163,6 +170,7 @@ _MODULES = {
     "AuditRecord": "paddock.audit.sink",
     "AuditSink": "paddock.audit.sink",
     "BlockingPaddock": "paddock.client.blocking",
+    "BlockingSession": "paddock.client.sessions",
     "CallRecord": "paddock.model.outcome",
     "CapturedStream": "paddock.model.program",
     "ConfigurationError": "paddock.model.errors",
@@ -178,6 +186,7 @@ _MODULES = {
     "Frame": "paddock.model.outcome",
     "Grants": "paddock.model.limits",
     "GuestLimits": "paddock.model.limits",
+    "InterpreterSession": "paddock.client.sessions",
     "InvalidArguments": "paddock.model.errors",
     "InvalidHandle": "paddock.model.errors",
     "LedgerError": "paddock.model.errors",
@@ -202,6 +211,7 @@ _MODULES = {
     "ProgramTerms": "paddock.model.program",
     "PromptReply": "paddock.script_tools.prompts.service",
     "Question": "paddock.model.approval",
+    "Result": "paddock.model.session",
     "Sandbox": "paddock.sandbox.protocol",
     "SandboxFacts": "paddock.model.outcome",
     "SandboxSlot": "paddock.sandbox.protocol",
@@ -213,6 +223,8 @@ _MODULES = {
     "ServerTimeout": "paddock.model.errors",
     "ServerUnauthorized": "paddock.model.errors",
     "ServerUnavailable": "paddock.model.errors",
+    "SessionEnd": "paddock.model.session",
+    "SessionInfo": "paddock.model.session",
     "Settings": "paddock.settings.schema",
     "SignalError": "paddock.model.errors",
     "Status": "paddock.model.status",

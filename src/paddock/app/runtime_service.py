@@ -6,6 +6,7 @@ run      runs the engine and returns its RawResult; secrets are removed from the
 
 import asyncio
 import hashlib
+import mimetypes
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,8 @@ from paddock.model.errors import ArtifactError
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.work_files import InputFile
+from paddock.model.session import Result, SessionInfo
+from paddock.model.work_files import InputFile, OutputFile
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.runtimes.admission_queue import AdmissionQueue, QueueFullError
 from paddock.runtimes.task import ProgramTask, Sinks
@@ -38,6 +40,8 @@ BUSY_ERROR_NAME = "Busy"
 _WITHDRAWN = ErrorInfo(
     name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
 )
+
+_UNSTORED = frozenset({"text/plain", "application/json"})
 
 
 class Programs:
@@ -165,6 +169,12 @@ class Programs:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
             handle = await recording.finish(facts)
+            if result.results:
+                stored = [
+                    await self._store_forms(facts, number, each)
+                    for number, each in enumerate(result.results, 1)
+                ]
+                result = result.replace(results=tuple(stored))
             if collector is not None:
                 program = program.replace(files=await collector.keep(facts))
         finally:
@@ -174,6 +184,32 @@ class Programs:
         streams = {"stdout": recording.make_captured("stdout"), "stderr": recording.make_captured("stderr")}
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
+
+    async def _store_forms(self, facts: "RunFacts", number: int, result: Result) -> Result:
+        """Store what a program shows in other forms than text, as files, and return it with their handles."""
+        handles: dict[str, str] = {}
+        for kind, form in result.data.items():
+            if kind in _UNSTORED or not isinstance(form, str):
+                continue
+            image = result.read(kind) if kind.startswith("image/") and kind != "image/svg+xml" else None
+            recording = self._artifacts().record_file(is_text=image is None)
+            recording.stdout(form.encode("utf-8", "replace") if image is None else image)
+            name = f"result-{number}{mimetypes.guess_extension(kind) or ''}"
+            if handle := await recording.finish(facts.replace(file_path=name, media_type=kind)):
+                handles[kind] = handle
+        return result.replace(handles=handles)
+
+    def list_sessions(self, actor: str) -> tuple[SessionInfo, ...]:
+        """Return the open sessions of an actor."""
+        return () if self._sessions is None else self._sessions.describe_open(actor)
+
+    async def list_session_files(self, actor: str, handle: str) -> tuple[OutputFile, ...]:
+        """Return all files of a session. Raises PaddockError for one that has ended."""
+        from paddock.output.work_files import FileCollector
+
+        collector = FileCollector(self._artifacts, (), self._hide, persist=False)
+        await self.sessions.read_files(actor, handle, collector.read)
+        return await collector.list_all()
 
     def _fetch_artifacts(self, workspace: Path, work: RuntimeRun) -> RuntimeRun:
         """Return the program with the content of the artifacts among its files. Raises ArtifactError, ValueError."""

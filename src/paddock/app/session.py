@@ -61,6 +61,7 @@ class Session:
         output: Output,
         scripts: Scripts,
         *,
+        programs: Programs,
         events: Events,
         outgoing: OutgoingRedaction,
         flowing: SequenceServices,
@@ -73,6 +74,7 @@ class Session:
         self.processes = processes
         self.output = output
         self.scripts = scripts
+        self.programs = programs
         self.flowing = flowing
         self.metrics = metrics
         """Counts requests; None unless the settings enable metrics."""
@@ -257,6 +259,13 @@ async def open_session(
                 gate.on_end = events.on_end
                 own_parts = gate, servers, processes, output, scripts
                 told = watch.metrics if watch else None
-                yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
+                yield Session(
+                    *own_parts,
+                    programs=programs,
+                    events=events,
+                    outgoing=outgoing,
+                    flowing=flowing,
+                    metrics=told,
+                )
         finally:
             await run_shielded(_close_all(closing, watch))

@@ -14,6 +14,7 @@ from weakref import finalize
 
 from paddock.client.paddock import Paddock
 from paddock.client.requests import FORKED
+from paddock.client.sessions import BlockingSession
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
 from paddock.settings.schema import Settings
@@ -139,7 +140,13 @@ class BlockingPaddock:
     query = _make_waiting(Paddock.query)
     find_records = _make_waiting(Paddock.find_records)
 
+    sessions = _make_waiting(Paddock.sessions)
+
     events = _make_yielding(Paddock.events)
+
+    def session(self, language: str | None = None, **options: Any) -> BlockingSession:  # noqa: ANN401
+        """Return a session, as `Paddock.session` does with the same arguments: `with p.session("python") as s:`."""
+        return BlockingSession(self._paddock.session(language, **options), self._run_and_wait)
 
     @overload
     def tool(

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.requests import RunningSession
+from paddock.client.sessions import InterpreterSession
 from paddock.client.whole_numbers import read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -26,6 +28,7 @@ from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.session import NEW, SessionInfo
 from paddock.model.tool import ToolEnd
 from paddock.rendering.render import tool_end
 from paddock.saved_scripts import read, read_saved, text
@@ -235,9 +238,10 @@ class Paddock:
         that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
-        the files that it leaves there. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
-        receives the output at once, redacted; `combined` merges standard error into it in the order of writing.
-        Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
+        the files that it leaves there. Policy grants the names of `env`. With `session` ("new", or the handle in
+        `outcome.session`) it runs in an interpreter that stays, after what ran there before. Without `keep` nothing is
+        stored. `on_output` receives the output at once, redacted; `combined` merges standard error into it in the order
+        of writing. Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
         Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
@@ -266,6 +270,62 @@ class Paddock:
         )
         return self._attach_readers(outcome)
 
+    def session(
+        self,
+        language: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - as every handle is called
+        executable: str | None = None,
+        access: Access | None = None,
+        network: Network = "none",
+        files: Mapping[str, InputData] | None = None,
+        env: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+    ) -> InterpreterSession:
+        """Return a session: an interpreter that keeps its variables and files from one execution to the next.
+
+        `async with p.session("python") as s: outcome = await s.run("x = 1")` opens and closes it; with `id` it is one
+        that is open already. The other arguments are those of `exec`, for the whole session.
+        Raises ValueError for an unknown language, and without either.
+        """
+        if (language is None) is (id is None):
+            raise ValueError('give a language, for example "python", or the `id` of an open session')
+        if id is not None:
+            return InterpreterSession(
+                lambda: self._require_session().programs, self._actor, partial(self._run_in, None), id
+            )
+        opening = {
+            "executable": executable,
+            "access": access,
+            "network": network,
+            "files": files,
+            "env": env,
+            "memory_bytes": memory_bytes,
+        }
+        execute = partial(self._run_in, self._check_language(str(language)), opening)
+        return InterpreterSession(lambda: self._require_session().programs, self._actor, execute, NEW)
+
+    async def _run_in(
+        self,
+        language: str | None,
+        opening: Mapping[str, Any] | None = None,
+        *,
+        session: str,
+        files: Mapping[str, InputData] | None = None,
+        **options: Any,  # noqa: ANN401 - those of `exec`
+    ) -> Outcome:
+        given = dict(opening or {}) if session == NEW else {}
+        first: Mapping[str, InputData] = given.pop("files", None) or {}
+        both = {**first, **(files or {})}
+        if language is None:
+            known = self._require_session().programs.find_session(self._actor, session)
+            language = "python" if known is None else known.work.runtime  # without one, nothing runs
+        return await self.exec(language, session=session, files=both, **given, **options)
+
+    async def sessions(self) -> tuple[SessionInfo, ...]:
+        """Return the open sessions of this caller, the oldest first."""
+        return self._require_session().programs.list_sessions(self._actor)
+
     def _check_language(self, name: str) -> str:
         if name in (languages := self._settings.runtimes).languages:
             return name
@@ -277,7 +337,8 @@ class Paddock:
         if outcome.files:
             artifacts, workspace = self._require_session().output.artifacts(), self._workspace
             for file in outcome.files:
-                file.attach_reader(lambda handle: artifacts.read(handle, workspace))
+                if file.handle is not None:
+                    file.attach_reader(partial(artifacts.read, file.handle, workspace))
         return outcome
 
     @overload

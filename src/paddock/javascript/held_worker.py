@@ -78,6 +78,11 @@ class HeldWorker(WorkerListener):
             self.loss = _LOSSES.get(result.status, _BROKEN)
         return result
 
+    def interrupt(self) -> None:
+        """Interrupt the program that it executes now. Does nothing without one."""
+        if self._execution is not None:
+            self._execution.stop()
+
     async def _pause(self, execution: Execution) -> None:
         """End what is left of a program and stop the process, or kill it if that does not succeed."""
         worker, self._ending = self.worker, True

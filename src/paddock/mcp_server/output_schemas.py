@@ -56,19 +56,20 @@ _WAITS: dict[str, Schema] = {
     "message": _add_description(_TEXT, "If a person must act: what to tell them, and how to continue."),
 }
 
+_SESSION = object_schema(
+    ["id", "state"],
+    id=_TEXT,
+    state=_build_enum_schema("kept", "lost"),
+    reason=_TEXT,
+    number=_INTEGER,
+    expires_in_s={"type": "number"},
+)
 OUTCOME_SCHEMA = object_schema(
     ["status"],
     status=_build_enum_schema(*(status.value for status in Status), _WAITING),
     **_WAITS,
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
-    session=object_schema(
-        ["id", "state"],
-        id=_TEXT,
-        state=_build_enum_schema("kept", "lost"),
-        reason=_TEXT,
-        number=_INTEGER,
-        expires_in_s={"type": "number"},
-    ),
+    session=_SESSION,
     redactions=_REDACTIONS,
     calls=_add_description(
         {"type": "object", "additionalProperties": _INTEGER}, "Number of tool calls, by server."
@@ -150,6 +151,15 @@ PROGRAM_SCHEMA = object_schema(
             excerpt=_TEXT,
         ),
         "In the mode `digest`: the failures and their places.",
+    ),
+    session=_SESSION,
+    results=_add_description(
+        _build_list_schema(
+            object_schema(
+                ["text"], text=_TEXT, mediaTypes=_build_list_schema(_TEXT), handles={"type": "object"}
+            )
+        ),
+        "The values that it showed.",
     ),
     combined=_add_description(_FLAG, "Whether stdout contains both streams."),
     truncation=object_schema(

@@ -14,6 +14,7 @@ from mcp.shared.uri_template import UriTemplate
 from paddock.model.artifact import STREAMS, Handle, Stream
 from paddock.model.base import Json
 from paddock.model.errors import ArtifactError
+from paddock.model.session import Result
 from paddock.model.work_files import OutputFile
 
 if TYPE_CHECKING:
@@ -133,6 +134,22 @@ def build_file_blocks(files: Iterable[OutputFile], read: Callable[[str], bytes])
             blocks.append({"type": "image", "data": data, "mimeType": file.media_type})
         link = {**_build_entry(file.handle, "stdout", file.path), "name": file.path, "title": file.path}
         blocks.append({"type": "resource_link", **link, "mimeType": file.media_type, "size": file.size})
+    return blocks
+
+
+def build_result_blocks(results: Iterable[Result]) -> list[dict[str, Json]]:
+    """Return content blocks of the values that a program shows: images themselves, and links to other forms."""
+    blocks: list[dict[str, Json]] = []
+    images = 0
+    for result in results:
+        for kind, form in result.data.items():
+            if kind in SHOWN_IMAGES and isinstance(form, str) and images < MAX_IMAGES:
+                images += 1
+                blocks.append({"type": "image", "data": form, "mimeType": kind})
+        for kind, handle in result.handles.items():
+            if kind not in SHOWN_IMAGES:
+                link = {**_build_entry(handle, "stdout", kind), "name": kind, "title": f"result as {kind}"}
+                blocks.append({"type": "resource_link", **link, "mimeType": kind})
     return blocks
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -13,7 +14,27 @@ NEW = "new"
 SessionHandle = Annotated[str, Field(pattern=r"^(new|s_[0-9a-f]{32})$")]
 """The handle of a session, which nobody can guess; or `new`."""
 
-ImageType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+
+def name_session(handle: str) -> str:
+    """Return a name of a session for records, from which nobody can make its handle."""
+    return handle if handle == NEW else hashlib.sha256(handle.encode()).hexdigest()[:12]
+
+
+class SessionInfo(Value):
+    """An open session."""
+
+    id: str
+    """Its handle."""
+    language: str
+    """The language of its interpreter."""
+    executions: int
+    """Number of executions so far."""
+    running: bool
+    """Whether it executes a program just now."""
+    memory_bytes: int
+    """Its memory after the last execution."""
+    expires_in_s: float
+    """Seconds until it is closed if it is not used."""
 
 
 class SessionEnd(Value):
@@ -36,6 +57,8 @@ class Result(Value):
 
     data: dict[str, Json]
     """Its forms by media type (RFC 6838), `text/plain` always among them; images in base64 (RFC 4648)."""
+    handles: dict[str, str] = Field(default_factory=dict)
+    """Handles of the stored forms, by media type; without plain text."""
 
     @property
     def text(self) -> str:

@@ -81,18 +81,18 @@ class OutputFile(Value):
     """Handle of the stored file; None when it is not kept."""
     not_kept: str = ""
     """Why it is not kept; empty when it is."""
-    _reader: Callable[[str], bytes] | None = PrivateAttr(default=None)
+    _reader: Callable[[], bytes] | None = PrivateAttr(default=None)
 
     def read(self) -> bytes:
         """Return what is stored of the file. Raises UnknownArtifact for a file that is not kept, or no longer."""
+        if self._reader is not None:
+            return self._reader()
         if self.handle is None:
             raise UnknownArtifact(f"{self.path} was not kept: {self.not_kept}")
-        if self._reader is None:
-            raise UnknownArtifact(f"read {self.path} by its handle: paddock output get {self.handle}")
-        return self._reader(self.handle)
+        raise UnknownArtifact(f"read {self.path} by its handle: paddock output get {self.handle}")
 
-    def attach_reader(self, reader: Callable[[str], bytes]) -> None:
-        """Have `read` return what `reader` returns for the handle."""
+    def attach_reader(self, reader: Callable[[], bytes]) -> None:
+        """Have `read` return what `reader` returns."""
         self._reader = reader
 
 

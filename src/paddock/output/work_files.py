@@ -140,6 +140,11 @@ class FileCollector:
             return f"at most {MAX_STORED_FILES} files and {_MAX_STORED_BYTES} bytes are kept"
         return ""
 
+    async def list_all(self) -> tuple[OutputFile, ...]:
+        """Return all files by their paths, and store none."""
+        await self.discard()
+        return tuple(sorted((file for file, _ in self._found), key=lambda file: file.path))
+
     async def keep(self, facts: RunFacts) -> tuple[OutputFile, ...]:
         """Store what is to be kept, and return all files by their paths. `facts` are those of the run."""
         files: list[OutputFile] = []

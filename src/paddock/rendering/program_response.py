@@ -8,6 +8,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
 from paddock.model.request import RuntimeRun
+from paddock.model.session import Result
 from paddock.model.work_files import OutputFile
 from paddock.output.digest.digest import digest
 from paddock.output.digest.faults import faults
@@ -58,12 +59,25 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> dict[str, Json]:
         response["violations"] = list(program.violations)
     if program is not None and program.stdin_sha256:
         response |= {"stdinBytes": program.stdin_bytes, "stdinSha256": program.stdin_sha256}
+    response |= _describe_session(outcome)
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
     if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
         fault = {"name": error.name, "message": error.message, "hint": error.hint}
         response["error"] = fault | (_find_place(program) if outcome.status is Status.FAILED else {})
     return response
+
+
+def _describe_session(outcome: Outcome) -> dict[str, Json]:
+    if (session := outcome.session) is None:
+        return {}
+    shown = [_describe_result(result) for result in outcome.results]
+    return {"session": session.model_dump(mode="json"), **({"results": shown} if shown else {})}
+
+
+def _describe_result(result: Result) -> dict[str, Json]:
+    """Return a value that a program shows, without images and other large forms, which have handles."""
+    return {"text": result.text, "mediaTypes": sorted(result.data), "handles": dict(result.handles)}
 
 
 def _describe_file(file: OutputFile) -> dict[str, Json]:

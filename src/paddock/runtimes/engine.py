@@ -233,8 +233,9 @@ class RuntimeEngine:
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
-        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output streams are one. `lifetime_ms` limits it as a whole. Returns a
-        result if it cannot start. Raises EngineError if Paddock's own machinery fails.
+        The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
+        streams are one. `lifetime_ms` limits it as a whole. Returns a result if it cannot start. Raises EngineError if
+        Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):

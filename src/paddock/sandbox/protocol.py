@@ -24,14 +24,14 @@ class Streams:
 
     stdin: bytes = b""
     """What it reads."""
-    channel: socket.socket | None = None
-    """A connected socket that takes the place of standard input. The caller closes it."""
     stdout: Sink | None = None
     """Receives standard output in pieces, and at its end an empty one. Must not block and must not raise."""
     stderr: Sink | None = None
     """Receives standard error likewise."""
     combined: bool = False
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
+    channel: socket.socket | None = None
+    """A connected socket that takes the place of standard input. The caller closes it."""
 
 
 class SandboxSlot(Protocol):

@@ -20,6 +20,10 @@ class GuestSession(OpenSession):
     executor: HeldWorker
     grants: Grants
 
+    @property
+    def language(self) -> str:
+        return "javascript"
+
 
 def find_grants(table: SessionTable, actor: str, handle: str) -> Grants | None:
     """Return what a session of JavaScript programs was opened with; None without one."""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import orjson
 
-from paddock.model.base import Json
 from paddock.sessions.channel import pack_frame
 
 _LAUNCH = 'exec 3<&0 </dev/null; exec "$@"'
@@ -39,7 +38,7 @@ class Driver(NamedTuple):
         data = code.encode("utf-8", "surrogatepass")
         if not self.reads_json:
             return b"%d %d %d\n%b%b" % (number, len(data), len(stdin or b""), data, stdin or b"")
-        given: Json = None if stdin is None else stdin.decode("utf-8", "surrogateescape")
+        given = None if stdin is None else stdin.decode("utf-8", "surrogateescape")
         text = data.decode("utf-8", "replace")
         return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": given}))
 

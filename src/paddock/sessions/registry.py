@@ -1,16 +1,19 @@
 """Sessions of programs in language runtimes: an interpreter that lives across requests."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from paddock.model.errors import PaddockError
 from paddock.model.outcome import RawResult, Status
 from paddock.model.program import ACCESSES, NETWORKS, ProgramGrants
 from paddock.model.request import RuntimeRun
 from paddock.model.session import NEW, Result
+from paddock.model.work_files import INPUT_BYTES, normalize_path
+from paddock.output.work_files import LeftFile
 from paddock.runtimes.engine import RuntimeEngine
 from paddock.runtimes.task import ProgramTask, Sinks
-from paddock.runtimes.workdir import InputFileError
+from paddock.runtimes.workdir import InputFileError, read_below, remove_below, walk_files
 from paddock.sessions.interpreter import Interpreter, Read
 from paddock.sessions.languages import DRIVERS
 from paddock.sessions.table import OpenSession, SessionTable, refuse
@@ -25,6 +28,10 @@ class ProgramSession(OpenSession):
     work: RuntimeRun
     """The program that opened it: language, access and network stay."""
     grants: ProgramGrants
+
+    @property
+    def language(self) -> str:
+        return self.work.runtime
 
     @property
     def interpreter(self) -> Interpreter:
@@ -80,7 +87,7 @@ class ProgramSessions(SessionTable):
             return self.explain_absence(session.actor, session.id)
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
-        if session.number:
+        if session.used_at:
             if job.work.env:
                 return refuse("`env` is given when a session is opened; set variables in its program")
             try:
@@ -94,7 +101,7 @@ class ProgramSessions(SessionTable):
             limited = job._replace(terms=job.terms.model_copy(update={"limits": limits}))
             return await session.interpreter.execute(limited, number, sinks, stop)
 
-        return await self.execute(session, execute)
+        return await self.execute(session, execute, counts=bool((job.work.code or "").strip()))
 
     async def _open_session(self, actor: str, job: ProgramTask) -> ProgramSession | RawResult:
         language = job.work.runtime
@@ -110,6 +117,37 @@ class ProgramSessions(SessionTable):
             return ProgramSession(handle, owner, ends_at, interpreter, job.work, job.terms.grants)
 
         return await self.open(actor, start, make)
+
+    def _require_session(self, actor: str, handle: str) -> ProgramSession:
+        if (session := self.find(actor, handle)) is None:
+            raise PaddockError(self.explain_end(actor, handle))
+        return session
+
+    def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
+        """Return the content of a file of a session. Raises OSError, ValueError, PaddockError."""
+        folder = self._require_session(actor, handle).interpreter.workdir
+        return read_below(folder, normalize_path(path), INPUT_BYTES)
+
+    async def read_file(self, actor: str, handle: str, path: str) -> bytes:
+        """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""
+        async with self._require_session(actor, handle).lock:
+            return await asyncio.to_thread(self.read_file_now, actor, handle, path)
+
+    async def remove_file(self, actor: str, handle: str, path: str) -> None:
+        """Remove a file of a session, once nothing runs in it. Raises OSError, ValueError, PaddockError."""
+        session = self._require_session(actor, handle)
+        async with session.lock:
+            folder = self._require_session(actor, handle).interpreter.workdir
+            await asyncio.to_thread(remove_below, folder, normalize_path(path))
+
+    async def read_files(
+        self, actor: str, handle: str, read: Callable[[Iterator[LeftFile], Mapping[str, str]], None]
+    ) -> None:
+        """Have `read` read all files of a session, in a thread, once nothing runs in it. Raises PaddockError."""
+        session = self._require_session(actor, handle)
+        async with session.lock:
+            folder = self._require_session(actor, handle).interpreter.workdir
+            await asyncio.to_thread(read, walk_files(folder), {})
 
 
 def _covers(now: ProgramGrants, opened: ProgramGrants) -> bool:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from paddock.cancellation import run_shielded
 from paddock.model.outcome import ErrorInfo, RawResult, Status
-from paddock.model.session import Result, SessionEnd
+from paddock.model.session import Result, SessionEnd, SessionInfo
 from paddock.settings.schema import SessionSettings
 
 _MAX_REMEMBERED = 1000
@@ -42,6 +42,10 @@ class Executor(Protocol):
         """Why it has ended, if it has."""
         ...
 
+    def interrupt(self) -> None:
+        """Interrupt the program that it executes now. Does nothing without one."""
+        ...
+
     async def close(self) -> None:
         """End it. Does nothing the second time."""
         ...
@@ -61,6 +65,11 @@ class OpenSession:
     """Number of executions so far."""
     used_at: float = field(default=0.0, kw_only=True)
     expiry: asyncio.TimerHandle | None = field(default=None, kw_only=True)
+
+    @property
+    def language(self) -> str:
+        """The language of its programs."""
+        raise NotImplementedError
 
     @property
     def idle(self) -> bool:
@@ -117,12 +126,16 @@ class SessionTable:
         self,
         session: OpenSession,
         run: Callable[[int, int], Awaitable[tuple[RawResult, tuple[Result, ...]]]],
+        *,
+        counts: bool = True,
     ) -> RawResult:
         """Execute a program in a session, whose lock the caller has.
 
-        `run` gets the number of the execution and the time that the session has left, in milliseconds.
+        `run` gets the number of the execution and the time that the session has left, in milliseconds. An execution
+        that does not count leaves its number to the next one.
         """
-        number = session.number = session.number + 1
+        number = session.number + 1
+        session.number += counts
         left_ms = max(1, round((session.ends_at - time.monotonic()) * 1000))
         try:
             result, results = await run(number, left_ms)
@@ -206,6 +219,26 @@ class SessionTable:
                 return
             await self.end(idle, f"all sessions together had too much memory ({setting})")
 
+    def interrupt(self, actor: str, handle: str) -> None:
+        """Interrupt the program that a session executes now. Does nothing without one."""
+        if (session := self.find_open(actor, handle)) is not None:
+            session.executor.interrupt()
+
+    def describe_open(self, actor: str) -> tuple[SessionInfo, ...]:
+        """Return the open sessions of an actor as they show them."""
+        now = time.monotonic()
+        return tuple(
+            SessionInfo(
+                id=session.id,
+                language=session.language,
+                executions=session.number,
+                running=not session.idle,
+                memory_bytes=session.executor.resident_bytes,
+                expires_in_s=round(max(0.0, self._compute_idle_s(session) - (now - session.used_at)), 3),
+            )
+            for session in self.list_open(actor)
+        )
+
     async def close_session(self, actor: str, handle: str) -> bool:
         """Close a session of an actor; return whether there was one."""
         session = self.find_open(actor, handle)
@@ -224,6 +257,11 @@ class SessionTable:
         while len(self._ended) > _MAX_REMEMBERED:
             self._ended.popitem(last=False)
         await session.executor.close()
+
+    def explain_end(self, actor: str, handle: str) -> str:
+        """Return why there is no session of a handle."""
+        owner, why = self._ended.get(handle, ("", ""))
+        return f"the session is lost: {why}" if owner == actor else _UNKNOWN
 
     def explain_absence(self, actor: str, handle: str) -> RawResult:
         """Return the result of a program whose session has ended, or never was."""

@@ -14,7 +14,7 @@ from paddock.model.base import Json
 from paddock.model.outcome import Decision, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
-from paddock.model.session import NEW
+from paddock.model.session import NEW, name_session
 from paddock.policy.decision import hash_bytes
 from paddock.policy.guests import GUEST_TIER, judge_guest
 from paddock.policy.kinds import Catalogue, Judgement, Reason
@@ -34,7 +34,7 @@ class Guest(Kind[GuestRun]):
             "profile": work.profile,
             "source_sha256": hash_bytes(_encode(work.source)),
         }
-        return facts | ({} if work.session is None else {"session": work.session})
+        return facts | ({"session": name_session(work.session)} if work.session else {})
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: GuestRun) -> bool:
         return rule.jit is None or request.jit
@@ -72,6 +72,7 @@ class Guest(Kind[GuestRun]):
     def describe(self, request: ExecutionRequest, work: GuestRun) -> tuple[str, dict[str, Json]]:
         jit = ", with just-in-time compilation" if request.jit else ""
         given: dict[str, Json] = {"source": work.source, "input": work.input, "vars": work.vars}
+        given["session"] = name_session(work.session) if work.session else ""
         return f"run the JavaScript program {work.name}{jit}", {k: v for k, v in given.items() if v}
 
     def list_facts(self, work: GuestRun, decision: Decision) -> dict[str, Field]:
@@ -84,7 +85,7 @@ class Guest(Kind[GuestRun]):
             "jit": decision.grants.jit,
         }
         if work.session is not None:
-            facts["session"] = work.session
+            facts["session"] = name_session(work.session)
         return (
             facts | {"tool": computation.COMPUTE_TOOL, "span": computation.COMPUTE_SPAN}
             if work.computes
@@ -93,7 +94,7 @@ class Guest(Kind[GuestRun]):
 
     def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
         if result.session is not None:
-            return {"session": result.session.id, "session_state": result.session.state}
+            return {"session": name_session(result.session.id), "session_state": result.session.state}
         if not work.computes:
             return {}
         code: dict[str, Field] = {"code": computation.code(result.status)}
@@ -109,7 +110,8 @@ class Guest(Kind[GuestRun]):
         from paddock.sessions.guests import find_grants
 
         grants = find_grants(engines.programs.sessions, request.actor, work.session or "")
-        return request if grants is None else request.model_copy(update={"jit": grants.jit})
+        same = grants is None or grants.jit == request.jit
+        return request if same else request.model_copy(update={"jit": grants.jit})
 
     def prepare(self, engines: Engines, decision: Decision) -> None:
         engines.guest.expect(jit=decision.grants.jit)

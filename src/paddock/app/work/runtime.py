@@ -8,7 +8,7 @@ from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import NEW
+from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
@@ -101,6 +101,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "files": [_describe_file(file) for file in work.files],
             "outputs": list(work.outputs or ()),
             "env": sorted(work.env),
+            "session": name_session(work.session) if work.session else "",
         }
         return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
 
@@ -124,8 +125,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "file": shorten_name(work.file),
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
+            "session": name_session(work.session) if work.session else "",
         }
         return facts | {name: fact for name, fact in given.items() if fact}
+
+    def list_end_facts(self, work: RuntimeRun, result: RawResult) -> dict[str, Field]:
+        if (session := result.session) is None:
+            return {}
+        return {"session": name_session(session.id), "session_state": session.state}
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:
         """Return the request with what its session was opened with, so that policy decides about that."""
@@ -136,7 +143,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
             return request
         opened = session.work
         same = {name: getattr(opened, name) for name in ("runtime", "access", "network", "executable")}
-        return request.model_copy(update={"work": work.model_copy(update=same)})
+        resolved = work.model_copy(update=same)
+        return request if resolved == work else request.model_copy(update={"work": resolved})
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision

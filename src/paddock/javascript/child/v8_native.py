@@ -43,9 +43,7 @@ class NativeIsolate:
         self._library = library
         bind = self.bind
         self._current = bind("_ZN2v87Isolate10GetCurrentEv")
-        self._cancel_termination = bind(
-            "_ZN2v87Isolate24CancelTerminateExecutionEv", POINTER, result=None
-        )
+        self._cancel_termination = bind("_ZN2v87Isolate24CancelTerminateExecutionEv", POINTER, result=None)
         self._terminate = "_ZN2v87Isolate18TerminateExecutionEv"
         bind(self._terminate, POINTER, result=None)
         self._current_context = bind("_ZN2v87Isolate17GetCurrentContextEv", POINTER)

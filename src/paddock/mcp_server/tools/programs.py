@@ -15,7 +15,7 @@ from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
 from paddock.mcp_server.query_reply import fit_found_output, render_found_output
 from paddock.mcp_server.replies import compact, cut_text
-from paddock.mcp_server.stored_output import build_file_blocks, build_links, read_address
+from paddock.mcp_server.stored_output import build_file_blocks, build_links, build_result_blocks, read_address
 from paddock.mcp_server.toolbox import (
     Arguments,
     Caller,
@@ -33,6 +33,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.session import SessionEnd
 from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.schema import RuntimeSettings
@@ -69,7 +70,10 @@ _OUTPUT_ARGUMENTS = {
 _PLAIN_ARGUMENTS = {
     "language": "runtime",
     "relative_cwd": "cwd",
-    **{name: name for name in ("code", "args", "executable", "access", "network", "outputs", "env")},
+    **{
+        name: name
+        for name in ("code", "args", "executable", "access", "network", "outputs", "env", "session")
+    },
 }
 """Arguments that the model takes unchanged, with their names there."""
 _PHRASES = frozenset({"query_terms"})
@@ -97,6 +101,7 @@ class Programs:
         The arguments are those of `run_program`. Raises pydantic's ValidationError. When cancelled, the program ends
         and its output is stored as usual, although no answer is sent.
         """
+        arguments = self._name_language(arguments, caller)
         work = RuntimeRun.model_validate({"kind": "runtime", **_build_fields(arguments, mode)})
         request = ExecutionRequest(
             actor=caller.actor,
@@ -110,6 +115,15 @@ class Programs:
         take = OutputLines(caller.on_console).take_output if caller.on_console else None
         outcome = await caller.execute(self._session.gate, request, on_output=take)
         return outcome, work
+
+    def _name_language(self, arguments: Arguments, caller: Caller) -> Arguments:
+        """Return the arguments with the language of their session, which need not be given again."""
+        handle = arguments.get("session")
+        if "language" in arguments or not isinstance(handle, str):
+            return arguments
+        session = self._session.programs.find_session(caller.actor, handle)
+        # Without one, nothing runs, and the answer says why.
+        return {**arguments, "language": "python" if session is None else session.work.runtime}
 
     async def find_output(self, asked: OutputQuery, workspace: Path | None = None) -> "OutputFound":
         """Return the result of a query in the output of this workspace, or of another.
@@ -142,6 +156,7 @@ class Programs:
         if isinstance(handle, str) and program is not None:
             written: list[Stream] = [name for name in STREAMS if getattr(program, name).total_bytes]
             pointers = build_links(handle, written, work.runtime)
+        pointers += build_result_blocks(outcome.results)
         pointers += await asyncio.to_thread(build_file_blocks, outcome.files, self._read_file)
         return ToolAnswer([text_block(text), *pointers], data, is_error=not outcome.ok)
 
@@ -189,7 +204,7 @@ def _build_run_program(programs: Programs) -> Tool:
         title="Run a program in a language runtime",
         description=RUN_PROGRAM,
         input_schema=object_schema(
-            ["language"],
+            [],
             language={"enum": [*programs.runtimes.languages]},
             code={"type": "string"},
             args=_TEXTS,
@@ -212,6 +227,7 @@ def _build_run_program(programs: Programs) -> Tool:
             },
             outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
             env={"type": "object"},
+            session={**_TEXT, "description": '"new", or a handle: variables stay'},
         ),
         run=programs.run_program,
         phrases=_PHRASES,
@@ -326,6 +342,14 @@ def _render_file(file: Mapping[str, Any]) -> str:
     return f"file: {file['path']} ({file['mediaType']}, {count(file['size'], 'byte')}) {kept}"
 
 
+def _render_session(session: SessionEnd | None) -> list[str]:
+    if session is None:
+        return []
+    if session.state == "lost":
+        return [f"session lost: {session.reason}"]
+    return [f"session {session.id}: kept, expires in {round(session.expires_in_s)} s without use"]
+
+
 def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
@@ -342,6 +366,7 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     lines += map(_render_file, response.get("files", []))
+    lines += _render_session(outcome.session)
     if "outputLines" in response:
         lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
     both = "output" if response.get("combined") else "stdout"

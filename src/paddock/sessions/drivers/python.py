@@ -1,7 +1,8 @@
 """The driver of Python sessions: it runs inside of the sandbox, in the interpreter that the program uses.
 
-It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It uses the standard library alone, of Python 3.8 and later. Whatever a program does to it harms
-only its own session: the parent believes nothing of it but what it shows.
+It reads requests from descriptor 3, and answers with frames: four bytes of length (little-endian) and JSON. It uses the
+standard library alone, of Python 3.8 and later. Whatever a program does to it harms only its own session: the parent
+believes nothing of it but what it shows.
 """
 
 import ast

@@ -1,0 +1,214 @@
+"""Sessions of the library: `async with p.session("python") as s:`, and their twin that blocks."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from paddock.model.outcome import Outcome
+from paddock.model.session import NEW
+from paddock.model.work_files import OutputFile
+
+if TYPE_CHECKING:
+    from paddock.app.runtime_service import Programs
+    from paddock.client.arguments import InputData
+    from paddock.output.recorder import OnOutput
+
+Execute = Callable[..., Coroutine[Any, Any, Outcome]]
+"""`Paddock.exec` with the arguments of the session."""
+
+
+class SessionFiles:
+    """The files of a session."""
+
+    def __init__(self, session: "InterpreterSession") -> None:
+        """Work on the files of `session`."""
+        self._session = session
+
+    async def write(self, path: str, data: "InputData") -> None:
+        """Write a file into the working directory, and replace one that is there.
+
+        The write is a request of its own, decided and recorded. Raises ValueError for a path that leads out,
+        OutcomeError for a session that is lost.
+        """
+        outcome = await self._session.run("", files={path: data})
+        outcome.check()
+
+    async def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises OSError, ValueError for what is no regular file, PaddockError."""
+        return await self._session.programs.sessions.read_file(self._session.actor, self._session.id, path)
+
+    async def remove(self, path: str) -> None:
+        """Remove a file. Raises OSError, and PaddockError for a session that has ended."""
+        await self._session.programs.sessions.remove_file(self._session.actor, self._session.id, path)
+
+    async def list(self) -> tuple[OutputFile, ...]:
+        """Return all files, by path. Raises PaddockError for a session that has ended."""
+        found = await self._session.programs.list_session_files(self._session.actor, self._session.id)
+        for file in found:
+            file.attach_reader(partial(self._read_now, file.path))
+        return found
+
+    def _read_now(self, path: str) -> bytes:
+        return self._session.programs.sessions.read_file_now(self._session.actor, self._session.id, path)
+
+
+class InterpreterSession:
+    """An interpreter that keeps its variables, files and processes from one execution to the next.
+
+    Nothing of it runs between two executions. `async with` opens and closes it; `await` only opens it.
+    """
+
+    def __init__(self, programs: "Callable[[], Programs]", actor: str, execute: Execute, handle: str) -> None:
+        """Make a session that is opened, or that has the handle already, by `Paddock.session`."""
+        self._programs = programs
+        self.actor = actor
+        """Whom it belongs to."""
+        self._execute = execute
+        self._handle = handle
+        self._attached = handle != NEW
+        self.files = SessionFiles(self)
+        """Its files."""
+        self.expires_in_s = 0.0
+        """Seconds until it is closed if it is not used, after the last execution."""
+
+    @property
+    def programs(self) -> "Programs":
+        """What runs it."""
+        return self._programs()
+
+    @property
+    def id(self) -> str:
+        """Its handle, with which `Paddock.session(id=...)` finds it again. Nobody can guess it."""
+        return self._handle
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Open it and return it."""
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        """Open it. Raises OutcomeError if it cannot be opened."""
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, unless it was open before."""
+        if not self._attached:
+            await self.close()
+
+    async def _open(self) -> Self:
+        if self._handle == NEW:
+            (await self.run("")).check()
+        return self
+
+    async def run(
+        self,
+        code: str,
+        *,
+        stdin: bytes | str | None = None,
+        files: "Mapping[str, InputData] | None" = None,
+        outputs: Sequence[str] | None = None,
+        timeout_ms: int | None = None,
+        keep: bool = True,
+        on_output: "OnOutput | None" = None,
+        stop: asyncio.Event | None = None,
+    ) -> Outcome:
+        """Execute a program after what was executed before, and return its outcome.
+
+        `outcome.results` are the values that it showed, among them its last expression; `outcome.text` is its output.
+        A limit interrupts it, and `outcome.session.state` says whether the session survived. A lost session gives
+        an outcome with the status `lost`. The other arguments are those of `Paddock.exec`.
+        """
+        outcome = await self._execute(
+            code=code,
+            session=self._handle,
+            stdin=stdin,
+            files=files,
+            outputs=outputs,
+            timeout_ms=timeout_ms,
+            keep=keep,
+            on_output=on_output,
+            stop=stop,
+        )
+        if outcome.session is not None:
+            self._handle, self.expires_in_s = outcome.session.id, outcome.session.expires_in_s
+        return outcome
+
+    async def interrupt(self) -> None:
+        """Interrupt the program that is executed now; its outcome is `cancelled`. Does nothing without one."""
+        self.programs.sessions.interrupt(self.actor, self._handle)
+
+    async def close(self) -> None:
+        """Close it: end its processes and remove its files. Does nothing the second time."""
+        await self.programs.sessions.close_session(self.actor, self._handle)
+
+
+class BlockingSession:
+    """Like `InterpreterSession`, for ordinary functions: `with p.session("python") as s:`."""
+
+    def __init__(self, session: InterpreterSession, wait: Callable[..., Any]) -> None:
+        """Run the coroutines of `session` by `wait`."""
+        self._session = session
+        self._wait = wait
+        self.files = BlockingSessionFiles(session.files, wait)
+        """Its files."""
+
+    @property
+    def id(self) -> str:
+        """Its handle."""
+        return self._session.id
+
+    @property
+    def expires_in_s(self) -> float:
+        """Seconds until it is closed if it is not used, after the last execution."""
+        return self._session.expires_in_s
+
+    def __enter__(self) -> Self:
+        """Open it. Raises OutcomeError if it cannot be opened."""
+        self._wait(self._session.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, unless it was open before."""
+        self._wait(partial(self._session.__aexit__, kind, error, trace))
+
+    def run(self, code: str, **options: Any) -> Outcome:  # noqa: ANN401 - those of the other
+        """Execute a program, as `InterpreterSession.run` does with the same arguments."""
+        return self._wait(partial(self._session.run, code, **options))
+
+    def interrupt(self) -> None:
+        """Interrupt the program that another thread executes."""
+        self._wait(self._session.interrupt)
+
+    def close(self) -> None:
+        """Close it."""
+        self._wait(self._session.close)
+
+
+class BlockingSessionFiles:
+    """The files of a session, as `SessionFiles`."""
+
+    def __init__(self, files: SessionFiles, wait: Callable[..., Any]) -> None:
+        """Run the coroutines of `files` by `wait`."""
+        self._files = files
+        self._wait = wait
+
+    def write(self, path: str, data: "InputData") -> None:
+        """Write a file into the working directory."""
+        self._wait(partial(self._files.write, path, data))
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        return self._wait(partial(self._files.read, path))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._wait(partial(self._files.remove, path))
+
+    def list(self) -> tuple[OutputFile, ...]:
+        """Return all files, by path."""
+        return self._wait(self._files.list)
