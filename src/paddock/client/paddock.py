@@ -144,7 +144,8 @@ class Paddock:
 
         The program reads `input`; the outcome's value is its return value. `on_console` receives each console line at
         once, `on_call` each call after it has ended. With `session` ("new", or the handle in `outcome.session`) it runs
-        after the earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input` becomes a number with all its digits.
+        after the earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input`
+        becomes a number with all its digits.
         Raises ValueError for a value that is not JSON.
         """
         work = GuestRun(source=code, input=read_value(input, "input"), session=session)

@@ -189,6 +189,7 @@ class GuestEngine:
         held: HeldWorker,
         number: int,
         job: GuestJob,
+        *,
         host: Host,
         on_console: OnConsole | None = None,
         stop: asyncio.Event | None = None,

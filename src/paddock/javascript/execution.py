@@ -196,19 +196,21 @@ class Execution(WorkerListener):
                 self._conclude(message)
 
     def _conclude(self, message: End) -> None:
-        match message if self._number else None:
-            case frames.Failed(stack=stack):
-                message = message._replace(stack=self._name_plainly(stack))
-            case frames.Done(site=stack):
-                message = message._replace(site=self._name_plainly(stack))
-            case frames.EngineFailure(text):
-                message = message._replace(text=self._name_plainly(text))
-            case _:
-                pass
+        if self._number:
+            message = self._rename_in(message)
         if isinstance(message, frames.Done) and not self._job.work.raw_results:
             self._warn(describe_uncalled(self._program))
         self._end = self._end or message
         self._finish()
+
+    def _rename_in(self, end: End) -> End:
+        if isinstance(end, frames.Failed):
+            return end._replace(stack=self._name_plainly(end.stack))
+        if isinstance(end, frames.Done):
+            return end._replace(site=self._name_plainly(end.site))
+        if isinstance(end, frames.EngineFailure):
+            return end._replace(text=self._name_plainly(end.text))
+        return end
 
     def on_protocol_error(self, error: frames.FrameError) -> None:
         """End the execution, because its worker broke the protocol."""

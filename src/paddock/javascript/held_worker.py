@@ -1,11 +1,10 @@
 """A worker that runs the programs of one session, and is stopped between them.
 
-    run     continue the process -> program (`Execution`) -> its end -> "idle" -> stop the process (SIGSTOP)
-    a limit interrupt V8 and send `end` -> "idle" within half a second, or the process is killed and the session lost
+    run       continue the process -> program (`Execution`) -> its end -> "idle" -> stop the process (SIGSTOP)
+    a limit   interrupt V8 and send `end` -> "idle" within half a second, or the process is killed and lost
 
-"idle" means that the microtasks which a program left have run. What it left otherwise ends with it: its timers and calls
-are forgotten. The worker keeps the lock-down that every worker has. What it sends is as hostile as ever: a message at
-the wrong time kills it.
+"idle" means that the microtasks that a program left have run. Its timers and calls are forgotten. The worker keeps the
+lock-down that every worker has. What it sends is as hostile as ever: a message at the wrong time kills it.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from paddock.model.outcome import RawResult, SandboxFacts, Status
 GRACE_MS = 500
 """Time in which a program must end after it was interrupted, in milliseconds."""
 _SIGNALS = 5
-"""Number of times that it is interrupted in this time: a signal can come when no JavaScript runs, just before it does."""
+"""Number of interruptions in this time. One can come too early: when no JavaScript runs, just before it does."""
 _REAP_TIMEOUT_S = 5.0
 _UNSTOPPABLE = "its program did not end when it was interrupted"
 _LOSSES = {Status.MEMORY_LIMIT: "it needed more memory than its limit"}

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 
+from paddock.cancellation import run_shielded
 from paddock.javascript.engine import GuestEngine
 from paddock.javascript.held_worker import HeldWorker
 from paddock.javascript.job import GuestJob, Host, OnConsole
@@ -17,8 +18,12 @@ from paddock.sessions.table import OpenSession, SessionTable, refuse
 class GuestSession(OpenSession):
     """One open session of JavaScript programs."""
 
-    executor: HeldWorker
+    worker: HeldWorker
     grants: Grants
+
+    @property
+    def executor(self) -> HeldWorker:
+        return self.worker
 
     @property
     def language(self) -> str:
@@ -36,6 +41,7 @@ async def run_guest(
     engine: GuestEngine,
     actor: str,
     job: GuestJob,
+    *,
     host: Host,
     on_console: OnConsole | None = None,
     stop: asyncio.Event | None = None,
@@ -44,35 +50,53 @@ async def run_guest(
 
     Setting `stop`, or cancelling the task, interrupts the program. Raises EngineError if no worker can start.
     """
+    run = partial(_run_in, table, engine, job=job, host=host, on_console=on_console, stop=stop)
     handle = job.work.session or NEW
     if handle == NEW:
-        opened = await table.open(
-            actor, partial(engine.hold, jit=job.grants.jit), partial(_make_session, job.grants)
-        )
+        start = partial(engine.hold, jit=job.grants.jit)
+        opened = await table.open(actor, start, partial(_make_session, job.grants))
         if isinstance(opened, RawResult):
             return opened
-        session = opened
-    else:
-        found = table.find_open(actor, handle)
-        if found is None:
-            return table.explain_absence(actor, handle)
-        if not isinstance(found, GuestSession):
-            return refuse("this session is one of programs in another language (run_program)")
-        session = found
+        try:
+            return await run(opened)
+        except BaseException:  # also after a cancellation: nobody learns its handle
+            await run_shielded(table.end(opened, "the program that opened it was not answered"))
+            raise
+    found = table.find_open(actor, handle)
+    if found is None:
+        return table.explain_absence(actor, handle)
+    if not isinstance(found, GuestSession):
+        return refuse("this session is one of programs in another language (run_program)")
+    return await run(found)
+
+
+async def _run_in(
+    table: SessionTable,
+    engine: GuestEngine,
+    session: GuestSession,
+    *,
+    job: GuestJob,
+    host: Host,
+    on_console: OnConsole | None,
+    stop: asyncio.Event | None,
+) -> RawResult:
     async with session.lock:
-        if session.executor.lost:
-            await table.end(session, session.executor.loss)
+        if session.worker.lost:
+            await table.end(session, session.worker.loss)
         elif session.grants.jit and not job.grants.jit:
             await table.end(session, "policy grants less than it was opened with")
-        if table.find_open(actor, session.id) is None:  # it ended, or had ended while this one waited
-            return table.explain_absence(actor, session.id)
+        if table.find_open(session.actor, session.id) is None:  # it may have ended while this one waited
+            return table.explain_absence(session.actor, session.id)
         if stop is not None and stop.is_set():
             return RawResult(status=Status.CANCELLED)
 
         async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:
             timeout_ms = min(job.limits.timeout_ms, left_ms)
             limited = replace(job, limits=job.limits.model_copy(update={"timeout_ms": timeout_ms}))
-            return await engine.run_held(session.executor, number, limited, host, on_console, stop), ()
+            result = await engine.run_held(
+                session.worker, number, limited, host=host, on_console=on_console, stop=stop
+            )
+            return result, ()
 
         return await table.execute(session, execute)
 

@@ -24,7 +24,7 @@ from paddock.settings.schema import SessionSettings
 class ProgramSession(OpenSession):
     """One open session of programs in a language."""
 
-    executor: Interpreter
+    interpreter: Interpreter
     work: RuntimeRun
     """The program that opened it: language, access and network stay."""
     grants: ProgramGrants
@@ -34,9 +34,8 @@ class ProgramSession(OpenSession):
         return self.work.runtime
 
     @property
-    def interpreter(self) -> Interpreter:
-        """What executes its programs."""
-        return self.executor
+    def executor(self) -> Interpreter:
+        return self.interpreter
 
 
 class ProgramSessions(SessionTable):

@@ -59,12 +59,16 @@ class OpenSession:
     actor: str
     ends_at: float
     """When it ends at the latest, on the monotonic clock."""
-    executor: Executor
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, kw_only=True)
     number: int = field(default=0, kw_only=True)
     """Number of executions so far."""
     used_at: float = field(default=0.0, kw_only=True)
     expiry: asyncio.TimerHandle | None = field(default=None, kw_only=True)
+
+    @property
+    def executor(self) -> Executor:
+        """What executes its programs."""
+        raise NotImplementedError
 
     @property
     def language(self) -> str:

@@ -1,5 +1,6 @@
 """JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 
@@ -110,8 +111,9 @@ class Guest(Kind[GuestRun]):
         from paddock.sessions.guests import find_grants
 
         grants = find_grants(engines.programs.sessions, request.actor, work.session or "")
-        same = grants is None or grants.jit == request.jit
-        return request if same else request.model_copy(update={"jit": grants.jit})
+        if grants is None or grants.jit == request.jit:
+            return request
+        return request.model_copy(update={"jit": grants.jit})
 
     def prepare(self, engines: Engines, decision: Decision) -> None:
         engines.guest.expect(jit=decision.grants.jit)
@@ -149,7 +151,14 @@ class Guest(Kind[GuestRun]):
                 if work.session is None:
                     result = await context.engines.guest.run(job, calls, console, watchers.stop)
                 else:
-                    result = await _run_in_session(context, request, job, calls, console, watchers)
+                    result = await _run_in_session(
+                        context.engines,
+                        request.actor,
+                        job,
+                        host=calls,
+                        on_console=console,
+                        stop=watchers.stop,
+                    )
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
@@ -160,20 +169,19 @@ class Guest(Kind[GuestRun]):
         return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
 
 
-async def _run_in_session(  # noqa: PLR0917 - those of a run
-    context: Context,
-    request: ExecutionRequest,
+async def _run_in_session(
+    engines: Engines,
+    actor: str,
     job: GuestJob,
-    calls: HostCalls,
-    console: OnConsole | None,
-    watchers: Watchers,
+    *,
+    host: HostCalls,
+    on_console: OnConsole | None,
+    stop: asyncio.Event | None,
 ) -> RawResult:
     from paddock.sessions.guests import run_guest  # most programs have no session
 
-    engines = context.engines
-    return await run_guest(
-        engines.programs.sessions, engines.guest, request.actor, job, calls, console, watchers.stop
-    )
+    table = engines.programs.sessions
+    return await run_guest(table, engines.guest, actor, job, host=host, on_console=on_console, stop=stop)
 
 
 def _encode(source: str) -> bytes:

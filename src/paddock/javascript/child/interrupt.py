@@ -2,8 +2,9 @@
 
 A worker has one thread, which is inside of V8 while a program computes. Python's handlers would wait until V8 returns,
 and a handler that enters Python could interrupt Python itself. Therefore the kernel calls V8's function directly, which
-may be called at any moment (v8-isolate.h, TerminateExecution). Only its argument must be put in place: four instructions
-do that. They are made in the fork server, before workers lock themselves down, in a page that is never writable again.
+may be called at any moment (v8-isolate.h, TerminateExecution). Only its argument must be put in place: three
+instructions do that. The fork server makes them, before workers lock themselves down, in a page that is never writable
+again.
 """
 
 import ctypes
@@ -11,16 +12,21 @@ import mmap
 import os
 import signal
 import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIGNAL = signal.SIGUSR1
 """Ends the running JavaScript. It kills a process on a machine for which there are no instructions here."""
 
 _PROT_READ_EXEC = 5
-_CODE = {
+_LOAD_AND_BRANCH = 0x58000080, 0x580000B0, 0xD61F0200, 0xD503201F
+_CODE: "dict[str, tuple[str, Callable[[int, int], tuple[int | bytes, ...]]]]" = {
     # mov rdi, ARGUMENT; mov rax, FUNCTION; jmp rax
     "x86_64": ("<2sQ2sQ2s", lambda function, argument: (b"\x48\xbf", argument, b"\x48\xb8", function, b"\xff\xe0")),
     # ldr x0, ARGUMENT; ldr x16, FUNCTION; br x16; nop
-    "aarch64": ("<4I2Q", lambda function, argument: (0x58000080, 0x580000B0, 0xD61F0200, 0xD503201F, argument, function)),
+    "aarch64": ("<4I2Q", lambda function, argument: (*_LOAD_AND_BRANCH, argument, function)),
 }  # fmt: skip
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
@@ -33,9 +39,9 @@ def call_on_signal(function: int, argument: int) -> mmap.mmap | None:
 
     Returns the memory of the handler, which must outlive it; None where there can be no handler.
     """
-    form, order = _CODE.get(os.uname().machine, ("", None))
-    if order is None:
+    if (code := _CODE.get(os.uname().machine)) is None:
         return None
+    form, order = code
     page = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     page.write(struct.pack(form, *order(function, argument)))
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
