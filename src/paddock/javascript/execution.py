@@ -187,7 +187,9 @@ class Execution(WorkerListener):
                 stack = self._name_plainly(message.reason.stack)
                 plain = message._replace(reason=message.reason._replace(stack=stack))
                 self._warn(rejection_text(self._program, plain))
-            case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle():
+            case frames.Idle():  # in a session, `listener` handles it
+                self._refuse("a message that only a worker of a session may send")
+            case frames.Ready() | frames.Emitted() | frames.Overflow():
                 again = isinstance(message, frames.Ready)
                 self._refuse(
                     "a second ready message" if again else "a message that only computations may send"

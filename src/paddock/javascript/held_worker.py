@@ -19,10 +19,10 @@ from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 
-GRACE_MS = 500
-"""Time in which a program must end after it was interrupted, in milliseconds."""
-_SIGNALS = 5
-"""Number of interruptions in this time. One can come too early: when no JavaScript runs, just before it does."""
+ROUND_S = 0.1
+"""Time between two interruptions of a program, in seconds. One can come too early: just before JavaScript runs."""
+MAX_ROUNDS = 5
+"""Number of rounds in which a program must end."""
 _REAP_TIMEOUT_S = 5.0
 _UNSTOPPABLE = "its program did not end when it was interrupted"
 _LOSSES = {Status.MEMORY_LIMIT: "it needed more memory than its limit"}
@@ -98,13 +98,9 @@ class HeldWorker(WorkerListener):
 
     async def _becomes_idle(self, execution: Execution) -> bool:
         """Wait until nothing of a program is left to run; interrupt it after a while, and again."""
-        rounds = _SIGNALS if not execution.has_word else _SIGNALS + 1
-        for _ in range(rounds):
-            await asyncio.wait(
-                {self._idle, self.worker.death},
-                timeout=GRACE_MS / 1000 / _SIGNALS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+        for _ in range(MAX_ROUNDS + execution.has_word):  # one that has ended is interrupted after the first round
+            ending = {self._idle, self.worker.death}
+            await asyncio.wait(ending, timeout=ROUND_S, return_when=asyncio.FIRST_COMPLETED)
             if self._idle.done() or self.lost:
                 break
             self._interrupt()
