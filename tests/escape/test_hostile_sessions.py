@@ -6,7 +6,18 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.escape.puppet import CALL, DONE, FRAME_BYTES, PROGRAM, Echo, NoIntake, OneWorker, Puppet, frame, message
+from tests.escape.puppet import (
+    CALL,
+    DONE,
+    FRAME_BYTES,
+    PROGRAM,
+    Echo,
+    NoIntake,
+    OneWorker,
+    Puppet,
+    frame,
+    message,
+)
 
 from paddock.javascript import held_worker
 from paddock.javascript.engine import GuestEngine
@@ -24,7 +35,9 @@ async def receive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(length)
 
 
-async def play(*turns: bytes, host: Echo | None = None, timeout_ms: int = 60_000) -> tuple[list[RawResult], str]:
+async def play(
+    *turns: bytes, host: Echo | None = None, timeout_ms: int = 60_000
+) -> tuple[list[RawResult], str]:
     """Return the results of programs, to each of which the attacker answers so; and why the session is lost, or ""."""
     ours, theirs = socket.socketpair()
     errors, their_errors = os.pipe()

@@ -47,6 +47,12 @@ _MAX_PENDING_FRAMES = 4
 """Maximum size of the arguments of all calls in flight, in messages of maximum size."""
 
 
+_OUT_OF_PLACE: dict[type, str] = {
+    frames.Ready: "a second ready message",
+    frames.Idle: "a message that only a worker of a session may send",
+}
+
+
 class Execution(WorkerListener):
     """The host's side of one running program."""
 
@@ -187,13 +193,8 @@ class Execution(WorkerListener):
                 stack = self._name_plainly(message.reason.stack)
                 plain = message._replace(reason=message.reason._replace(stack=stack))
                 self._warn(rejection_text(self._program, plain))
-            case frames.Idle():  # in a session, `listener` handles it
-                self._refuse("a message that only a worker of a session may send")
-            case frames.Ready() | frames.Emitted() | frames.Overflow():
-                again = isinstance(message, frames.Ready)
-                self._refuse(
-                    "a second ready message" if again else "a message that only computations may send"
-                )
+            case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle():
+                self._refuse(_OUT_OF_PLACE.get(type(message), "a message that only computations may send"))
             case _:
                 self._conclude(message)
 

@@ -98,7 +98,9 @@ class HeldWorker(WorkerListener):
 
     async def _becomes_idle(self, execution: Execution) -> bool:
         """Wait until nothing of a program is left to run; interrupt it after a while, and again."""
-        for _ in range(MAX_ROUNDS + execution.has_word):  # one that has ended is interrupted after the first round
+        for _ in range(
+            MAX_ROUNDS + execution.has_word
+        ):  # one that has ended is interrupted after the first round
             ending = {self._idle, self.worker.death}
             await asyncio.wait(ending, timeout=ROUND_S, return_when=asyncio.FIRST_COMPLETED)
             if self._idle.done() or self.lost:

@@ -21,7 +21,10 @@ TEXTS = {
     "for (let i of a) { const b = 1 }": ("", "for (let i of a) { const b = 1 }"),
     "function f() { var a; let b }": ('[["f",$00000f]],[],[],[]', "function $00000f() { var a; let b }"),
     "async function* f() {}": ('[["f",$00000f]],[],[],[]', "async function* $00000f() {}"),
-    "class A extends B { static { var a } }": ('[],["A"],[],[]', ";A=class A extends B { static { var a } };"),
+    "class A extends B { static { var a } }": (
+        '[],["A"],[],[]',
+        ";A=class A extends B { static { var a } };",
+    ),
     "switch (a) { case 1: var b = 1 }": ('[],[],[],["b"]', "switch (a) { case 1: ;   b = 1; }"),
     "a: var b = 1": ('[],[],[],["b"]', "a:     b = 1;"),
     "using a = b": ("", "using a = b"),
@@ -60,7 +63,10 @@ PIECES = st.sampled_from(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(PIECES, min_size=1, max_size=6, unique=True), st.lists(st.sampled_from(["\n", ";", ";\n\n", " ;\t"]), min_size=6, max_size=6))
+@given(
+    st.lists(PIECES, min_size=1, max_size=6, unique=True),
+    st.lists(st.sampled_from(["\n", ";", ";\n\n", " ;\t"]), min_size=6, max_size=6),
+)
 def test_positions_lead_back_to_the_text(host: Host, pieces: list[str], ends: list[str]) -> None:
     """Each statement of any program is found where it stands, and the program is one for the engine too."""
     text = "".join(piece + end for piece, end in zip(pieces, ends, strict=False)) + "throw new Error('here')"
