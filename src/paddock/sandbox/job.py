@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
@@ -98,6 +99,11 @@ class RunningProcess:
         if self._late is not None:
             self._late.cancel()
         self._late = self._loop.call_later(seconds + GRACE_S, self._overdue)
+
+    @property
+    def scratch(self) -> Path:
+        """Its directory."""
+        return self._place.scratch
 
     async def pause(self) -> ProcessUsage | None:
         """Stop every process of the job, and return what it has used since the last pause.

@@ -1,0 +1,194 @@
+"""A job can be paused: then nothing of it runs, whatever it has started, and it goes on where it was."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.sandbox.conftest import PATIENCE_S, patiently
+
+from paddock.model.outcome import SandboxFacts, Status
+from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.sandbox.job import RunningProcess
+from paddock.sandbox.protocol import Streams
+from paddock.sandbox.sandbox import KernelSandbox
+
+LIMITS = ProcessLimits(timeout_ms=600_000, cpu_ms=600_000)
+FOREVER = 600_000
+PYTHON = "/usr/bin/python3"
+COUNTING = {
+    "a loop": "import os\nwhile True: os.pwrite(f, b'%d' % n, 0); n += 1",
+    "a thread": "import os, threading\ndef run():\n n = 0\n while True: os.pwrite(f, b'%d' % n, 0); n += 1\n"
+    "threading.Thread(target=run).start()\nthreading.Event().wait()",
+    "a daemon": "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n"
+    " while True: os.pwrite(f, b'%d' % n, 0); n += 1\nos.wait(); os.pause() if hasattr(os, 'pause') else "
+    "__import__('signal').pause()",
+    "its first thread ended": "import ctypes, os, threading\ndef run():\n n = 0\n while True: os.pwrite(f, b'%d' % n, 0); n += 1\n"
+    "threading.Thread(target=run).start()\nctypes.CDLL(None).pthread_exit(None)",
+    "a child that continues others": "import os, signal\nown = os.getpid()\nif os.fork() == 0:\n while True:\n"
+    "  os.kill(own, signal.SIGCONT)\nwhile True: os.pwrite(f, b'%d' % n, 0); n += 1",
+    "a stream of children": "import os\nwhile True:\n pid = os.fork()\n if pid == 0: os._exit(0)\n os.waitpid(pid, 0)\n"
+    " os.pwrite(f, b'%d' % n, 0); n += 1",
+}
+"""Programs that write ever higher numbers into a file."""
+BEGIN = "import os\nf = os.open('count', os.O_RDWR | os.O_CREAT)\nn = 0\n"
+
+
+@pytest.fixture(params=["namespaces", "landlock"])
+def tier(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def running(tier: str, program: str, streams: Streams | None = None) -> AsyncGenerator[RunningProcess]:
+    async with KernelSandbox(SandboxFacts(tier=tier), tier=tier, job_user=0) as sandbox:
+        grants = ProcessGrants()
+        job = await sandbox.launch([PYTHON, "-I", "-S", "-c", program], grants, LIMITS, streams)
+        assert isinstance(job, RunningProcess), job
+        try:
+            yield job
+        finally:
+            job.cancel()
+            await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+
+async def wait_for_count(path: Path, above: int) -> int:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            if path.exists() and (text := path.read_text()) and int(text) > above:
+                return int(text)
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("program", COUNTING)
+def test_nothing_runs_during_a_pause(tier: str, program: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING[program]) as job:
+            count = job.scratch / "count"
+            await wait_for_count(count, 0)
+            for _ in range(3):
+                usage = await job.pause()
+                assert usage is not None
+                before = count.read_bytes()
+                await asyncio.sleep(0.05)
+                assert count.read_bytes() == before
+                job.resume(FOREVER, FOREVER)
+                await wait_for_count(count, int(before))
+
+    patiently(scenario())
+
+
+def test_a_pause_tells_what_was_used_since_the_last_one(tier: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            first = await job.pause()
+            job.resume(FOREVER, FOREVER)
+            second = await job.pause()
+            assert first is not None
+            assert second is not None
+            assert second.wall_ms < first.wall_ms + 1000 * PATIENCE_S
+            assert first.peak_bytes > 0
+            assert job.resident_bytes > 0
+
+    patiently(scenario())
+
+
+def test_an_interrupt_reaches_the_program_and_its_group(tier: str) -> None:
+    program = (
+        "import os, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nchild = os.fork()\n"
+        "if child == 0:\n time.sleep(1000)\ntry:\n signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        " print(flush=True)\n time.sleep(1000)\nexcept KeyboardInterrupt:\n"
+        " print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)"
+    )
+    said: list[bytes] = []
+    begun = asyncio.Event()
+
+    async def scenario() -> ProcessResult:
+        def take(data: bytes) -> None:
+            said.append(data)
+            begun.set()
+
+        async with running(tier, program, Streams(stdout=take)) as job:
+            await asyncio.wait_for(begun.wait(), PATIENCE_S)
+            job.interrupt()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    result = patiently(scenario())
+    assert (result.status, b"".join(said)) == (Status.OK, b"\n-2\n")
+
+
+def test_an_interrupt_during_a_pause_is_forgotten(tier: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            count = job.scratch / "count"
+            await wait_for_count(count, 0)
+            assert await job.pause() is not None
+            job.interrupt()
+            job.resume(FOREVER, FOREVER)
+            await wait_for_count(count, int(count.read_bytes()))
+
+    patiently(scenario())
+
+
+def test_a_turn_has_limits_of_its_own(tier: str) -> None:
+    async def scenario(timeout_ms: int, cpu_ms: int) -> ProcessResult:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            assert await job.pause() is not None
+            job.resume(timeout_ms, cpu_ms)
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    ended = patiently(scenario(50, FOREVER)), patiently(scenario(FOREVER, 50))
+    assert [(each.status, each.limit) for each in ended] == [
+        (Status.TIMEOUT, "wall"),
+        (Status.TIMEOUT, "cpu"),
+    ]
+
+
+def test_a_paused_job_can_be_ended(tier: str) -> None:
+    async def scenario() -> ProcessResult:
+        async with running(tier, BEGIN + COUNTING["a daemon"]) as job:
+            await wait_for_count(job.scratch / "count", 0)
+            assert await job.pause() is not None
+            job.cancel()
+            return await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+
+    result = patiently(scenario())
+    assert (result.status, result.survivors) == (Status.CANCELLED, 0)
+
+
+def test_a_job_that_has_ended_cannot_be_paused(tier: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, "") as job:
+            await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+            assert await job.pause() is None
+
+    patiently(scenario())
+
+
+def test_a_process_that_stopped_itself_stays_stopped(tier: str) -> None:
+    program = (
+        "import os, signal, sys\nchild = os.fork()\nif child == 0:\n os.kill(os.getpid(), signal.SIGSTOP)\n print('on', flush=True)\n"
+        " os._exit(0)\nos.waitpid(child, os.WUNTRACED)\nprint('stopped', flush=True)\nsys.stdin.read(1)\n"
+    )
+    said: list[bytes] = []
+    begun = asyncio.Event()
+
+    async def scenario() -> None:
+        def take(data: bytes) -> None:
+            said.append(data)
+            begun.set()
+
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            async with running(tier, program, Streams(stdout=take, channel=theirs)) as job:
+                await asyncio.wait_for(begun.wait(), PATIENCE_S)
+                assert await job.pause() is not None
+                job.resume(FOREVER, FOREVER)
+                assert await job.pause() is not None
+
+    patiently(scenario())
+    assert b"".join(said) == b"stopped\n"

@@ -1,0 +1,365 @@
+"""Sessions: what one execution leaves is there in the next, in every language, by the library."""
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from paddock import BlockingPaddock, InterpreterSession, Outcome, OutcomeError, Paddock, Status
+
+PATIENT = {"runtimes": {"timeout_ms": 120_000}}
+SHORT_MS = 400
+"""A timeout for programs that never end; it says nothing about the speed of the others."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace, and no settings but its own."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (place := tmp_path / "workspace").mkdir()
+    return place
+
+
+def run_all(workspace: Path, language: str, *programs: str, **overrides: object) -> list[Outcome]:
+    """Return the outcomes of programs, one after another in one session."""
+    with (
+        BlockingPaddock(workspace, overrides={**PATIENT, **overrides}) as p,
+        p.session(language) as s,
+    ):
+        return [s.run(program) for program in programs]
+
+
+def say(outcome: Outcome) -> tuple[str, str, int | None]:
+    """Return what most tests look at."""
+    assert outcome.program is not None
+    return outcome.status.value, outcome.text, outcome.program.exit_code
+
+
+STATES = {
+    "python": ("x = 40; import math", "def f(y): return x + y", "f(2)", "42\n"),
+    "shell": ("x=40; cd / && export y=2", "f() { echo $((x + y)) $PWD; }", "f; echo -n $y", "42 /\n2"),
+    "node": ("const x = 40; let y", "function f() { return x + y }; y = 2", "f()", "2\n42\n"),
+    "ruby": ("x = 40; require 'set'; nil", "define_singleton_method(:f) { |y| x + y }; nil", "f(2)", "42\n"),
+    "r": ("x <- 40; library(stats)", "f <- function(y) x + y", "f(2)", "[1] 42\n"),
+}
+
+
+@pytest.mark.parametrize("language", STATES)
+def test_variables_and_functions_stay(workspace: Path, language: str) -> None:
+    *programs, shown = STATES[language]
+    outcomes = run_all(workspace, language, *programs)
+    assert [outcome.status for outcome in outcomes] == [Status.OK] * 3
+    assert "".join(outcome.text for outcome in outcomes) == shown
+    assert [outcome.session.number for outcome in outcomes if outcome.session] == [1, 2, 3]
+
+
+FAILING = {
+    "python": ("1 / 0", "ZeroDivisionError: division by zero", 1),
+    "shell": ("echo no >&2; false", "The program exited with code 1", None),
+    "node": ("const q = 1\nnull.x", "TypeError: Cannot read properties of null (reading 'x')", 2),
+    "ruby": ("q = 1\nraise 'no'", "RuntimeError: no", 2),
+    "r": ("stop('no')", "Error: no", None),
+}
+
+
+@pytest.mark.parametrize("language", FAILING)
+def test_an_error_keeps_the_session(workspace: Path, language: str) -> None:
+    program, message, line = FAILING[language]
+    failed, after = run_all(
+        workspace, language, program, {"r": "1 + 1", "shell": "echo 2"}.get(language, "1 + 1")
+    )
+    assert failed.error is not None
+    assert (failed.status, failed.error.message, failed.error.line) == (Status.FAILED, message, line)
+    assert failed.program is not None
+    assert failed.program.exit_code == 1
+    assert after.text.removeprefix("[1] ") == "2\n"
+
+
+EXITS = {
+    "python": "import sys; sys.exit(3)",
+    "shell": "x=1; exit 3",
+    "node": "process.exit(3)",
+    "ruby": "exit 3",
+}
+
+
+@pytest.mark.parametrize("language", EXITS)
+def test_an_exit_ends_the_program_alone(workspace: Path, language: str) -> None:
+    ended, after = run_all(
+        workspace, language, EXITS[language], "echo $x" if language == "shell" else "0 + 1"
+    )
+    assert (ended.status, ended.program and ended.program.exit_code) == (Status.FAILED, 3)
+    assert after.text == "1\n"
+
+
+ENDLESS = {
+    "python": (
+        "while True: pass",
+        "import time; time.sleep(1000)",
+        "import threading; threading.Event().wait()",
+    ),
+    "shell": ("while :; do :; done", "sleep 1000", "(sleep 1000); echo never"),
+    "node": ("for (;;);", "await new Promise(() => {})", "1; for (;;) {}"),
+    "ruby": ("loop {}", "sleep", "begin; sleep; ensure; 1; end"),
+    "r": ("repeat {}", "Sys.sleep(1000)", "while (TRUE) 1"),
+}
+
+
+@pytest.mark.parametrize("language", ENDLESS)
+def test_a_timeout_interrupts_and_keeps_the_session(workspace: Path, language: str) -> None:
+    setting = "x=5" if language == "shell" else "x = 5" if language != "node" else "var x = 5"
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session(language) as s:
+        s.run(setting)
+        for program in ENDLESS[language]:
+            outcome = s.run(program, timeout_ms=SHORT_MS)
+            assert outcome.error is not None
+            assert (outcome.status, outcome.error.message, outcome.session and outcome.session.state) == (
+                Status.TIMEOUT,
+                "The program ran out of time",
+                "kept",
+            ), program
+        assert s.run("echo $x" if language == "shell" else "x").text.removeprefix("[1] ") == "5\n"
+
+
+def test_what_catches_the_interrupt_is_killed_and_its_session_lost(workspace: Path) -> None:
+    program = "import time\nwhile True:\n  try: time.sleep(1000)\n  except BaseException: pass"
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        outcome = s.run(program, timeout_ms=SHORT_MS)
+        again = s.run("1")
+    assert (outcome.status, outcome.session and outcome.session.state) == (Status.TIMEOUT, "lost")
+    assert again.status is Status.LOST
+    assert again.error is not None
+    assert (again.error.name, again.error.message, again.error.hint) == (
+        "SessionLost",
+        "The session is lost: its interpreter has ended, with all variables and files. Nothing ran.",
+        'open another one with the session "new"',
+    )
+    assert again.session is not None
+    assert (again.session.id, again.session.state) == (s.id, "lost")
+
+
+RICH = """
+class Page:
+    def _repr_html_(self): return "<b>x</b>"
+    def _repr_markdown_(self): return "**x**"
+    def _repr_latex_(self): return "$x$"
+    def _repr_svg_(self): return "<svg/>"
+    def _repr_json_(self): return {"x": [1]}
+    def __repr__(self): return "page"
+class Bundle:
+    def _repr_mimebundle_(self, include=None, exclude=None): return {"text/html": "<i>y</i>", "text/plain": "y", "x/y": "z"}
+print("before"); display(Bundle()); print("after", end="")
+Page()
+"""
+
+
+def test_values_are_shown_in_all_their_forms(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        outcome = s.run(RICH)
+        assert outcome.text == "before\ny\nafterpage\n"
+        bundle, page = outcome.results
+        assert bundle.data == {"text/plain": "y", "text/html": "<i>y</i>"}
+        assert (page.text, page.html, page.markdown, page.latex, page.svg, page.json_value) == (
+            "page",
+            "<b>x</b>",
+            "**x**",
+            "$x$",
+            "<svg/>",
+            {"x": [1]},
+        )
+        assert sorted(page.handles) == ["image/svg+xml", "text/html", "text/latex", "text/markdown"]
+        assert s.run("None").results == ()
+        assert s.run("5;").results == ()
+        assert s.run("_.__class__.__name__").text == "'Page'\n"
+
+
+def test_await_at_the_top_and_output_of_a_thread(workspace: Path) -> None:
+    outcomes = run_all(
+        workspace,
+        "python",
+        "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7",
+        "await f()",
+        "import threading, queue\nq = queue.Queue()\n"
+        "t = threading.Thread(target=lambda: print('got', q.get(), flush=True), daemon=True); t.start()",
+        "q.put(3); t.join()",
+    )
+    assert [outcome.text for outcome in outcomes] == ["", "7\n", "", "got 3\n"]
+
+
+def test_an_input_belongs_to_one_execution(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p:
+        for language, program in (("python", "input()"), ("ruby", "gets"), ("shell", "cat; echo")):
+            with p.session(language) as s:
+                first, second = s.run(program, stdin=b"a\xc3\xa9\n"), s.run(program)
+                assert first.text.strip("\n'\"").removesuffix("\\n") == "a\u00e9", language
+                assert second.status is (Status.FAILED if language == "python" else Status.OK)
+        with p.session("node") as s, pytest.raises(OutcomeError, match="has no standard input"):
+            s.run("1", stdin="x").check()
+
+
+def test_files_of_a_session(workspace: Path) -> None:
+    png = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    with (
+        BlockingPaddock(workspace, overrides=PATIENT) as p,
+        p.session("python", files={"a.csv": "1,2\n"}) as s,
+    ):
+        assert s.run("open('a.csv').read()").text == "'1,2\\n'\n"
+        s.files.write("d/b.png", png)
+        assert s.files.read("d/b.png") == png
+        outcome = s.run(
+            "import shutil, os; shutil.copy('d/b.png', 'c.png'); os.symlink('/etc/passwd', 'link')"
+        )
+        assert [(file.path, file.media_type, file.read() == png) for file in outcome.files] == [
+            ("c.png", "image/png", True)
+        ]
+        assert s.run("1").files == ()
+        outcome = s.run("open('a.csv', 'a').write('3')", outputs=["*.csv"])
+        assert [(file.path, file.read()) for file in outcome.files] == [("a.csv", b"1,2\n3")]
+        assert [(file.path, file.size) for file in s.files.list()] == [
+            ("a.csv", 5),
+            ("c.png", len(png)),
+            ("d/b.png", len(png)),
+        ]
+        s.files.remove("d/b.png")
+        assert [file.path for file in s.files.list()] == ["a.csv", "c.png"]
+        for path in ("link", "../code.py", "/etc/passwd", "d"):
+            with pytest.raises((ValueError, OSError)):
+                s.files.read(path)
+
+
+def test_two_callers_at_once_are_queued(workspace: Path) -> None:
+    async def scenario() -> list[str]:
+        async with Paddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+            await s.run("n = 0")
+            runs = [s.run("a = n; import time; time.sleep(0.002); n = a + 1; n") for _ in range(20)]
+            return sorted((outcome.text for outcome in await asyncio.gather(*runs)), key=int)
+
+    assert asyncio.run(scenario()) == [f"{number}\n" for number in range(1, 21)]
+
+
+def test_an_interrupt_and_a_cancellation_keep_the_session(workspace: Path) -> None:
+    async def begin(s: InterpreterSession) -> "tuple[asyncio.Task[Outcome], asyncio.Event]":
+        begun = asyncio.Event()
+        task = asyncio.create_task(
+            s.run("print('on', flush=True)\nimport time\ntime.sleep(1000)", on_output=lambda *_: begun.set())
+        )
+        await begun.wait()
+        return task, begun
+
+    async def scenario() -> None:
+        async with Paddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+            await s.run("x = 5")
+            task, _ = await begin(s)
+            await s.interrupt()
+            outcome = await task
+            assert (outcome.status, outcome.session and outcome.session.state) == (Status.CANCELLED, "kept")
+            task, _ = await begin(s)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await s.run("x")).text == "5\n"
+            await s.interrupt()  # nothing runs
+            assert (await s.run("x")).text == "5\n"
+
+    asyncio.run(scenario())
+
+
+def test_sessions_are_found_again_and_listed(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
+        s.run("x = 1")
+        with p.session(id=s.id) as same:
+            assert same.run("x").text == "1\n"
+        assert [(each.id, each.language, each.executions, each.running) for each in p.sessions()] == [
+            (s.id, "python", 2, False)
+        ]
+        s.close()
+        assert p.sessions() == ()
+        outcome = s.run("x")
+        assert outcome.error is not None
+        assert outcome.error.message == "The session is lost: it was closed. Nothing ran."
+        guessed = p.exec("python", "1", session="s_" + "0" * 32)
+        assert guessed.error is not None
+        assert (guessed.status, guessed.error.message) == (
+            Status.INVALID,
+            "there is no such session, or it belongs to somebody else",
+        )
+
+
+def test_there_are_only_so_many(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides={**PATIENT, "sessions": {"max_per_actor": 2}}) as p:
+        first, second, third = (p.exec("shell", "x=1", session="new").session for _ in range(3))
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        assert [each.id for each in p.sessions()] == [second.id, third.id]
+        lost = p.exec("shell", "echo $x", session=first.id)
+    assert lost.error is not None
+    assert lost.error.message == (
+        "The session is lost: it was the one not used for longest when another one was opened "
+        "(sessions.max_per_actor = 2). Nothing ran."
+    )
+
+
+def test_memory_of_all_is_bounded(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides={**PATIENT, "sessions": {"memory_bytes": "100MiB"}}) as p:
+        large = [p.exec("python", "x = b'1' * (60 << 20)", session="new") for _ in range(2)]
+        sessions = [outcome.session.id for outcome in large if outcome.session]
+        assert [each.id for each in p.sessions()] == sessions[1:]
+        lost = p.exec("python", "1", session=sessions[0])
+    assert lost.error is not None
+    assert "all sessions together had too much memory" in lost.error.message
+
+
+def test_a_session_that_is_not_used_expires(workspace: Path) -> None:
+    async def scenario() -> Outcome:
+        async with Paddock(workspace, overrides={**PATIENT, "sessions": {"idle_ms": 1}}) as p:
+            outcome = await p.exec("shell", "sleep 0.1; echo on", session="new")
+            assert (outcome.status, outcome.text) == (Status.OK, "on\n")
+            assert outcome.session is not None
+            while await p.sessions():
+                await asyncio.sleep(0.005)
+            return await p.exec("shell", "true", session=outcome.session.id)
+
+    lost = asyncio.run(scenario())
+    assert lost.error is not None
+    assert lost.error.message == (
+        "The session is lost: it was not used for 1 ms (sessions.idle_ms). Nothing ran."
+    )
+
+
+def test_languages_without_sessions_and_wrong_uses(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p:
+        outcome = p.exec("rust", "fn main() {}", session="new")
+        assert outcome.error is not None
+        assert outcome.error.message == "rust has no sessions; python, shell, node, ruby, r have them"
+        with pytest.raises(ValueError, match="a session runs `code`, and takes no `args`"):
+            p.exec("python", "1", args=["x"], session="new")
+        with pytest.raises(
+            ValueError, match='give a language, for example "python", or the `id` of an open session'
+        ):
+            p.session()
+        with p.session("shell", env={}) as s:
+            s.run("true")
+            denied = p.exec("shell", "true", session=s.id, env={"HOME": "1"})
+            assert denied.error is not None
+            assert (
+                denied.error.message
+                == "`env` is given when a session is opened; set variables in its program"
+            )
+
+
+def test_a_session_is_in_the_record_and_its_handle_is_not(workspace: Path) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p:
+        opened = p.exec("python", "x = 1", session="new")
+        assert opened.session is not None
+        p.exec("python", "x", session=opened.session.id)
+        records = [
+            record.to_wire() if hasattr(record, "to_wire") else record for record in p.find_records(limit=20)
+        ]
+        text = str([vars(record) if hasattr(record, "__dict__") else record for record in records])
+    assert opened.session.id not in text
+    assert text.count("session_state") == 2
