@@ -57,7 +57,7 @@ class HeldWorker(WorkerListener):
         started, before = time.perf_counter(), worker.cost() or WorkerUsage(0.0, 0)
         self._execution, self._ending = execution, False
         self._idle = asyncio.get_running_loop().create_future()
-        worker.go_on()
+        worker.take_turn()
         try:
             async with job.clock.limit(job.limits.timeout_ms / 1000, placed):
                 await execution.run()

@@ -57,6 +57,7 @@ class Worker(asyncio.BufferedProtocol):
         self._pidfd = -1
         self._greeted = False
         self._woken = False
+        self._made_way = False
         self._errors = errors
         self._clock = -1
         self._status = -1
@@ -109,8 +110,17 @@ class Worker(asyncio.BufferedProtocol):
         """Lower the priority of a program that has run for long, below the parent and programs that begin."""
         if self._pidfd >= 0 and time.perf_counter() > self._began + SHORT_S:
             self._began = math.inf  # once is enough
+            self._made_way = True
             with contextlib.suppress(OSError):  # it has ended, or the kernel refuses
                 os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
+
+    def take_turn(self) -> None:
+        """Continue a stopped process for another program, with the priority of those that begin, if that is allowed."""
+        if self._made_way and self._pidfd >= 0:
+            self._made_way = False
+            with contextlib.suppress(OSError):  # raising a priority is a privilege (setpriority(2))
+                os.setpriority(os.PRIO_PROCESS, self.pid, 0)
+        self.go_on()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:

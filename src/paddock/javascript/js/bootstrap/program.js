@@ -116,7 +116,15 @@ function start(given) {
     return fail(thrown);
   }
   defineProperty(running, "constructor", { value: undefined }); // otherwise `then` would construct a promise of a guest's class
-  apply(then, running, [finish, fail]);
+  apply(then, running, execution > 0 ? [during(finish), during(fail)] : [finish, fail]);
+}
+
+// In a session, a later program may settle what an earlier one waited for. The earlier one then ends without a result.
+function during(settled) {
+  const own = execution;
+  return (value) => {
+    if (own === execution) settled(value);
+  };
 }
 
 function provide(name, value, world = global) {
