@@ -292,7 +292,9 @@ def test_a_program_that_wakes_code_of_an_earlier_one_answers_for_its_calls(works
 
 
 def test_a_program_that_is_woken_later_does_not_answer_for_the_later_one(talk: Talk) -> None:
-    talk.run("let go; await new Promise((resolve) => { go = resolve }); globalThis.woken = true; return 'old'")
+    talk.run(
+        "let go; await new Promise((resolve) => { go = resolve }); globalThis.woken = true; return 'old'"
+    )
     assert talk.say("go(); await sleep(5); return [woken, 'new']") == [True, "new"]
     talk.run("let stop; await new Promise((_, reject) => { stop = reject })")
     assert talk.say("stop(new Error('old')); await sleep(5); return 'new'") == "new"

@@ -42,9 +42,7 @@ def build_code_tools(
 
     async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
         try:
-            work = GuestRun(
-                source=arguments["code"], input=arguments.get("input"), session=arguments.get("session")
-            )
+            work = _build_run(arguments)
         except ValidationError as problem:
             return reject_arguments("execute_code", problem)
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
@@ -95,6 +93,11 @@ def build_code_tools(
             annotations={"destructiveHint": True, "openWorldHint": True},
         ),
     ]
+
+
+def _build_run(arguments: Arguments) -> GuestRun:
+    """Return the program. Raises pydantic's ValidationError for what is no handle of a session."""
+    return GuestRun(source=arguments["code"], input=arguments.get("input"), session=arguments.get("session"))
 
 
 def _build_program_schema(*, jit: bool) -> dict[str, Json]:
