@@ -21,6 +21,7 @@ NAMES = (
     "programs",
     "sandbox",
     "runtimes",
+    "sessions",
     "payloads",
     "stopping",
     "ledger",

@@ -6,7 +6,7 @@ from statistics import median
 from benchmarks import peers
 from benchmarks.measure import Line, Scale, at_least, at_most, interleaved, milliseconds, ratio
 from benchmarks.subject import Paddock, paddock
-from paddock.rendering.computation import compute
+from paddock.rendering.computation import build_envelope, convert_request
 
 TITLE = "A pure computation"
 
@@ -36,7 +36,9 @@ def measure(scale: Scale) -> list[Line]:
 
 
 async def _once(subject: Paddock) -> None:
-    answer = await compute(subject.session, _BODY, workspace=subject.workspace)
+    wish = convert_request(_BODY)
+    request = wish.build_request(actor="local", surface="library", workspace=subject.workspace)
+    answer = build_envelope(await subject.session.gate.execute(request))
     assert answer.output == "hello", answer
 
 

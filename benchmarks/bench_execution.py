@@ -59,7 +59,7 @@ def _latency(
     return [
         Line("a spare worker is ready, p50", p50["warm"], "ms", at_most(1.5)),
         Line("the same, a text never seen before, p50", p50["new text"], "ms"),
-        Line("no spare worker, zygote running, p50", p50["cold"], "ms", at_most(8)),
+        Line("no spare worker, fork server running, p50", p50["cold"], "ms", at_most(8)),
         Line("peer: node + vm.createContext, p50", p50["node"], "ms"),
         Line("peer: deno run, p50", p50["deno"], "ms"),
     ]
@@ -157,7 +157,7 @@ def _memory(ready: Paddock) -> Line:
 
 
 def _waiting_workers() -> list[Path]:
-    """Return the processes in /proc that are two generations below this one: the forks of the zygotes."""
+    """Return the processes in /proc that are two generations below this one: the forks of the fork servers."""
     parents = {
         int(path.name): int((path / "stat").read_text().rpartition(")")[2].split()[1])
         for path in Path("/proc").glob("[0-9]*")

@@ -1,6 +1,6 @@
 """Calls out of a program: the way guest -> gate -> function of this process and back, and what the record of it costs.
 
-Next to it goes the same program in a node of its own whose calls come as lines of JSON: neither confined nor recorded.
+Next to it goes the same program in a node process whose calls come as lines of JSON: neither confined nor recorded.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ def _in_process(subject: Paddock, scale: Scale) -> list[Line]:
     local = _Local()
     gate = local_gate(subject, local)
     unrecorded = local_gate(subject, local)
-    unrecorded._audit = _Silent()  # type: ignore[assignment]  # noqa: SLF001
+    unrecorded.audit = _Silent()  # type: ignore[assignment]
     count = scale.of(400, 100)
     program = _SEQUENCE.format(count=count)
     whole: list[float] = []

@@ -56,7 +56,7 @@ def measure(scale: Scale) -> list[Line]:
 async def _rounds(
     subject: Paddock, command: str, arguments: list[str], rounds: int
 ) -> dict[str, list[float]]:
-    """Return milliseconds by contender and round. The bare client has a server of its own; both are running."""
+    """Return milliseconds by contender and round. The bare client has another server; both are running."""
     from mcp import Client, StdioServerParameters  # imported while nothing is measured
 
     hub = subject.session.servers

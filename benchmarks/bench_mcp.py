@@ -74,7 +74,7 @@ class Client:
 
 @contextmanager
 def served() -> Generator[Client]:
-    """Start `paddock serve mcp` in a place of its own."""
+    """Start `paddock serve mcp` in a new directory."""
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made:
         paddock = str(Path(sys.executable).with_name("paddock"))
         environment = {"PATH": "/usr/bin:/bin", "HOME": made, "LANG": "C.UTF-8"}

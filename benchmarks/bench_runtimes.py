@@ -81,20 +81,20 @@ def _language(name: str, toolchain: Toolchain, paddock: "_Paddock", rounds: int)
             "bare": lambda: milliseconds(lambda: bare.whole(fresh())),
             "fresh": lambda: milliseconds(lambda: paddock.run(name, fresh())),
         }
-        if toolchain.way.compile:
+        if toolchain.variant.compile:
             ready = Path(folder, "ready")
             bare.make(code, ready)
             paddock.run(name, code)
             contenders["known"] = lambda: milliseconds(lambda: paddock.run(name, code))
             contenders["ready"] = lambda: milliseconds(lambda: paddock.run_ready(toolchain, code, ready))
         figures = interleaved(contenders, rounds)
-        if not toolchain.way.compile:
+        if not toolchain.variant.compile:
             _make_sure(figures, contenders, rounds, lambda: uncertainty(_more(figures)) <= _SURE_MS)
         else:
             _make_sure(figures, contenders, rounds, lambda: uncertainty(_ratios(figures)) <= _SURE)
     spent = {who: median(values) for who, values in figures.items()}
     note = f"{spent['fresh']:.0f} ms, bare {spent['bare']:.0f} ms, the first {cold:.0f} ms"
-    if not toolchain.way.compile:
+    if not toolchain.variant.compile:
         more = _more(figures)
         quarter = len(more) // 4
         note += f", half of {len(more)} rounds {more[quarter]:.0f} to {more[-1 - quarter]:.0f} ms more"
@@ -231,7 +231,7 @@ class _Paddock:
 
     def user(self, recipe: Recipe) -> int | None:
         """Return the user for whom Paddock looks, so that both use the same toolchain: compilers see no workspace."""
-        compiles = any(way.compile for way in recipe.ways)
+        compiles = any(variant.compile for variant in recipe.variants)
         sandbox = self._until(self._session.processes.open_sandbox())
         return sandbox.user(ProcessGrants(access="none" if compiles else "read-only"))
 

@@ -18,7 +18,7 @@ from paddock.sandbox.sandbox import KernelSandbox
 
 TITLE = "Confined processes: /bin/true"
 
-NOTE = """Each job has a scratch directory of its own, in the system's directory for temporary files. An ext4 without a journal looks
+NOTE = """Each job has a separate scratch directory, in the system's directory for temporary files. An ext4 without a journal looks
 for each new file past all that were deleted in the last minutes; so after much tidying, as by a run of all tests, these
 figures and those of compiled programs out of the cache are larger than on a file system in memory."""
 
@@ -28,7 +28,7 @@ _MIB = 1024 * 1024
 _TIERS: tuple[Tier, ...] = ("landlock", "namespaces")
 _GRANTS, _LIMITS = ProcessGrants(), ProcessLimits()
 _REST_S = 0.02
-"""What wardens need to clear up, and a place to be ready."""
+"""What supervisors need to clear up and to be ready."""
 _BALLAST_MIB, _OUTPUT_MIB = 800, 256
 _AT_A_TIME = 4
 

@@ -72,12 +72,12 @@ def version(program: str) -> str:
 
 
 def spawn_node() -> None:
-    """Run `return 1 + 1` in a context of its own in a node of its own."""
+    """Run `return 1 + 1` in a new context of a new node process."""
     _expect_two([node(), "-e", _NODE_VM])
 
 
 def spawn_deno(directory: Path) -> None:
-    """Run `return 1 + 1` in a deno of its own; its script is kept in `directory`."""
+    """Run `return 1 + 1` in a new deno process; its script is kept in `directory`."""
     script = directory / "two.js"
     if not script.exists():
         script.write_text(_DENO)

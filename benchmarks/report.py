@@ -93,13 +93,13 @@ def write_page(sections: list[Section], facts: dict[str, object]) -> None:
         )
         parts[-1] += "".join(
             f"\n| {line.what} | {_figure(line.value)} {line.unit} | {_there(line, section.slowness)} "
-            f"| {line.target or ''} | {_mark(line, section.slowness)} |"
+            f"| {line.target or ''} | {mark_change(line, section.slowness)} |"
             for line in section.lines
         )
         if section.title == bench_rivals.TITLE and section.lines:
             plot.draw(section.lines)
             parts[-1] += (
-                f"\n\n![The same as bars, each row on a logarithmic scale of its own]({plot.PAGE.name})"
+                f"\n\n![The same as bars, each row on a separate logarithmic scale]({plot.PAGE.name})"
             )
     PAGE.write_text("\n\n".join(parts) + "\n")
 
@@ -134,7 +134,7 @@ def _verdict(line: Line, slowness: float) -> str:
     return f"{line.target} {'met' if line.met else 'MISSED'}{there and f', there {there}'}"
 
 
-def _mark(line: Line, slowness: float) -> str:
+def mark_change(line: Line, slowness: float) -> str:
     told = "" if line.target is None else "met" if line.met else "**missed**"
     if line.met != line.met_there(slowness):
         told += ", met there" if line.met_there(slowness) else ", **missed** there"

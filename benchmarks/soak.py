@@ -90,7 +90,7 @@ async def _tool(call: Call, n: int) -> str:
 
 async def _compute(call: Call, n: int) -> str:
     # A second of wall time, the default, may pass on a busy machine.
-    asked = {"source": "emit(read_input() + '!')", "input": str(n), "limits": {"wall_ms": 30_000}}
+    asked = {"source": "emit(read_input() + '!')", "input": str(n), "limits": {"timeout_ms": 30_000}}
     return _is(await call("compute", asked), f"{n}!")
 
 

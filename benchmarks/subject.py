@@ -23,10 +23,7 @@ _QUIET_SECONDS = 0.5
 
 def replace_servers(gate: Gate, servers: Servers) -> None:
     """Have another hub answer the calls of a gate."""
-    context = gate._context  # noqa: SLF001
-    engines = context.engines._replace(servers=servers)
-    # The gate may be a copy: calls of its programs must come back to it.
-    gate._context = context._replace(engines=engines, carry_out_child=gate._carry_out_child)  # noqa: SLF001
+    gate.replace_engines(servers=servers)
 
 
 class Paddock:
@@ -83,7 +80,7 @@ class Paddock:
 def paddock(
     *, spare_workers: int | None = None, jit: bool = False, servers: Path | None = None
 ) -> Generator[Paddock]:
-    """Open a session in a workspace of its own, with default settings but for the given ones."""
+    """Open a session in a new workspace, with default settings but for the given ones."""
     guest = GuestSettings() if spare_workers is None else GuestSettings(spare_workers=spare_workers)
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made, asyncio.Runner() as runner:
         workspace = Path(made)

@@ -91,10 +91,16 @@ def count_repeated_lines(texts: Mapping[str, str]) -> int:
     """Return how many lines of code stand in a run of eight or more that occurs elsewhere, imports excepted."""
     seen: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for path, text in texts.items():
+        imports = {
+            number
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
         lines = [
             (number, line.strip())
-            for number, line in enumerate(text.splitlines())
-            if line.strip() and not re.match(r"\s*(#|from |import )", line)
+            for number, line in enumerate(text.splitlines(), 1)
+            if line.strip() and number not in imports and not line.lstrip().startswith("#")
         ]
         for start in range(len(lines) - REPEATED_LINES + 1):
             block = lines[start : start + REPEATED_LINES]

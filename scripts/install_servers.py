@@ -1,7 +1,7 @@
 """Install the real MCP servers that tests and the demo talk to, once, outside of the source tree.
 
 The versions are pinned in `tests/servers`: `package-lock.json` for npm, `requirements.txt` for PyPI. The
-Python servers get an environment of their own, as every upstream server should.
+Python servers get a separate environment each, as every upstream server should.
 """
 
 import fcntl

@@ -83,7 +83,7 @@ $ cat > ~/.config/paddock/paddock.toml <<'END'
 > extensions = [".awk"]
 > hello = 'BEGIN { print "hello from paddock" }'
 >
-> [[runtimes.recipes.awk.way]]
+> [[runtimes.recipes.awk.variant]]
 > executables = ["mawk", "gawk"]
 > run = ["{executable}", "-f", "{source}", "--"]
 > version = { argv = ["{executable}", "-W", "version"], pattern = '(?i)awk,? (?:version )?([0-9.]+)' }
@@ -97,7 +97,7 @@ denied to agents and programs; for a person's own `paddock exec --access read-on
 ```
 
 The keys are those of `recipes.toml`, and Paddock checks them in the same way. `title`, `extensions`, `hello` and at
-least one `way` are required. A way needs `executables`, `run` and `version`.
+least one `variant` are required. A variant needs `executables`, `run` and `version`.
 
 The language then works like a built-in one: in `paddock exec`, `run_program`, `paddock.exec` and script tools, in
 rules and `runtimes.allowed`, in `paddock runtimes`, `paddock doctor` and completion. These limits apply:
@@ -251,8 +251,8 @@ on standard error. These do: {known}.
 
 def page() -> str:
     """Return the page."""
-    rows = [row(recipe, way) for recipe in recipes().values() for way in recipe.ways]
-    commands = [lines(recipe, way) for recipe in recipes().values() for way in recipe.ways]
+    rows = [row(recipe, variant) for recipe in recipes().values() for variant in recipe.variants]
+    commands = [lines(recipe, variant) for recipe in recipes().values() for variant in recipe.variants]
     return "".join(
         [
             HEAD,
@@ -275,7 +275,7 @@ def page() -> str:
 
 def memory() -> str:
     """Return the section about runtimes that get no more memory."""
-    known = [recipe.title for recipe in recipes().values() if recipe.ways[0].out_of_memory]
+    known = [recipe.title for recipe in recipes().values() if recipe.variants[0].out_of_memory]
     others = [recipe.title for recipe in recipes().values() if recipe.title not in known]
     return MEMORY.format(known=listed(known), others=listed(others))
 
@@ -285,16 +285,16 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def row(recipe: Recipe, way: RecipeVariant) -> str:
-    """Return the row of one way."""
-    first = way is recipe.ways[0]
+def row(recipe: Recipe, variant: RecipeVariant) -> str:
+    """Return the row of one variant."""
+    first = variant is recipe.variants[0]
     cells = (
         f"`{recipe.name}`" if first else "",
-        ", ".join(f"`{name}`" for name in way.executables),
+        ", ".join(f"`{name}`" for name in variant.executables),
         f"`{recipe.extensions[0]}`" if first else "",
-        ", ".join(" or ".join(f"`{name}`" for name in names) for names in way.tools.values()),
+        ", ".join(" or ".join(f"`{name}`" for name in names) for names in variant.tools.values()),
         install(recipe) if first else "",
-        way.note,
+        variant.note,
     )
     return f"| {' | '.join(cells)} |\n"
 
@@ -308,16 +308,16 @@ def install(recipe: Recipe) -> str:
     return ", or ".join((*choices, *([recipe.elsewhere] if recipe.elsewhere else [])))
 
 
-def lines(recipe: Recipe, way: RecipeVariant) -> str:
-    """Return the commands of one way."""
-    words = [way.compile, way.run] if way.compile else [way.run]
+def lines(recipe: Recipe, variant: RecipeVariant) -> str:
+    """Return the commands of one variant."""
+    words = [variant.compile, variant.run] if variant.compile else [variant.run]
     told = "\n".join(" ".join(step) for step in words)
     alone = (
-        f"\nand with arguments alone:\n\n```text\n{' '.join(way.arguments)}\n```\n"
-        if way.arguments[1:]
+        f"\nand with arguments alone:\n\n```text\n{' '.join(variant.arguments)}\n```\n"
+        if variant.arguments[1:]
         else ""
     )
-    return f"\n{recipe.title} with {way.executables[0]}:\n\n```text\n{told}\n```\n{alone}"
+    return f"\n{recipe.title} with {variant.executables[0]}:\n\n```text\n{told}\n```\n{alone}"
 
 
 def main() -> int:

@@ -1,11 +1,9 @@
 """What tests share: a guest to run programs in as the gate runs them, and real MCP servers."""
 
-import asyncio
 import atexit
 import fcntl
 import hashlib
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -14,15 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from tests.processes import running_workers
+from tests.support.processes import running_workers
+from tests.support.servers import make_entry, write_servers
+from tests.support.session import SessionRunner
 
-from paddock.app.session import Session, open_session
 from paddock.javascript import parse_cache
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
@@ -35,14 +33,15 @@ from paddock.settings.schema import AuditSettings, GrantSettings, Settings
 hypothesis.settings.register_profile("paddock", deadline=None)
 hypothesis.settings.load_profile("paddock")
 
-# `nohup` and shells in the background ignore signals, and ignored signals stay ignored in children. A handler does not:
-# exec(2) resets it. So a hangup ends no test run, and yet the processes that tests start hear it.
-for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+# `nohup`, `setsid` and shells in the background ignore or block signals, and children inherit both. They do not inherit a
+# handler: exec(2) resets it. So a hangup ends no test run, and yet the processes that tests start hear it. Python itself
+# ignores SIGPIPE and SIGXFSZ, and `subprocess` restores these.
+for _number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
     if signal.getsignal(_number) == signal.SIG_IGN:
-        signal.signal(_number, lambda *_: None)
+        signal.signal(_number, signal.SIG_DFL if _number == signal.SIGCHLD else lambda *_: None)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 ROOT = Path(__file__).resolve().parents[1]
-ODD_SERVER = ROOT / "tests/servers/odd.py"
 
 # What Paddock remembers stays out of the state directory of whoever runs the tests.
 _STATE = tempfile.TemporaryDirectory(prefix="paddock-tests-")
@@ -51,13 +50,8 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 parse_cache.find_directory = lambda: Path(_STATE.name) / "intake"
 
 
-class Guest:
+class Guest(SessionRunner):
     """Runs programs one after the other through one gate, with the servers `odd` and `even`."""
-
-    def __init__(self, runner: asyncio.Runner, session: Session, workspace: Path) -> None:
-        self.runner = runner
-        self.session = session
-        self.workspace = workspace
 
     def request(
         self,
@@ -76,14 +70,14 @@ class Guest:
 
     def run(self, source: str, **options: Any) -> Outcome:
         """Return what became of a program."""
-        return self.runner.run(self.session.gate.execute(self.request(source, **options)))
+        return self.execute(self.request(source, **options))
 
     def compute(self, source: str, given: str = "", **limits: int) -> Outcome:
         """Return what became of a computation."""
         work = GuestRun(source=source, input=given, profile="compute")
         overrides = LimitOverrides(**{"timeout_ms": 60_000, **limits})
         request = ExecutionRequest(workspace=self.workspace, work=work, limits=overrides)
-        return self.runner.run(self.session.gate.execute(request))
+        return self.execute(request)
 
     def value(self, source: str, **options: Any) -> Json:
         """Return the value of a program that must end well."""
@@ -122,16 +116,12 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     workspace = directory / "workspace"
     workspace.mkdir()
     # Its time runs on between tests, when nobody hears what it answers.
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)], "timeoutMs": 3_600_000}
-    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry, "even": entry}}))
+    entry = make_entry("odd")
+    write_servers(workspace, {"odd": entry, "even": entry})
     settings = Settings(audit=AuditSettings(directory=directory / "audit"), grants=GrantSettings(jit=True))
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        session = runner.run(stack.enter_async_context(open_session(settings, workspace)))
-        try:
-            yield Guest(runner, session, workspace)
-        finally:
-            runner.run(stack.aclose())
+    with Guest(workspace) as guest:
+        guest.start(settings)
+        yield guest
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ reason = "nothing is deleted from here"
 NAMED_TABLES = {
     "runtimes.recipes": (
         ("[runtimes.recipes.NAME]", Recipe),
-        ("[[runtimes.recipes.NAME.way]]", RecipeVariant),
+        ("[[runtimes.recipes.NAME.variant]]", RecipeVariant),
     )
 }
 """The models of settings that are tables by name."""
@@ -148,7 +148,7 @@ def kind_of(annotation: Any) -> str:  # noqa: ANN401 - annotations have no commo
 
 
 def group_of(field: FieldInfo) -> type[Value] | None:
-    """Return the model of a setting that is a table of its own."""
+    """Return the model of a setting that is a table."""
     kind = field.annotation
     return kind if inspect.isclass(kind) and issubclass(kind, Value) else None
 

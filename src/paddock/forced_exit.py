@@ -13,7 +13,7 @@ _acts: list[Callable[[], None]] = []
 def do_before(act: Callable[[], None]) -> Generator[None]:
     """Call `act` if this process is ended by force within the context.
 
-    It runs in a thread of its own while the other threads continue. The process ends afterwards.
+    It runs in a separate thread while the other threads continue. The process ends afterwards.
     """
     _acts.append(act)
     try:

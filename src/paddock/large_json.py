@@ -77,11 +77,11 @@ async def _run_slices(slices: Generator[None, None, Value]) -> Value:
         except StopIteration as end:
             return end.value
         if time.perf_counter() >= until:
-            await _let_others_run()
+            await let_others_run()
             until = time.perf_counter() + _SLICE_S
 
 
-async def _let_others_run() -> None:
+async def let_others_run() -> None:
     """Wait until the event loop has nothing else to do, for a few turns at most.
 
     A short request takes a dozen turns. If a slice followed each turn, the request would take several times as long.
@@ -126,7 +126,7 @@ async def count_in_slices(data: bytes, max_values: int, max_depth: int = MAX_DEP
         if meter.values > max_values or meter.too_deep:
             break
         if time.perf_counter() >= until:
-            await _let_others_run()
+            await let_others_run()
             until = time.perf_counter() + _SLICE_S
     return meter
 

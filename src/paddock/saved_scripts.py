@@ -62,7 +62,7 @@ def find(argument: str, workspace: Path) -> Path:
     searched = [f"    {folder / names[0]}{_other_suffixes(names)}" for folder in folders(workspace)]
     lines = [f"Script not found: {argument}", "  searched:", *searched]
     known = list(dict.fromkeys(name for name, _ in list_scripts(workspace)))
-    if nearest := find_nearest(argument.removesuffix(Path(argument).suffix), known, most=3):
+    if nearest := find_nearest(argument.removesuffix(Path(argument).suffix), known, limit=3):
         lines.append(f"  did you mean: {', '.join(nearest)}?")
     elif not known:
         lines.append("  there are no scripts yet; run `paddock script new` to make one")

@@ -21,14 +21,14 @@ class Fault(NamedTuple):
 
 
 def list_faults(
-    problem: "ValidationError", *, messages: Mapping[str, str] = _UNCHANGED, most: int | None = 1
+    problem: "ValidationError", *, messages: Mapping[str, str] = _UNCHANGED, limit: int | None = 1
 ) -> list[Fault]:
-    """Return the first `most` faults of a value, or all. They never contain the value, which may be a secret.
+    """Return the first `limit` faults of a value, or all. They never contain the value, which may be a secret.
 
     `messages` has a template for some kinds of error, filled from pydantic's context. Others keep pydantic's message.
     """
     faults: list[Fault] = []
-    for error in problem.errors(include_url=False, include_input=False)[:most]:
+    for error in problem.errors(include_url=False, include_input=False)[:limit]:
         template = messages.get(error["type"])
         text = error["msg"].removeprefix("Value error, ")
         if template is not None:
@@ -42,24 +42,24 @@ def explain(
     *,
     messages: Mapping[str, str] = _UNCHANGED,
     names: Mapping[str, str] = _UNCHANGED,
-    most: int | None = 1,
+    limit: int | None = 1,
 ) -> list[str]:
     """Return the faults that `list_faults` finds as lines: `path: what is wrong`, or no path for the whole value.
 
     `names` maps parts of a path to the reader's spelling; a part with an empty spelling is left out.
     """
     lines: list[str] = []
-    for fault in list_faults(problem, messages=messages, most=most):
+    for fault in list_faults(problem, messages=messages, limit=limit):
         path = ".".join(filter(None, (names.get(str(part), str(part)) for part in fault.path)))
         lines.append(f"{path}: {fault.text}" if path else fault.text)
     return lines
 
 
-def find_nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return up to `most` known names like `name`, nearest first; `cutoff` is the minimum similarity, 0 to 1."""
+def find_nearest(name: str, known: Iterable[str], *, limit: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return up to `limit` known names like `name`, nearest first; `cutoff` is the minimum similarity, 0 to 1."""
     from difflib import get_close_matches  # imported only after a mistake
 
-    return get_close_matches(name[:_NAME_CHARS], list(known), n=most, cutoff=cutoff)
+    return get_close_matches(name[:_NAME_CHARS], list(known), n=limit, cutoff=cutoff)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

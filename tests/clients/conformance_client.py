@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import httpx2
+import mcp.client.session
 
+from paddock.hub.auth import guarded_http
 from paddock.hub.auth.client_config import OAuth
 from paddock.hub.auth.code_flow import AuthorizationPrompt, log_in
 from paddock.hub.config import HttpServer
@@ -38,12 +40,14 @@ T = TypeVar("T")
 CALLS: dict[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 LOGINS = 3
+HOUR_S = 3600
+"""Time for each answer: the suite runs all scenarios at once, on a machine that may be busy."""
 MOST = 64 * 1024
 
 
 async def agree(visit: AuthorizationPrompt) -> None:
     """Open the address, as a browser of a person who says yes."""
-    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=HOUR_S) as browser:
         await browser.get(visit.url)
 
 
@@ -83,7 +87,8 @@ async def main(url: str, home: Path) -> None:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     known = {name: context[name] for name in ("client_id", "client_secret", "issuer") if name in context}
     document = DOCUMENT if os.environ["MCP_CONFORMANCE_SCENARIO"] == "auth/basic-cimd" else ""
-    server = HttpServer("suite", url, oauth=OAuth(**known, client_metadata_url=document), questions=True)
+    oauth = OAuth(**known, client_metadata_url=document)
+    server = HttpServer("suite", url, oauth=oauth, questions=True, timeout_ms=1000 * HOUR_S)
     PERSON.set(accept)
     settings = Settings.model_validate(
         {"vault": {"backend": "file", "directory": home / "vault"}, "servers": {"state": home}}
@@ -135,6 +140,9 @@ def serve(listening: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    # After these a client takes a server for one of the revision before, or for one that is away.
+    mcp.client.session.DISCOVER_TIMEOUT_SECONDS = HOUR_S
+    guarded_http.TIMEOUT_S = HOUR_S
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(sys.argv[1])

@@ -85,13 +85,13 @@ def stored(artifacts: Artifacts, stdout: bytes = b"out\n", stderr: bytes = b"") 
 
 
 def content(artifacts: Artifacts, handle: str, name: str) -> bytes:
-    return b"".join(artifacts._objects.read(handle, name, 1 << 20))
+    return b"".join(artifacts.store.read(handle, name, 1 << 20))
 
 
 def names(artifacts: Artifacts) -> list[str]:
     """Return the names of the files of all artifacts."""
-    if isinstance(artifacts._objects, ObjectStoreBackend):
-        paths = [meta["path"] for page in obstore.list(artifacts._objects._store) for meta in page]
+    if isinstance(artifacts.store, ObjectStoreBackend):
+        paths = [meta["path"] for page in obstore.list(artifacts.store.client) for meta in page]
     else:
         paths = list(map(str, artifacts.settings.directory.glob("*/*")))
     return sorted(path.split("/")[-1] for path in paths if "/" in path)
@@ -99,16 +99,16 @@ def names(artifacts: Artifacts) -> list[str]:
 
 def put(artifacts: Artifacts, handle: str, name: str, data: bytes) -> None:
     """Write an object of an artifact that is there, or lost it."""
-    if isinstance(artifacts._objects, ObjectStoreBackend):
-        artifacts._objects.put(handle, name, BytesIO(data))
+    if isinstance(artifacts.store, ObjectStoreBackend):
+        artifacts.store.put(handle, name, BytesIO(data))
     else:
         (artifacts.settings.directory / handle / name).write_bytes(data)
 
 
 def remove(artifacts: Artifacts, handle: str, name: str) -> None:
     """Take one object away from an artifact."""
-    if isinstance(artifacts._objects, ObjectStoreBackend):
-        artifacts._objects.delete(handle, [name])
+    if isinstance(artifacts.store, ObjectStoreBackend):
+        artifacts.store.delete(handle, [name])
     else:
         (artifacts.settings.directory / handle / name).unlink()
 
@@ -176,14 +176,14 @@ def test_s41_output_beyond_the_limit_leaves_no_artifact(artifacts: Artifacts) ->
 def test_s42_a_failed_write_leaves_nothing(
     artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    real = artifacts._objects.put
+    real = artifacts.store.put
 
     def failing(group: str, written: str, data: IO[bytes], *, whole: bool = False) -> None:
         if written == name:
             raise OSError(28, "No space left on device\nand more")
         real(group, written, data, whole=whole)
 
-    monkeypatch.setattr(artifacts._objects, "put", failing)
+    monkeypatch.setattr(artifacts.store, "put", failing)
     recording = artifacts.record()
     recording.stdout(b"hello")
     assert finished(recording) is None
@@ -334,7 +334,7 @@ def test_a_failing_sweep_is_no_failed_write(
     def failing(*_: object) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(artifacts._objects, "delete", failing)
+    monkeypatch.setattr(artifacts.store, "delete", failing)
     assert stored(artifacts)
     assert artifacts.sweep() == SweepReport(deleted=0, errors=1)
 

@@ -75,7 +75,7 @@ def test_every_setting_is_described():
     }
     members |= {
         f"{key}.{field.alias or name}"
-        for key, kind in (("runtimes.recipes.NAME", Recipe), ("runtimes.recipes.NAME.way", RecipeVariant))
+        for key, kind in (("runtimes.recipes.NAME", Recipe), ("runtimes.recipes.NAME.variant", RecipeVariant))
         for name, field in kind.model_fields.items()
     } - {"runtimes.recipes.NAME.name"}
     expected = set(leaves(Settings())) - set(listed) | members

@@ -1,17 +1,13 @@
 """A broken engine: native code in a locked worker, and what the worker looks like from outside."""
 
 import json
-import os
 import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-if os.geteuid() != 0:
-    CONTAINED.append("--map-root-user")
+from tests.support.command import CONTAINED
 
 EXECUTABLE = ["mmap rwx", "mmap rx", "mprotect rwx", "mprotect rx", "pkey_mprotect rx"]
 ENDS = {
@@ -109,7 +105,7 @@ def test_the_worker_from_outside(guest, jit):
         seen.append(facts_of(guest.running_worker()))
 
     request = guest.request("console.log('now'); await sleep(50)", jit=jit)
-    assert guest.runner.run(guest.session.gate.execute(request, on_console=look)).ok
+    assert guest.execute(request, on_console=look).ok
     assert seen == [
         {
             "Uid": ("65534",) * 4,

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,15 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.processes import descendants, open_files
+from tests.support.command import CONTAINED
+from tests.support.processes import PATIENCE_S, descendants, has_ended, open_files
 
 from paddock.app.session import open_session
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.settings.schema import AuditSettings, Settings
-
-CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-if os.geteuid() != 0:
-    CONTAINED.append("--map-root-user")
 
 # The first process of a pid namespace inherits every orphan: when it has no child left, nothing is left.
 PARENT_DIES = """
@@ -71,19 +67,12 @@ def test_kill_9_of_the_parent_leaves_no_process(tmp_path, rest):
     ]
     # A cache of its own: a program that is known from it needs no reader.
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=env)
     assert done.stderr == ""
     told = json.loads(done.stdout)
     assert told["left"] == []
     assert told["others"] >= 3  # a zygote, its worker, the reader of programs
     assert told["reaped"] >= 2  # zygote and reader; a dying zygote may still reap its workers itself
-
-
-def gone(pidfd, seconds):
-    """Return whether the process of a pidfd ends within some seconds."""
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
 
 
 @contextlib.contextmanager
@@ -105,7 +94,7 @@ def observed(guest, act):
 
 
 def execute(guest, source, hook, **limits):
-    return guest.runner.run(guest.session.gate.execute(guest.request(source, **limits), on_console=hook))
+    return guest.execute(guest.request(source, **limits), on_console=hook)
 
 
 @pytest.mark.parametrize("rest", ["for (;;) {}", "await sleep(20_000)", "await servers.odd.call('hang')"])
@@ -127,7 +116,7 @@ def test_cancelling_kills_the_worker_at_once(guest, rest):
     with observed(guest, lambda pid: None) as (hook, pidfds):
         request = guest.request(f"console.log('here'); {rest}")
         guest.runner.run(scenario())
-        assert gone(pidfds[0], 30)
+        assert has_ended(pidfds[0])
     assert guest.value("1 + 1") == 2
 
 
@@ -173,7 +162,7 @@ def test_a_zygote_killed_in_the_middle_takes_its_workers_along(guest, rest):
 
     with observed(guest, kill_zygote) as (hook, pidfds):
         outcome = execute(guest, f"console.log('here'); {rest}", hook)
-        assert gone(pidfds[0], 30)
+        assert has_ended(pidfds[0])
     assert (outcome.status, outcome.error.message) == ("lost", "the engine crashed (signal 9)")
     assert guest.value("1 + 1") == 2
 
@@ -182,7 +171,7 @@ def test_a_stopped_worker_ends_at_the_wall_limit(guest):
     started = time.perf_counter()
     with observed(guest, lambda pid: os.kill(pid, signal.SIGSTOP)) as (hook, pidfds):
         outcome = execute(guest, "console.log('here'); for (;;) {}", hook, timeout_ms=300)
-        assert gone(pidfds[0], 30)
+        assert has_ended(pidfds[0])
     assert (outcome.status, outcome.error.message) == ("timeout", "Execution timeout")
     assert time.perf_counter() - started < 30
     assert guest.value("1 + 1") == 2

@@ -2,25 +2,22 @@
 
 import asyncio
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.support.command import PADDOCK, run_paddock
 
 from paddock import BlockingPaddock, Status
 from paddock.settings.loader import load
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 RECIPE = """
 [runtimes.recipes.awk]
 title = "AWK"
 extensions = [".awk"]
 hello = 'BEGIN { print "hello from paddock" }'
 
-[[runtimes.recipes.awk.way]]
+[[runtimes.recipes.awk.variant]]
 executables = ["mawk", "gawk"]
 run = ["{executable}", "-f", "{source}", "--"]
 version = { argv = ["{executable}", "-W", "version"], pattern = '(?i)awk,? (?:version )?([0-9.]+)' }
@@ -29,11 +26,8 @@ ANSWER = "BEGIN { print 6 * 7 }"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(workspace, tmp_path):
     """A workspace of somebody whose settings add a language."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (workspace := tmp_path / "workspace").mkdir()
     settings(tmp_path, RECIPE)
     return workspace
 
@@ -46,19 +40,11 @@ def settings(root, text):
     return file
 
 
-def paddock(place, *words, stdin=None):
-    """Return exit code, output and errors of a command."""
-    done = subprocess.run(
-        [PADDOCK, *words], cwd=place, input=stdin, capture_output=True, text=True, check=False, timeout=300
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_the_command_line_runs_it(place):
-    assert paddock(place, "exec", "awk", "-c", ANSWER) == (0, "42\n", "")
+    assert run_paddock(place, "exec", "awk", "-c", ANSWER) == (0, "42\n", "")
     (place / "sum.awk").write_text("{ sum += $1 } END { print sum }")
-    assert paddock(place, "exec", "awk", "./sum.awk", "--stdin", stdin="40\n2\n") == (0, "42\n", "")
-    code, _, errors = paddock(place, "exec", "awk", "-c", "BEGIN {")
+    assert run_paddock(place, "exec", "awk", "./sum.awk", "--stdin", stdin="40\n2\n") == (0, "42\n", "")
+    code, _, errors = run_paddock(place, "exec", "awk", "-c", "BEGIN {")
     assert code == 2
     assert " code.awk" in errors or "code.awk: " in errors
 
@@ -66,22 +52,22 @@ def test_the_command_line_runs_it(place):
 def test_it_is_confined_like_any_other(place, tmp_path):
     (tmp_path / "outside").write_text("secret")
     code = f'BEGIN {{ if ((getline line < "{tmp_path}/outside") > 0) print "read"; else print "refused" }}'
-    assert paddock(place, "exec", "awk", "-c", code) == (0, "refused\n", "")
+    assert run_paddock(place, "exec", "awk", "-c", code) == (0, "refused\n", "")
     code = 'BEGIN { print "x" > "left"; print (close("left") ? "refused" : "written") }'
-    found = paddock(place, "exec", "awk", "-c", code)
+    found = run_paddock(place, "exec", "awk", "-c", code)
     assert "written" not in found[1]
     assert not (place / "left").exists()
 
 
 def test_a_near_name_is_told(place):
-    assert paddock(place, "exec", "akw", "-c", "1")[2] == "there is no runtime akw; did you mean awk?\n"
-    assert paddock(place, "exec", "AWK", "-c", "1")[2] == "there is no runtime AWK; did you mean awk?\n"
-    code, _, errors = paddock(place, "exec", "cobl", "-c", "1")
+    assert run_paddock(place, "exec", "akw", "-c", "1")[2] == "there is no runtime akw; did you mean awk?\n"
+    assert run_paddock(place, "exec", "AWK", "-c", "1")[2] == "there is no runtime AWK; did you mean awk?\n"
+    code, _, errors = run_paddock(place, "exec", "cobl", "-c", "1")
     assert (code, errors.endswith(", elixir, awk\n")) == (127, True)
 
 
 def test_it_is_listed_with_its_version_and_works(place):
-    code, output, errors = paddock(place, "runtimes", "--check", "--json")
+    code, output, errors = run_paddock(place, "runtimes", "--check", "--json")
     assert (code, errors) == (0, "")
     row = json.loads(output)[-1]
     assert (row["runtime"], row["title"], row["state"], row["reason"]) == ("awk", "AWK", "works", "")
@@ -89,21 +75,21 @@ def test_it_is_listed_with_its_version_and_works(place):
 
 
 def test_doctor_shows_it(place):
-    facts = json.loads(paddock(place, "doctor", "--json")[1])
+    facts = json.loads(run_paddock(place, "doctor", "--json")[1])
     assert facts["languages"].keys() == {"awk"}
     assert facts["languages"]["awk"]["state"] == "available"
-    rows = [line.split() for line in paddock(place, "doctor")[1].splitlines()]
+    rows = [line.split() for line in run_paddock(place, "doctor")[1].splitlines()]
     assert ["awk", "available", facts["languages"]["awk"]["executable"]] in rows
 
 
 def test_one_that_is_not_installed_says_what_to_do(place, tmp_path):
     settings(tmp_path, RECIPE.replace('["mawk", "gawk"]', '["nowhere-awk"]'))
-    assert paddock(place, "exec", "awk", "-c", ANSWER) == (
+    assert run_paddock(place, "exec", "awk", "-c", ANSWER) == (
         127,
         "",
         "AWK cannot be run here: nowhere-awk is not on PATH\n  hint: put nowhere-awk on PATH\n",
     )
-    code, _, errors = paddock(place, "runtimes", "install", "awk")
+    code, _, errors = run_paddock(place, "runtimes", "install", "awk")
     assert (code, errors) == (1, "AWK: put nowhere-awk on PATH; its recipe names no package\n")
 
 
@@ -111,20 +97,20 @@ def test_shells_complete_it(place, monkeypatch):
     monkeypatch.setenv("_PADDOCK_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "paddock exec aw")
     monkeypatch.setenv("COMP_CWORD", "2")
-    assert paddock(place)[1].split(",")[-1].strip() == "awk"
+    assert run_paddock(place)[1].split(",")[-1].strip() == "awk"
 
 
 def test_rules_and_the_list_of_allowed_runtimes_hold_for_it(place, tmp_path):
     rule = '\n[[policy.rule]]\neffect = "deny"\nruntime = "aw?"\nreason = "write it in Python"\n'
     settings(tmp_path, RECIPE + rule)
-    assert paddock(place, "exec", "awk", "-c", ANSWER)[::2] == (126, "write it in Python\n")
-    assert paddock(place, "policy", "check", "awk")[:2] == (126, "denied\n  write it in Python\n")
+    assert run_paddock(place, "exec", "awk", "-c", ANSWER)[::2] == (126, "write it in Python\n")
+    assert run_paddock(place, "policy", "check", "awk")[:2] == (126, "denied\n  write it in Python\n")
     settings(tmp_path, RECIPE + '\n[runtimes]\nallowed = ["python"]\n')
     told = 'Runtime "awk" is not in the allowed runtimes list: [python]'
-    assert paddock(place, "exec", "awk", "-c", ANSWER)[2].startswith(told)
+    assert run_paddock(place, "exec", "awk", "-c", ANSWER)[2].startswith(told)
     settings(tmp_path, RECIPE + '\n[runtimes]\nallowed = ["awk"]\n')
-    assert paddock(place, "exec", "awk", "-c", ANSWER)[1] == "42\n"
-    assert paddock(place, "exec", "python", "-c", "1")[0] == 126
+    assert run_paddock(place, "exec", "awk", "-c", ANSWER)[1] == "42\n"
+    assert run_paddock(place, "exec", "python", "-c", "1")[0] == 126
 
 
 def test_script_tools_run_in_it(place):
@@ -134,8 +120,8 @@ def test_script_tools_run_in_it(place):
         "id: answer\nname: Answer\ndescription: Give the answer.\nruntime: awk\nscript: script.awk\n"
     )
     (folder / "script.awk").write_text(ANSWER)
-    assert paddock(place, "tool", "validate", "answer") == (0, "answer\tok\t\n", "")
-    code, output, errors = paddock(place, "tool", "run", "answer")
+    assert run_paddock(place, "tool", "validate", "answer") == (0, "answer\tok\t\n", "")
+    code, output, errors = run_paddock(place, "tool", "run", "answer")
     assert (code, output.strip(), errors) == (0, "42", "")
 
 

@@ -5,16 +5,16 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import ODD_SERVER
-from tests.processes import running_workers
+from tests.support.processes import running_workers
+from tests.support.servers import make_entry, write_servers
+from tests.support.session import SessionRunner
 
 from paddock.app.approvals import MAX_QUESTIONS_PER_RUN, Asker
-from paddock.app.session import Session, open_session
 from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
@@ -42,14 +42,14 @@ class Person:
         return Answer(verdict=next(self._verdicts), by="the test")
 
 
-class Desk:
+class Desk(SessionRunner):
     """One session with rules that ask."""
 
     def __init__(self, directory: Path, rules: tuple[Rule, ...], approvals: ApprovalSettings) -> None:
-        self.workspace = directory / "ws"
+        super().__init__(directory / "ws")
         self.workspace.mkdir()
-        entry = {"command": "python3", "args": ["-I", "-S", str(ODD_SERVER)]}
-        (self.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry}}))
+        entry = make_entry("odd")
+        write_servers(self.workspace, {"odd": entry})
         settings = Settings(
             audit=AuditSettings(directory=directory / "audit"),
             grants=GrantSettings(jit=True),
@@ -57,30 +57,21 @@ class Desk:
             policy=PolicySettings(rule=rules),
             approvals=approvals,
         )
-        self.runner = asyncio.Runner()
-        self._stack = AsyncExitStack()
-        self.session: Session = self.runner.run(
-            self._stack.enter_async_context(open_session(settings, self.workspace))
-        )
+        self.start(settings)
 
     def request(self, source: str, **fields: Any) -> ExecutionRequest:
-        limits = LimitOverrides(timeout_ms=fields.pop("timeout_ms", 60_000))
+        limits = LimitOverrides(timeout_ms=fields.pop("timeout_ms", 600_000))
         return ExecutionRequest(
             workspace=self.workspace, work=GuestRun(source=source), limits=limits, **fields
         )
 
     def run(self, source: str, asker: Asker | None, **fields: Any) -> Outcome:
-        execute = self.session.gate.execute
-        return self.runner.run(execute(self.request(source, **fields), asker=asker))
+        return self.execute(self.request(source, **fields), asker=asker)
 
     def records(self, directory: Path, *events: str) -> list[dict[str, Any]]:
         files = sorted(directory.glob("audit/*.ndjson"))
         lines = [line for file in files for line in file.read_text().splitlines()]
         return [record for line in lines if (record := json.loads(line)).get("event") in events]
-
-    def close(self) -> None:
-        self.runner.run(self._stack.aclose())
-        self.runner.close()
 
 
 Open = Callable[..., Desk]
@@ -88,15 +79,12 @@ Open = Callable[..., Desk]
 
 @pytest.fixture
 def open_desk(tmp_path: Path) -> Iterator[Open]:
-    desks: list[Desk] = []
+    with ExitStack() as desks:
 
-    def made(*rules: Rule, **settings: Any) -> Desk:
-        desks.append(Desk(tmp_path, rules or RULES, ApprovalSettings(**settings)))
-        return desks[-1]
+        def made(*rules: Rule, **settings: Any) -> Desk:
+            return desks.enter_context(Desk(tmp_path, rules or RULES, ApprovalSettings(**settings)))
 
-    yield made
-    for desk in desks:
-        desk.close()
+        yield made
 
 
 ECHO = "return await servers.odd.echo({text: 'hi'})"
@@ -174,8 +162,8 @@ def test_a_call_by_an_alias_is_asked_about_once_by_the_name_of_the_tool(
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps([{"name": "get-sum", "inputSchema": {"type": "object"}}]))
     desk, person = open_desk(Rule(effect="ask", tool=glob)), Person("once", "once")
-    entry = {"command": "python3", "args": ["-I", "-S", str(ODD_SERVER.with_name("turncoat.py")), str(tools)]}
-    (desk.workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"sums": entry}}))
+    entry = make_entry("turncoat", tools)
+    write_servers(desk.workspace, {"sums": entry})
     source = "return [await servers.sums.get_sum({ a: 1 }), await servers.sums.get_sum({ a: 2 })]"
     assert desk.run(source, person.ask).value == [{"a": 1}, {"a": 2}]
     assert [question.what for question in person.asked] == ["call sums/get-sum"] * 2
@@ -345,7 +333,7 @@ def test_the_record_says_who_answered_and_holds_no_payload(open_desk: Open, tmp_
 
 def test_a_secret_in_the_name_of_a_tool_is_nowhere(open_desk: Open, tmp_path: Path) -> None:
     desk, person = open_desk(Rule(effect="ask", server="*")), Person("once")
-    desk.session.outgoing._secrets.learn("hunter2hunter2")
+    desk.session.outgoing.known_secrets.learn("hunter2hunter2")
     call = CAUGHT % "await servers.odd.call('hunter2hunter2', {})"
     desk.run(call, person.ask)
     why = ("odd/[REDACTED:vault] needs a person's approval, says policy rule 1",)
@@ -388,7 +376,7 @@ def test_a_rehearsal_lists_what_would_be_asked(open_desk: Open) -> None:
     )
     call = ServerCall(server="odd", tool="echo", arguments={"text": "hi"})
     request = ExecutionRequest(workspace=desk.workspace, work=call, calls="dry_run")
-    [planned] = desk.runner.run(desk.session.gate.execute(request, asker=person.ask)).planned
+    [planned] = desk.execute(request, asker=person.ask).planned
     assert planned.asks == ("echoes carry far",)
     assert person.asked == []
 

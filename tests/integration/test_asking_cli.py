@@ -1,17 +1,13 @@
 """Rules that ask, at the command line: the person at the terminal decides, and nobody else."""
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.at_terminal import PROMPT, at_terminal
-from tests.conftest import ODD_SERVER
+from tests.support.command import PADDOCK, Ended, make_environment, run_paddock
+from tests.support.servers import make_entry, write_servers
+from tests.support.terminal import PROMPT, at_terminal
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 RULES = """
 [runtimes]
 access = "workspace-write"
@@ -27,9 +23,9 @@ access = "workspace-write"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD_SERVER)]}
+    entry = make_entry("odd")
     (tmp_path / "ws").mkdir()
-    (tmp_path / "ws/.mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry}}))
+    write_servers(tmp_path / "ws", {"odd": entry})
     settings = tmp_path / "home/.config/paddock/paddock.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(RULES)
@@ -37,7 +33,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "LANG": "C.UTF-8", "TERM": "xterm"}
+    return make_environment(place / "home", TERM="xterm")
 
 
 def ask(place: Path, source: str, *answers: str, early: str = "") -> tuple[str, int]:
@@ -90,18 +86,9 @@ def test_arguments_cannot_forge_the_question(place: Path) -> None:
     assert "\u202e" not in shown
 
 
-def run(place: Path, *command: str) -> Any:
-    return subprocess.run(
-        [PADDOCK, *command],
-        cwd=place / "ws",
-        env=environment(place),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        start_new_session=True,
-    )
+def run(place: Path, *command: str) -> Ended:
+    streams = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    return run_paddock(place / "ws", *command, environment=environment(place), **streams)
 
 
 def test_without_a_terminal_the_answer_is_no(place: Path) -> None:

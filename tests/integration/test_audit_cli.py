@@ -4,18 +4,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, Ended, run_paddock
 
 from paddock.audit.ledger import Ledger
 from paddock.model.ids import new_id
 from paddock.model.outcome import Status
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 INTERRUPTED, UNREAD = 130, 141
 
 
@@ -35,18 +34,11 @@ def environment(tmp_path: Path, directory: Path) -> Mapping[str, str]:
 
 
 @pytest.fixture
-def audit(tmp_path: Path, environment: Mapping[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def audit(tmp_path: Path, environment: Mapping[str, str]) -> Callable[..., Ended]:
     """Run `paddock audit`."""
 
-    def run(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PADDOCK, "audit", *args],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def run(*args: str) -> Ended:
+        return run_paddock(tmp_path, "audit", *args, environment=environment)
 
     return run
 
@@ -77,14 +69,12 @@ def call(ledger: Ledger, server: str, status: str, *, actor: str = "ada", at: fl
     return request
 
 
-def requests(done: subprocess.CompletedProcess[str]) -> list[str]:
+def requests(done: Ended) -> list[str]:
     assert (done.returncode, done.stderr) == (0, "")
     return [record["request"] for record in json.loads(done.stdout)]
 
 
-def test_tail_filters_by_what_records_say(
-    directory: Path, audit: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_tail_filters_by_what_records_say(directory: Path, audit: Callable[..., Ended]) -> None:
     now = [datetime.now(UTC).timestamp() - 3600]
     with Ledger(directory, clock=lambda: now[0]) as ledger:
         ends = [("git", "ok"), ("git", "failed"), ("time", "failed")]
@@ -130,7 +120,7 @@ def test_readers_at_once_make_one_index(
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_in_the_place_of_a_file_is_named(
-    audit: Callable[..., subprocess.CompletedProcess[str]], directory: Path, make: Callable[[Path], None]
+    audit: Callable[..., Ended], directory: Path, make: Callable[[Path], None]
 ) -> None:
     with Ledger(directory) as ledger:
         request = new_id()
@@ -196,7 +186,7 @@ def test_follow_waits_for_a_ledger_that_is_not_there_yet(
 
 
 def test_show_bounds_the_calls_of_a_request_and_says_how_to_see_all(
-    directory: Path, audit: Callable[..., subprocess.CompletedProcess[str]]
+    directory: Path, audit: Callable[..., Ended]
 ) -> None:
     parent, facts = new_id(), {"kind": "guest"}
     with Ledger(directory) as ledger:

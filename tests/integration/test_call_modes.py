@@ -13,7 +13,7 @@ WRITE = "const pid = await servers.odd.pid({}); return [typeof pid, await server
 def run(guest: Any) -> Any:
     def run(source: str, calls: str) -> Any:
         request = guest.request(source).model_copy(update={"calls": calls})
-        return guest.runner.run(guest.session.gate.execute(request))
+        return guest.execute(request)
 
     return run
 

@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 IDENTITY = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"]
 
 
 def git(*arguments, cwd):
-    subprocess.run(["git", *IDENTITY, *arguments], cwd=cwd, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["git", *IDENTITY, *arguments], cwd=cwd, check=True, capture_output=True, timeout=PATIENCE_S
+    )
 
 
 def demo(state, repository):

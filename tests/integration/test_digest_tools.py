@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.output.digest.digest import Digest, Failure, digest
 
@@ -29,7 +30,9 @@ def modules(npm_modules) -> Path:
 
 def run(directory: Path, *argv: str) -> Digest:
     """Run a tool and return the digest of what it printed."""
-    done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        argv, cwd=directory, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     lines = (done.stdout + done.stderr).splitlines()
     return digest(lines, command=" ".join(argv), ok=done.returncode == 0)
 

@@ -5,62 +5,49 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A workspace, and no settings but its own."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (workspace := tmp_path / "workspace").mkdir()
-    return workspace
+from tests.support.command import PADDOCK, PATIENT, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
-def paddock(place, *args, stdin=b""):
+def paddock(workspace, *args, stdin=b""):
     """Return exit code, output and errors of `paddock exec`; programs have two minutes unless they ask for less."""
-    patience = () if "--timeout-ms" in args else ("--set", "runtimes.timeout_ms=120000")
+    patience = () if "--timeout-ms" in args else PATIENT
     own = args.index("--") if "--" in args else len(args)
-    words = [PADDOCK, "exec", *args[:own], *patience, *args[own:]]
-    done = subprocess.run(words, input=stdin, capture_output=True, cwd=place, check=False, timeout=300)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return run_paddock(workspace, "exec", *args[:own], *patience, *args[own:], stdin=stdin)
 
 
-def test_output_errors_and_exit_code_pass_through(place):
+def test_output_errors_and_exit_code_pass_through(workspace):
     code = "import sys; print(sys.argv[1:]); print(sys.stdin.read(), file=sys.stderr); sys.exit(7)"
-    found = paddock(place, "python", "-c", code, "--stdin", "--", "-a", "--", "b", stdin=b"in")
+    found = paddock(workspace, "python", "-c", code, "--stdin", "--", "-a", "--", "b", stdin=b"in")
     assert found == (7, "['-a', '--', 'b']\n", "in\n")
 
 
-def test_a_pipe_gets_bytes_as_they_are(place):
-    assert paddock(place, "shell", "-c", r"printf '\033[2Ja\r\n'") == (0, "\x1b[2Ja\r\n", "")
+def test_a_pipe_gets_bytes_as_they_are(workspace):
+    assert paddock(workspace, "shell", "-c", r"printf '\033[2Ja\r\n'") == (0, "\x1b[2Ja\r\n", "")
 
 
-def test_a_file_and_the_program_on_standard_input(place):
-    (place / "hello.py").write_text("print('from a file')")
-    assert paddock(place, "python", "hello.py") == (0, "from a file\n", "")
-    assert paddock(place, "python", "-", stdin=b"print('from a pipe')") == (0, "from a pipe\n", "")
+def test_a_file_and_the_program_on_standard_input(workspace):
+    (workspace / "hello.py").write_text("print('from a file')")
+    assert paddock(workspace, "python", "hello.py") == (0, "from a file\n", "")
+    assert paddock(workspace, "python", "-", stdin=b"print('from a pipe')") == (0, "from a pipe\n", "")
 
 
-def test_a_file_runs_beside_what_it_imports(place):
-    (place / "folder").mkdir()
-    (place / "folder" / "helper.py").write_text("word = 'near'")
-    (place / "folder" / "main.py").write_text("import helper; print(helper.word)")
-    assert paddock(place, "python", "./folder/main.py") == (0, "near\n", "")
-    found = paddock(place, "python", "-", stdin=b"import helper")
+def test_a_file_runs_beside_what_it_imports(workspace):
+    (workspace / "folder").mkdir()
+    (workspace / "folder" / "helper.py").write_text("word = 'near'")
+    (workspace / "folder" / "main.py").write_text("import helper; print(helper.word)")
+    assert paddock(workspace, "python", "./folder/main.py") == (0, "near\n", "")
+    found = paddock(workspace, "python", "-", stdin=b"import helper")
     assert found[0] == 1
     assert found[2].startswith('Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n')
     assert "  hint: inline code cannot import files beside it; " in found[2]
 
 
-def test_s18_arguments_alone(place):
-    assert paddock(place, "node", "--", "-e", "console.log('hello')") == (0, "hello\n", "")
+def test_s18_arguments_alone(workspace):
+    assert paddock(workspace, "node", "--", "-e", "console.log('hello')") == (0, "hello\n", "")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +67,8 @@ def test_s18_arguments_alone(place):
         (("shell", "-c", "kill -9 $$"), 137, "The program was ended by SIGKILL\n"),
     ],
 )  # fmt: skip
-def test_exit_codes_that_are_not_the_programs(place, args, code, told):
-    found = paddock(place, *args)
+def test_exit_codes_that_are_not_the_programs(workspace, args, code, told):
+    found = paddock(workspace, *args)
     assert (found[0], found[1], found[2].startswith(told)) == (code, "", True), found
 
 
@@ -100,123 +87,124 @@ def test_exit_codes_that_are_not_the_programs(place, args, code, told):
         (("python", "x.py", "y"), "Got unexpected extra argument (y); arguments of the program follow --."),
         (("python", "-c", "1", "--timeout-ms", "99"), "a program's timeout is 100 to 600000 ms, not 99"),
         (("python", "-c", "1", "--", *"x" * 101), "A program gets at most 100 arguments, not 101."),
-        (("python", "-c", "1", "-w", "/no/such/place"), "Directory '/no/such/place' does not exist."),
+        (("python", "-c", "1", "-w", "/no/such/workspace"), "Directory '/no/such/workspace' does not exist."),
     ],
 )
-def test_s14_s15_command_lines_without_sense(place, args, told):
-    found = paddock(place, *args)
+def test_s14_s15_command_lines_without_sense(workspace, args, told):
+    found = paddock(workspace, *args)
     assert (found[0], told in found[2]) == (2, True), found
 
 
-def test_s15_an_unknown_workspace_comes_before_broken_settings(place):
-    (place / "paddock.toml").write_text("[runtimes]\nenabled = 1\n")
-    assert "does not exist" in paddock(place, "python", "-c", "1", "-w", "/no/such/place")[2]
-    code, _, told = paddock(place, "python", "-c", "1")
+def test_s15_an_unknown_workspace_comes_before_broken_settings(workspace):
+    (workspace / "paddock.toml").write_text("[runtimes]\nenabled = 1\n")
+    assert "does not exist" in paddock(workspace, "python", "-c", "1", "-w", "/no/such/workspace")[2]
+    code, _, told = paddock(workspace, "python", "-c", "1")
     assert (code, "runtimes.enabled must be true or false, not 1" in told) == (125, True)
 
 
-def test_more_standard_input_than_fits(place):
-    code, _, told = paddock(place, "python", "-c", "1", "--stdin", stdin=b"x" * 524_289)
+def test_more_standard_input_than_fits(workspace):
+    code, _, told = paddock(workspace, "python", "-c", "1", "--stdin", stdin=b"x" * 524_289)
     assert (code, "at most 524288 bytes of standard input" in told) == (2, True)
 
 
-def test_writing_is_a_power_that_the_command_line_gives(place):
+def test_writing_is_a_power_that_the_command_line_gives(workspace):
     code = "echo x > file"
-    assert paddock(place, "shell", "-c", code)[0] != 0
-    assert not (place / "file").exists()
-    assert paddock(place, "shell", "-c", code, "--access", "workspace-write") == (0, "", "")
-    assert (place / "file").read_text() == "x\n"
+    assert paddock(workspace, "shell", "-c", code)[0] != 0
+    assert not (workspace / "file").exists()
+    assert paddock(workspace, "shell", "-c", code, "--access", "workspace-write") == (0, "", "")
+    assert (workspace / "file").read_text() == "x\n"
 
 
-def test_what_is_put_back_after_the_program_is_told(place):
+def test_what_is_put_back_after_the_program_is_told(workspace):
     told = "restored, because your own tools run or trust it: .vscode\n"
     code = "mkdir .vscode; echo {} > .vscode/settings.json; echo ok"
-    assert paddock(place, "shell", "-c", code, "--access", "workspace-write") == (0, "ok\n", told)
-    assert not (place / ".vscode").exists()
-    _, text, _ = paddock(place, "shell", "-c", code, "--access", "workspace-write", "--json")
+    assert paddock(workspace, "shell", "-c", code, "--access", "workspace-write") == (0, "ok\n", told)
+    assert not (workspace / ".vscode").exists()
+    _, text, _ = paddock(workspace, "shell", "-c", code, "--access", "workspace-write", "--json")
     assert json.loads(text)["violations"] == [".vscode"]
 
 
-def test_output_that_is_not_kept_is_told(place):
+def test_output_that_is_not_kept_is_told(workspace):
     code = "head -c 2000 /dev/zero | tr '\\0' x"
     small = ("shell", "-c", code, "--set", "artifacts.max_bytes=1024")
     told = "output is not kept: it is larger than artifacts.max_bytes = 1024\n"
-    assert paddock(place, *small) == (0, "x" * 2000, told)
-    assert paddock(place, *small, "--no-keep") == (0, "x" * 2000, "")
-    assert paddock(place, *small, "--set", "artifacts.enabled=false") == (0, "x" * 2000, "")
+    assert paddock(workspace, *small) == (0, "x" * 2000, told)
+    assert paddock(workspace, *small, "--no-keep") == (0, "x" * 2000, "")
+    assert paddock(workspace, *small, "--set", "artifacts.enabled=false") == (0, "x" * 2000, "")
 
 
-def test_writing_that_the_workspace_forbids(place):
-    (place / "paddock.toml").write_text('[runtimes]\naccess = "none"\n')
-    code, _, told = paddock(place, "shell", "-c", "1", "--access", "workspace-write")
+def test_writing_that_the_workspace_forbids(workspace):
+    (workspace / "paddock.toml").write_text('[runtimes]\naccess = "none"\n')
+    code, _, told = paddock(workspace, "shell", "-c", "1", "--access", "workspace-write")
     assert (code, told.partition(";")[0]) == (
         126,
         "access workspace-write to the workspace is not granted (granted: none)",
     )
-    assert paddock(place, "shell", "-c", "ls; pwd | cut -c1-13")[1] == "code.sh\nhome\ntmp\n/tmp/paddock-\n"
+    assert (
+        paddock(workspace, "shell", "-c", "ls; pwd | cut -c1-13")[1] == "code.sh\nhome\ntmp\n/tmp/paddock-\n"
+    )
 
 
-def test_json_is_one_line(place):
-    code, text, told = paddock(place, "shell", "-c", "echo out; exit 3", "--json")
+def test_json_is_one_line(workspace):
+    code, text, told = paddock(workspace, "shell", "-c", "echo out; exit 3", "--json")
     assert (code, told, text.count("\n")) == (3, "", 1)
     assert json.loads(text)["exitCode"] == 3
 
 
-def test_nobody_reads_any_more(place):
-    words = [PADDOCK, "exec", "shell", "-c", "while :; do echo yes; done", "-w", place]
+def test_nobody_reads_any_more(workspace):
+    words = [PADDOCK, "exec", "shell", "-c", "while :; do echo yes; done", "-w", workspace]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"yes\n"
         process.stdout.close()
-        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGPIPE
 
 
-def test_s23_an_interrupt_ends_the_program(place):
-    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", place]
+def test_s23_an_interrupt_ends_the_program(workspace):
+    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", workspace]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(60), process.stderr.read()) == (
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (
             128 + signal.SIGINT,
             b"The program was cancelled\n",
         )
 
 
-def test_s23_what_was_written_before_an_interrupt_is_answered_and_kept(place):
-    os.mkfifo(place / "begun")
+def test_s23_what_was_written_before_an_interrupt_is_answered_and_kept(workspace):
+    os.mkfifo(workspace / "begun")
     code = "echo go; echo > begun; sleep 3600"
-    words = [PADDOCK, "exec", "shell", "-c", code, "-w", place, "--access", "workspace-write"]
+    words = [PADDOCK, "exec", "shell", "-c", code, "-w", workspace, "--access", "workspace-write"]
     with subprocess.Popen([*words, "--mode", "summary", "--json"], stdout=subprocess.PIPE) as process:
-        (place / "begun").read_text()
+        (workspace / "begun").read_text()
         process.send_signal(signal.SIGINT)
         told = json.loads(process.stdout.read())
-        assert process.wait(60) == 128 + signal.SIGINT
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGINT
     assert (told["status"], told["exitCode"], told["stdoutSummary"]) == ("cancelled", None, "go")
     assert told["error"]["message"] == "The program was cancelled"
-    kept = subprocess.run(
-        [PADDOCK, "output", "show", told["artifactHandle"], "-w", place], capture_output=True, check=True
-    )
-    assert kept.stdout == b"go\n"
+    assert run_paddock(None, "output", "show", told["artifactHandle"], "-w", workspace) == (0, "go\n", "")
 
 
-def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(place):
+def test_a_terminal_sees_output_as_it_comes_and_no_control_characters(workspace):
     ours, theirs = pty.openpty()
     code = "import sys, time; print('\\033[2Jfirst', flush=True); time.sleep(3600)"
-    words = [PADDOCK, "exec", "python", "-c", code, "-w", place]
+    words = [PADDOCK, "exec", "python", "-c", code, "-w", workspace]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        watchdog = threading.Timer(60, process.kill)
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
         watchdog.start()
         assert os.read(ours, 100) == b"\\x1b[2Jfirst\r\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         watchdog.cancel()
     os.close(ours)
 
 
-def test_a_program_in_its_users_home_sees_no_secret_and_no_record(place, tmp_path):
-    words = [PADDOCK, "vault", "set", "token", "--set", "vault.backend=file"]
-    subprocess.run(words, input=b"hunter2hunter2", cwd=place, check=True, capture_output=True)
-    assert paddock(place, "shell", "-c", "echo kept")[:2] == (0, "kept\n")
+def test_a_program_in_its_users_home_sees_no_secret_and_no_record(workspace, tmp_path):
+    stored = run_paddock(
+        workspace, "vault", "set", "token", "--set", "vault.backend=file", stdin=b"hunter2hunter2"
+    )
+    assert stored.returncode == 0
+    assert paddock(workspace, "shell", "-c", "echo kept")[:2] == (0, "kept\n")
     secrets = [path for path in (tmp_path / "XDG_STATE_HOME/paddock").rglob("*") if path.is_file()]
     assert {"vault", "audit", "artifacts"} <= {path.relative_to(tmp_path).parts[2] for path in secrets}
     code = f"""
@@ -228,7 +216,7 @@ for path in {[str(path) for path in secrets]!r}:
         print(type(error).__name__)
 print(sorted(os.listdir("workspace")))
 """
-    (place / "file").touch()
+    (workspace / "file").touch()
     done = paddock(tmp_path, "python", "-c", code)
     assert (done[0], set(done[1].splitlines())) == (0, {"FileNotFoundError", "['file']"})
     grant = 'import os; os.makedirs("XDG_CONFIG_HOME/paddock", exist_ok=True); open("XDG_CONFIG_HOME/paddock/paddock.toml", "w")'

@@ -4,32 +4,22 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import PATIENT, Ended, run_paddock
 
 from paddock import BlockingPaddock, Outcome, Status
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-PATIENT = {"runtimes": {"timeout_ms": 120_000}}
-
-
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace, and no settings but its own."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (place := tmp_path / "workspace").mkdir()
-    return place
+PATIENT_MS = 120_000
 
 
 def execute(workspace: Path, language: str, code: str, **given: object) -> Outcome:
     overrides = given.pop("overrides", {})
-    merged = {**overrides, "runtimes": {**PATIENT["runtimes"], **overrides.get("runtimes", {})}}
+    merged = {**overrides, "runtimes": {"timeout_ms": PATIENT_MS, **overrides.get("runtimes", {})}}
     with BlockingPaddock(workspace, overrides=merged) as p:
         outcome = p.exec(language, code, **given)
         for file in outcome.files:
@@ -38,17 +28,8 @@ def execute(workspace: Path, language: str, code: str, **given: object) -> Outco
         return outcome
 
 
-def command(workspace: Path, *words: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [PADDOCK, *words, "--set", "runtimes.timeout_ms=120000"],
-        capture_output=True,
-        text=True,
-        cwd=workspace,
-        stdin=subprocess.DEVNULL,
-        check=False,
-        timeout=300,
-    )
-    return done.returncode, done.stdout, done.stderr
+def command(workspace: Path, *words: str | Path) -> Ended:
+    return run_paddock(workspace, *words, *PATIENT, stdin=subprocess.DEVNULL)
 
 
 PROGRAMS = {
@@ -76,7 +57,7 @@ def test_a_program_works_in_a_directory_of_its_own(workspace: Path, language: st
 
 
 def test_a_file_is_read_back_and_given_to_the_next_program(workspace: Path) -> None:
-    with BlockingPaddock(workspace, overrides=PATIENT) as p:
+    with BlockingPaddock(workspace, overrides={"runtimes": {"timeout_ms": PATIENT_MS}}) as p:
         one = p.exec("python", "open('t.txt', 'w').write('hello')", outputs=["*"])
         (file,) = one.files
         assert file.read() == b"hello"

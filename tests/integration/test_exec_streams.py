@@ -5,39 +5,28 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 BOTH = "echo out; echo bad >&2; exit 3"
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A workspace, and no settings but its own."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (workspace := tmp_path / "workspace").mkdir()
-    return workspace
-
-
-def at_shell(place, redirection, *options):
+def at_shell(workspace, redirection, *options):
     """Return exit code, output and errors of a program whose command has such redirections."""
     words = ["sh", "-c", f'exec "$@" {redirection}', "sh", PADDOCK, "exec", "shell", "-c", BOTH, *options]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=place, check=False, timeout=300)
-    return done.returncode, done.stdout, done.stderr
+    return run_command(workspace, *words)
 
 
-def on_terminal(place, code, *options):
+def on_terminal(workspace, code, *options):
     """Return what a terminal shows of a program, to the end of it."""
     ours, theirs = pty.openpty()
-    words = [PADDOCK, "exec", "shell", "-c", code, "-w", place, *options]
+    words = [PADDOCK, "exec", "shell", "-c", code, "-w", workspace, *options]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        watchdog = threading.Timer(120, process.kill)
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
         watchdog.start()
         shown = b""
         while piece := _read(ours):
@@ -64,103 +53,93 @@ def _read(terminal):
         ("<&- >&- 2>&-", (), "", ""),
     ],
 )
-def test_what_was_closed_is_nowhere(place, redirection, options, out, bad):
+def test_what_was_closed_is_nowhere(workspace, redirection, options, out, bad):
     """A file that is opened, such as the ledger, must not get the number of a standard stream."""
-    assert at_shell(place, redirection, *options) == (3, out, bad)
-    verified = subprocess.run([PADDOCK, "audit", "verify"], capture_output=True, text=True, check=True)
-    assert verified.stdout.startswith("ok: ")
+    assert at_shell(workspace, redirection, *options) == (3, out, bad)
+    code, told, _ = run_paddock(workspace, "audit", "verify")
+    assert (code, told[:4]) == (0, "ok: ")
 
 
 @pytest.mark.parametrize("redirection", ["<&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_what_was_closed_is_closed_for_no_worker(place, redirection):
+def test_what_was_closed_is_closed_for_no_worker(workspace, redirection):
     """A file that a worker opens must not get the number of a stream that its own child then replaces."""
-    (place / "one.js").write_text("return 1")
+    (workspace / "one.js").write_text("return 1")
     words = ["sh", "-c", f'exec "$0" run one.js {redirection}', PADDOCK]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place, timeout=300)
     out = "" if ">&- 2" in redirection else "1\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, out, "")
+    assert run_command(workspace, *words) == (0, out, "")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--mode", "summary")])
-def test_output_that_cannot_be_written_is_told(place, options):
-    code, _, told = at_shell(place, ">/dev/full", *options)
+def test_output_that_cannot_be_written_is_told(workspace, options):
+    code, _, told = at_shell(workspace, ">/dev/full", *options)
     assert (code, "cannot write the output: No space left on device\n" in told) == (125, True)
 
 
 @pytest.mark.parametrize("options", [("--json",), ("--mode", "summary")])
-def test_nobody_reads_the_answer(place, options):
+def test_nobody_reads_the_answer(workspace, options):
     ours, theirs = os.pipe()
     os.close(ours)
-    words = [PADDOCK, "exec", "shell", "-c", BOTH, "-w", place, *options]
-    done = subprocess.run(words, stdout=theirs, stderr=subprocess.DEVNULL, check=False, timeout=300)
+    done = run_paddock(workspace, "exec", "shell", "-c", BOTH, "-w", workspace, *options, stdout=theirs)
     os.close(theirs)
     assert done.returncode == 128 + signal.SIGPIPE
 
 
-def test_s23_a_hangup_ends_the_program_and_keeps_its_output(place):
-    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", place]
+def test_s23_a_hangup_ends_the_program_and_keeps_its_output(workspace):
+    words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600", "-w", workspace]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGHUP)
-        assert process.wait(60) == 128 + signal.SIGHUP
-    listed = [PADDOCK, "output", "list", "-w", place, "--json"]
-    [kept] = json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGHUP
+    [kept] = json.loads(run_paddock(workspace, "output", "list", "-w", workspace, "--json").stdout)
     assert (kept["manifest"]["status"], kept["manifest"]["stdoutBytes"]) == ("cancelled", 3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_that_was_ignored_stays_ignored(place, number):
+def test_a_signal_that_was_ignored_stays_ignored(workspace, number):
     """So nohup(1) has it, and a shell's jobs in the background."""
-    os.mkfifo(place / "go")
-    words = [PADDOCK, "exec", "shell", "-c", "echo begun; cat go", "-w", place]
+    os.mkfifo(workspace / "go")
+    words = [PADDOCK, "exec", "shell", "-c", "echo begun; cat go", "-w", workspace]
     ignoring = ["python3", "-c", "import os, signal, sys; signal.signal(int(sys.argv[1]), signal.SIG_IGN); os.execv(sys.argv[2], sys.argv[2:])"]  # fmt: skip
     with subprocess.Popen([*ignoring, str(int(number)), *words], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
-        (place / "go").write_text("went\n")
-        assert (process.stdout.read(), process.wait(60)) == (b"went\n", 0)
+        (workspace / "go").write_text("went\n")
+        assert (process.stdout.read(), process.wait(PATIENCE_S)) == (b"went\n", 0)
 
 
-def test_line_ends_and_progress_bars_are_shown_as_they_are(place):
-    assert on_terminal(place, r"printf 'a\r\n10%%\r20%%\n'") == "a\r\r\n10%\r20%\r\n"
+def test_line_ends_and_progress_bars_are_shown_as_they_are(workspace):
+    assert on_terminal(workspace, r"printf 'a\r\n10%%\r20%%\n'") == "a\r\r\n10%\r20%\r\n"
 
 
-def test_a_program_cannot_hide_what_comes_after_it(place):
+def test_a_program_cannot_hide_what_comes_after_it(workspace):
     """Colours end with the program: one of them makes text invisible."""
-    shown = on_terminal(place, r"printf '\033[8mhidden'; kill -9 $$")
+    shown = on_terminal(workspace, r"printf '\033[8mhidden'; kill -9 $$")
     assert shown == "\x1b[8mhidden\x1b[0m\r\nThe program was ended by SIGKILL\r\n"
-    assert on_terminal(place, r"printf '\033[31mred\033[0m'") == "\x1b[31mred\x1b[0m"
+    assert on_terminal(workspace, r"printf '\033[31mred\033[0m'") == "\x1b[31mred\x1b[0m"
 
 
 IN_TURN = "for n in 1 2 3; do echo out $n; echo err $n >&2; done; printf unended >&2; exit 3"
 TURNS = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\nunended"
 
 
-def test_streams_that_go_to_the_same_place_keep_their_order(place):
-    words = [PADDOCK, "exec", "shell", "-c", IN_TURN]
-    done = subprocess.run(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place, check=False, timeout=300
-    )
-    assert (done.returncode, done.stdout.decode()) == (3, TURNS)
-    assert on_terminal(place, IN_TURN) == TURNS.replace("\n", "\r\n")
-    apart = subprocess.run(words, capture_output=True, cwd=place, check=False, timeout=300)
-    assert (apart.stdout, apart.stderr) == (b"out 1\nout 2\nout 3\n", b"err 1\nerr 2\nerr 3\nunended")
+def test_streams_that_go_to_the_same_place_keep_their_order(workspace):
+    words = ("exec", "shell", "-c", IN_TURN)
+    done = run_paddock(workspace, *words, stderr=subprocess.STDOUT)
+    assert (done.returncode, done.stdout) == (3, TURNS)
+    assert on_terminal(workspace, IN_TURN) == TURNS.replace("\n", "\r\n")
+    apart = run_paddock(workspace, *words)
+    assert (apart.stdout, apart.stderr) == ("out 1\nout 2\nout 3\n", "err 1\nerr 2\nerr 3\nunended")
 
 
-def test_an_answer_has_one_stream_where_that_is_asked_for(place):
-    words = [PADDOCK, "exec", "shell", "-c", IN_TURN, "--mode", "summary", "--json"]
-    both, apart = (
-        json.loads(subprocess.run(given, capture_output=True, cwd=place, check=False, timeout=300).stdout)
-        for given in ([*words, "--combined"], words)
-    )
+def test_an_answer_has_one_stream_where_that_is_asked_for(workspace):
+    words = ("exec", "shell", "-c", IN_TURN, "--mode", "summary", "--json")
+    both, apart = (json.loads(run_paddock(workspace, *words, *more).stdout) for more in (["--combined"], []))
     assert (both["combined"], both["stdoutSummary"], both["stderrSummary"]) == (True, TURNS, "")
     assert (apart.get("combined"), apart["stdoutSummary"]) == (None, "out 1\nout 2\nout 3")
 
 
-def test_what_paddock_says_after_an_unended_line_begins_a_new_one(place):
+def test_what_paddock_says_after_an_unended_line_begins_a_new_one(workspace):
     code = "printf unended; while :; do :; done"
-    words = [PADDOCK, "exec", "shell", "-c", code, "--timeout-ms", "300"]
-    done = subprocess.run(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place, check=False, timeout=300
-    )
-    assert done.stdout.decode().splitlines()[:2] == ["unended", "The program ran out of time"]
+    words = ("exec", "shell", "-c", code, "--timeout-ms", "300")
+    done = run_paddock(workspace, *words, stderr=subprocess.STDOUT)
+    assert done.stdout.splitlines()[:2] == ["unended", "The program ran out of time"]

@@ -1,43 +1,33 @@
 """Limits of messages between programs and Paddock: each profile has its own, and the input counts too."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.command import make_environment, run_paddock
+from tests.support.servers import make_entry, write_servers
+from tests.support.session import execute_alone
 
 from paddock import Paddock
-from paddock.app.session import open_session
 from paddock.model.outcome import Outcome
-from paddock.model.request import ExecutionRequest, GuestRun, Profile
+from paddock.model.request import GuestRun, Profile
 from paddock.settings.profiles import ComputeLimits, ExecuteLimits, LimitSettings, ScriptLimits
 from paddock.settings.schema import AuditSettings, Settings
 
-ODD = Path(__file__).resolve().parents[1] / "servers" / "odd.py"
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 MANY = "new Array(30000).fill(0)"
 
 
 def ran(place: Path, source: str, profile: Profile, limits: dict[str, int], given: Any = None) -> Outcome:
     """Return what became of a program of a profile, which alone has these limits."""
-    (place / ".mcp.json").write_text(
-        json.dumps({"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}}})
-    )
+    write_servers(place, {"odd": make_entry("odd")})
     kinds = {"script": ScriptLimits, "execute": ExecuteLimits, "compute": ComputeLimits}
     settings = Settings(
         audit=AuditSettings(directory=place / "audit"),
         limits=LimitSettings.model_validate({profile: kinds[profile](**{"timeout_ms": 60_000, **limits})}),
     )
 
-    async def main() -> Outcome:
-        async with open_session(settings, place) as session:
-            work = GuestRun(source=source, profile=profile, input=given)
-            return await session.gate.execute(ExecutionRequest(workspace=place, work=work))
-
-    return asyncio.run(main())
+    return execute_alone(settings, place, GuestRun(source=source, profile=profile, input=given))
 
 
 PROFILES = ("script", "execute")
@@ -146,15 +136,14 @@ def test_what_the_command_line_reads_is_counted_before_it_is_decoded(
     tmp_path: Path, command: tuple[str, ...], setting: str, what: str
 ) -> None:
     (tmp_path / "many.json").write_text('{"a":[' + ",".join(["[]"] * 20_000) + "]}")
-    done = subprocess.run(
-        [PADDOCK, *command, "--set", f"limits.{setting}.frame_values=20000"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"},
-        input="return 1",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    where = make_environment(tmp_path)
+    done = run_paddock(
+        tmp_path,
+        *command,
+        "--set",
+        f"limits.{setting}.frame_values=20000",
+        stdin="return 1",
+        environment=where,
     )
     told = f"{what}: it has more than 20000 values; pass less, or raise `limits.{setting}.frame_values`"
     assert (done.stdout, done.stderr) == ("", f"{told}\n")
@@ -162,19 +151,12 @@ def test_what_the_command_line_reads_is_counted_before_it_is_decoded(
 
 
 def test_the_request_of_a_computation_is_counted(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [PADDOCK, "compute", "--set", "limits.compute.frame_values=9000"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"},
-        input='{"source":"emit(1)","other":[' + ",".join(["[]"] * 9_000) + "]}",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    body = '{"source":"emit(1)","other":[' + ",".join(["[]"] * 9_000) + "]}"
+    words = ("compute", "--set", "limits.compute.frame_values=9000")
+    done = run_paddock(tmp_path, *words, stdin=body, environment=make_environment(tmp_path))
     told = "the request has more than 9000 values; send less, or raise `limits.compute.frame_values`"
     expected = f'{{"code":"INVALID_INPUT","message":"invalid JSON: {told}"}}\n'
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
+    assert done == (1, "", expected)
 
 
 def test_messages_of_a_computation_are_counted_too(tmp_path: Path) -> None:

@@ -1,20 +1,17 @@
 """What a program sends: nothing that JSON loses goes out, and the error names its place and what to write."""
 
-import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers import make_entry, write_servers
+from tests.support.session import execute_alone
 
-from paddock.app.session import open_session
 from paddock.model.outcome import Outcome, Status
-from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.request import GuestRun
 from paddock.settings.schema import Settings
-
-DIGITS = Path(__file__).resolve().parents[1] / "servers/digits.py"
 
 SAVE = "return await servers.odd.echo({text: %s})"
 REFUSED = "servers.odd.echo was not called: "
@@ -223,18 +220,12 @@ def uploads(tmp_path: Path) -> Callable[[str], Outcome]:
         {"name": name, "inputSchema": takes} for name in ("then", "call", "toJSON", "toString", "upload")
     ]
     (workspace / "tools.json").write_text(json.dumps(tools))
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(DIGITS), "-", str(workspace / "tools.json")]}
-    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"g": entry}}))
+    entry = make_entry("digits", "-", workspace / "tools.json")
+    write_servers(workspace, {"g": entry})
 
     def run(source: str) -> Outcome:
         given = {"audit": {"directory": tmp_path / "audit"}, "servers": {"state": tmp_path / "state"}}
-        request = ExecutionRequest(workspace=workspace, work=GuestRun(source=source))
-
-        async def main() -> Outcome:
-            async with open_session(Settings.model_validate(given), workspace) as session:
-                return await session.gate.execute(request)
-
-        return asyncio.run(main())
+        return execute_alone(Settings.model_validate(given), workspace, GuestRun(source=source))
 
     return run
 

@@ -1,15 +1,11 @@
 """Libraries that programs bring along: bundled as users bundle them, or as their UMD file, they run like anywhere else."""
 
-import asyncio
 import subprocess
 import tomllib
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, Guest
 
-from paddock.app.session import open_session
 from paddock.model.limits import MIB
 from paddock.settings.profiles import ExecuteLimits, LimitSettings
 from paddock.settings.schema import AuditSettings, Settings
@@ -42,11 +38,9 @@ def roomy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("roomy")
     limits = LimitSettings(execute=ExecuteLimits(code_bytes=2 * MIB))
     settings = Settings(audit=AuditSettings(directory=folder / "audit"), limits=limits)
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        session = runner.run(stack.enter_async_context(open_session(settings, Path(folder))))
-        yield Guest(runner, session, folder)
-        runner.run(stack.aclose())
+    with Guest(folder) as guest:
+        guest.start(settings)
+        yield guest
 
 
 @pytest.mark.parametrize("name", [name for name, program in PROGRAMS.items() if "value" in program])

@@ -150,7 +150,7 @@ def test_x17_after_a_timeout_nothing_goes_on(guest):
     )
     request = guest.request(source, timeout_ms=200)
     heard = []
-    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=heard.append))
+    outcome = guest.execute(request, on_console=heard.append)
     assert (outcome.status, lines(outcome), outcome.calls) == ("timeout", [("log", "early")], ())
     assert guest.value("await sleep(400); return 1") == 1
     assert [line.text for line in heard] == ["early"]

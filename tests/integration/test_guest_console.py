@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 # Where node 20 prints a text for the same call, it is this one, except for proxies: node sees what stands behind them.
 ODD = [
@@ -138,7 +139,7 @@ def test_the_table_is_what_node_prints():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert [text.removesuffix("\n") for text in node.stdout.split("\x01\n")[:-1]] == [
         text for _, text in NODE

@@ -75,9 +75,8 @@ def sent(monkeypatch):
 
 async def expect(guest, times):
     """Announce programs, as the gate does, once a worker waits."""
-    engine = guest.session.gate._context.engines.guest
-    engine._pool.prepare("guest", 1)
-    await engine._pool._waiting["guest"][0]
+    engine = guest.session.gate.engines.guest
+    await engine.warm_up(jit=False)
     for _ in range(times):
         engine.expect(jit=False)
 

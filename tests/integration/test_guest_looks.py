@@ -1,21 +1,18 @@
 """What a program finds out about servers by looking, before it calls: what policy lets it call, and nothing else."""
 
-import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers import make_entry, write_servers
+from tests.support.session import execute_alone
 
-from paddock.app.session import open_session
 from paddock.audit.ledger import Ledger
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
-from paddock.model.request import ExecutionRequest, GuestRun
+from paddock.model.request import GuestRun
 from paddock.settings.schema import Settings
 
-SERVER = Path(__file__).resolve().parents[1] / "servers/odd.py"
 OTHERS = ["environment", "crash", "crash_once", "hang", "fail", "refuse", "is_error", "invalid"]
 TOOLS = ["echo", "pid", *OTHERS, "no_object", "long", "ask_back", "close_output"]
 LOOK = """
@@ -32,25 +29,17 @@ def ran(tmp_path: Path, source: str, settings: dict[str, Any] | None = None, cal
 
     def entry(name: str) -> dict[str, Any]:
         starts = str(tmp_path / f"{name}-starts")
-        return {"command": sys.executable, "args": ["-I", "-S", str(SERVER), "--starts", starts]}
+        return make_entry("odd", "--starts", starts)
 
     servers = {"odd": entry("odd"), "even": entry("even"), "broken": {"command": "/nowhere/there"}}
-    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    write_servers(workspace, servers)
     given = {
         "audit": {"directory": tmp_path / "audit"},
         "servers": {"state": tmp_path / "state"},
         **(settings or {}),
     }
-    work = GuestRun(source=source)
-    request = ExecutionRequest(
-        workspace=workspace, work=work, limits=LimitOverrides(timeout_ms=60_000), calls=calls
-    )
-
-    async def main() -> Outcome:
-        async with open_session(Settings.model_validate(given), workspace) as session:
-            return await session.gate.execute(request)
-
-    return asyncio.run(main())
+    work, limits = GuestRun(source=source), LimitOverrides(timeout_ms=60_000)
+    return execute_alone(Settings.model_validate(given), workspace, work, limits=limits, calls=calls)
 
 
 def started(tmp_path: Path) -> list[str]:

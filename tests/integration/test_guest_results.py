@@ -1,12 +1,11 @@
 """Results over their limit: nothing stands in their place, and the whole is stored."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from tests.support.session import SessionRunner
 
-from paddock.app.session import open_session
 from paddock.audit.read import read
 from paddock.model.errors import UnknownArtifact
 from paddock.model.limits import MIB, LimitOverrides
@@ -165,13 +164,11 @@ def test_a_program_learns_the_handle_of_what_its_script_returned(guest):
 def run(settings: Settings, workspace: Path, work: GuestRun, **limits: int):
     """Return the outcome of a program in a session of its own, and the handles that are stored then."""
 
-    async def main():
-        async with open_session(settings, workspace) as session:
-            request = ExecutionRequest(workspace=workspace, work=work, limits=LimitOverrides(**limits))
-            outcome = await session.gate.execute(request)
-            return outcome, [str(handle) for handle in session.output.artifacts().list()]
-
-    return asyncio.run(main())
+    with SessionRunner(workspace) as opened:
+        session = opened.start(settings)
+        request = ExecutionRequest(workspace=workspace, work=work, limits=LimitOverrides(**limits))
+        outcome = opened.execute(request)
+        return outcome, [str(handle) for handle in session.output.artifacts().list()]
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def run(guest):
                 Grants(),
                 guest.workspace,
             )
-            return await guest.session.gate._context.engines.guest.run(job, host), host.asked
+            return await guest.session.gate.engines.guest.run(job, host), host.asked
 
         return guest.runner.run(job())
 
@@ -150,7 +150,7 @@ def test_a_waiting_call_ends_at_the_wall_limit(guest, run):
     async def job():
         limits = GuestLimits(timeout_ms=2_000)
         work = GuestRun(source="try { paddock.vault.get('a') } finally { console.log('no') }")
-        return await guest.session.gate._context.engines.guest.run(
+        return await guest.session.gate.engines.guest.run(
             GuestJob(work, limits, Grants(), guest.workspace), Silent()
         )
 
@@ -170,7 +170,7 @@ def test_a_listener_that_fails_ends_the_program_and_is_named(guest):
         raise RuntimeError("listener trouble")
 
     request = guest.request("console.log('a'); await sleep(5000); return 1")
-    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=listener))
+    outcome = guest.execute(request, on_console=listener)
     assert (outcome.status, outcome.error.message) == (
         Status.ERROR,
         "what serves the program failed outside of it (RuntimeError)",

@@ -47,10 +47,10 @@ def test_one_that_is_stopped_before_it_begins_does_nothing(guest, profile):
         work=GuestRun(source="for (;;);", profile=profile),
         limits=LimitOverrides(timeout_ms=60_000),
     )
-    outcome = guest.runner.run(guest.session.gate.execute(request, stop=stop))
+    outcome = guest.execute(request, stop=stop)
     assert (outcome.status, outcome.console, outcome.value) == ("cancelled", (), None)
 
 
 def test_a_stop_that_comes_too_late_changes_nothing(guest):
-    outcome = guest.runner.run(guest.session.gate.execute(guest.request("return 1"), stop=asyncio.Event()))
+    outcome = guest.execute(guest.request("return 1"), stop=asyncio.Event())
     assert (outcome.status, outcome.value) == ("ok", 1)

@@ -98,7 +98,7 @@ def test_a_program_whose_output_nobody_reads_in_time_computes(guest):
                 os.sched_yield()
 
     request = guest.request(ENDLESS["endless output"], timeout_ms=LIMIT_MS)
-    outcome = guest.runner.run(guest.session.gate.execute(request, on_console=busy))
+    outcome = guest.execute(request, on_console=busy)
     assert (outcome.status, outcome.error.name, outcome.error.message) == COMPUTING
     assert outcome.error.hint == f"it was computing when its time was up; the limit is {LIMIT_MS} ms"
 

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.javascript import launch
 
@@ -32,7 +33,7 @@ class Parent:
         self.said.append(text.decode())
 
     def receive(self, timeout_ms=None):
-        if timeout_ms is not None and timeout_ms < worker._MAX_WAIT_MS:
+        if timeout_ms is not None and timeout_ms < worker.MAX_WAIT_MS:
             return None
         for message in self.messages:
             return message
@@ -60,7 +61,7 @@ def driven(script, profile="guest"):
         [sys.executable, "-c", DRIVEN + script, profile],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -69,14 +70,14 @@ def driven(script, profile="guest"):
 
 COUNTED = """
 made, counts = guest(), []
-count = made._native.bind("_ZN2v811HandleScope15NumberOfHandlesEPNS_7IsolateE", ctypes.c_void_p, result=ctypes.c_int)
+count = made.native.bind("_ZN2v811HandleScope15NumberOfHandlesEPNS_7IsolateE", ctypes.c_void_p, result=ctypes.c_int)
 
 def messages():
     yield run("for (let i = 0; i < 1000; i++) await sleep(0); for (let i = 0; i < 2000; i++) await servers.a.b({})")
     for number in range(1, 2001):
-        counts.append(count(made._native.isolate))
+        counts.append(count(made.native.isolate))
         yield frames.encode_reply(number, ok=True, value={"a": ["b"]})[4:]
-    made._channel.said = [str([len(counts), max(counts)])]
+    made.channel.said = [str([len(counts), max(counts)])]
 
 serve(made, messages())
 """
@@ -169,15 +170,15 @@ def test_a_turn_that_does_not_return_breaks_the_program_and_hurts_no_later_one()
 
 STOPPED = """
 made = guest()
-stop = made._native.bind("_ZN2v87Isolate18TerminateExecutionEv", ctypes.c_void_p, result=None)
-send = made._send
+stop = made.native.bind("_ZN2v87Isolate18TerminateExecutionEv", ctypes.c_void_p, result=None)
+send = made.send_text
 def sent():
     send()
-    if made._channel.said[-1] == '["console","log","a"]':
-        stop(made._native.isolate)
+    if made.channel.said[-1] == '["console","log","a"]':
+        stop(made.native.isolate)
 
 def messages():
-    made._send = sent
+    made.send_text = sent
     yield run("const say = () => { console.log('a'); console.log('b') }; %s")
     yield frames.encode_reply(1, ok=True, value=1)[4:]
 
@@ -212,7 +213,7 @@ class Hidden(v8_native.NativeIsolate):
 
 worker.NativeIsolate = Hidden
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-sys.argv[1:] = [str(theirs.detach()), "guest", launch._engine_directory()]
+sys.argv[1:] = [str(theirs.detach()), "guest", launch.find_engine_directory()]
 try:
     fork_server.main()
 finally:
@@ -223,7 +224,7 @@ REINSTALL = "reinstall Paddock with the version of mini-racer that it requires"
 
 def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():
     done = subprocess.run(
-        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HIDDEN], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     missing = "_ZN2v87Isolate26PerformMicrotaskRestEv"
     assert (done.returncode, done.stderr) == (1, "")
@@ -233,7 +234,7 @@ def test_a_library_that_hides_the_interface_of_v8_stops_the_zygote():
 @pytest.mark.parametrize("what", ["start_fork_server", "start_parse_worker"])
 def test_another_library_is_told_to_whoever_installed_it(tmp_path, monkeypatch, what):
     (tmp_path / "libmini_racer.so").symlink_to(find_spec("orjson.orjson").origin)
-    monkeypatch.setattr(launch, "_engine_directory", lambda: str(tmp_path))
+    monkeypatch.setattr(launch, "find_engine_directory", lambda: str(tmp_path))
     process, connection = getattr(launch.Launcher(), what)(
         *(["guest"] if what == "start_fork_server" else [])
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 ALLOWED = [
     "JSON",
@@ -238,7 +239,7 @@ os._exit(0)
 @pytest.mark.parametrize("profile", ["guest", "guest-jit"])
 def test_m21_the_glue_leaves_the_engine_exactly_the_allowed_globals(profile):
     command = [sys.executable, "-c", READ_GLOBALS, profile]
-    found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S).stdout)
     assert found == sorted({*ALLOWED, *ADDED} - {"paddock", "mentu"})  # which come with the program
 
 

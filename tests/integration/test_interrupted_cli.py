@@ -6,58 +6,46 @@ import pty
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A workspace, and no settings but its own."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (workspace := tmp_path / "workspace").mkdir()
-    return workspace
+from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("args", [("tools",), ("search", "x"), ("diff",), ("describe", "slow.x")])
-def test_what_starts_servers_ends_them(place, args, number):
-    os.mkfifo(place / "up")
-    entry = {"command": "sh", "args": ["-c", "echo $$ > up; exec sleep 3600"], "cwd": str(place)}
-    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"slow": entry}}))
+def test_what_starts_servers_ends_them(workspace, args, number):
+    os.mkfifo(workspace / "up")
+    entry = {"command": "sh", "args": ["-c", "echo $$ > up; exec sleep 3600"], "cwd": str(workspace)}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"slow": entry}}))
     with subprocess.Popen(
-        [PADDOCK, "servers", *args], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [PADDOCK, "servers", *args], cwd=workspace, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        server = int((place / "up").read_text())
+        server = int((workspace / "up").read_text())
         process.send_signal(number)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, errors) == (128 + number, "", "Cancelled\n")
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
 
 
-def test_one_interrupt_that_comes_twice_ends_in_order(place):
+def test_one_interrupt_that_comes_twice_ends_in_order(workspace):
     """As of timeout(1), which sends it to its child, and to the group of both."""
     words = [PADDOCK, "exec", "shell", "-c", "echo go; sleep 3600"]
     with subprocess.Popen(
-        words, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words, cwd=workspace, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "go\n"
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode - 128 in {signal.SIGTERM, signal.SIGINT}, out, errors) == (
         True,
         "",
         "The program was cancelled\n",
     )
-    shown = subprocess.run(
-        [PADDOCK, "audit", "tail", "--json"], cwd=place, capture_output=True, check=True, timeout=60
-    )
+    shown = run_paddock(workspace, "audit", "tail", "--json")
     last = json.loads(shown.stdout)[-1]
     assert (last["event"], last["fields"]["status"]) == ("finished", "cancelled")
 
@@ -69,7 +57,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_the_ends_of_children_are_heard_of_where_they_were_ignored(place):
+def test_the_ends_of_children_are_heard_of_where_they_were_ignored(workspace):
     for name, file, text in (
         ("scripts", "one.js", "return 1"),
         (
@@ -78,10 +66,10 @@ def test_the_ends_of_children_are_heard_of_where_they_were_ignored(place):
             "[[step]]\nname = 'a'\nscript = 'one'\n[[step]]\nname = 'b'\nscript = 'one'\n",
         ),
     ):
-        (folder := place / ".paddock" / name).mkdir(parents=True)
+        (folder := workspace / ".paddock" / name).mkdir(parents=True)
         (folder / file).write_text(text)
     words = [sys.executable, "-c", IGNORING, PADDOCK, "sequence", "run", "all"]
-    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, timeout=120)
+    done = run_command(workspace, *words)
     told = [line.partition(" (")[0] for line in done.stderr.splitlines()]
     assert (done.returncode, done.stdout, told) == (0, "1\n", ["a: ok", "b: ok"])
 
@@ -90,10 +78,10 @@ def test_the_ends_of_children_are_heard_of_where_they_were_ignored(place):
     ("key", "code", "told"),
     [(b"\x03", 130, "Interrupted"), (b"\x04", 1, "there was no answer; nothing was done")],
 )
-def test_a_question_that_is_broken_off_is_told(place, key, code, told):
+def test_a_question_that_is_broken_off_is_told(workspace, key, code, told):
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(PADDOCK, [PADDOCK, "vault", "set", "key", "-w", place])
+        os.execv(PADDOCK, [PADDOCK, "vault", "set", "key", "-w", workspace])
     shown = b""
     while not shown.endswith(b"Value of key: "):
         shown += os.read(terminal, 1024)

@@ -5,20 +5,19 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from tests.support.command import PADDOCK
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub.auth.code_flow import AuthorizationPrompt
 
 from .hub import authority
 from .hub.authority import World
-
-PADDOCK = Path(sys.executable).with_name("paddock")
 
 
 class Desk:
@@ -36,7 +35,7 @@ class Desk:
         (self.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"guarded": entry}}))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [str(PADDOCK), *arguments, "--set", "vault.backend=file"]
+        command = [PADDOCK, *arguments, "--set", "vault.backend=file"]
         return subprocess.Popen(
             command,
             cwd=self.home,
@@ -49,7 +48,7 @@ class Desk:
 
     def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         process = self.start(*arguments)
-        out, err = process.communicate(stdin, timeout=120)
+        out, err = process.communicate(stdin, timeout=PATIENCE_S)
         return process.returncode, out, err
 
     def log_in(self, *arguments: str) -> tuple[int, str, str]:
@@ -62,7 +61,7 @@ class Desk:
             assert line, told
             told += line
         asyncio.run(authority.agree(AuthorizationPrompt(found[1], "", "")))
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err.strip()
 
     def secrets(self) -> list[str]:

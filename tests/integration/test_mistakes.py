@@ -3,46 +3,28 @@
 import json
 import os
 import pwd
-import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, run_command, run_paddock
 
 from paddock import BlockingPaddock
 from paddock.model.errors import ConfigurationError
 from paddock.model.numbers import dumps
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 LATIN = b"return '\xe4'"
 USAGE = "Usage: paddock {0}\nTry 'paddock {1} --help' for help.\n\nError: {2}\n"
 TEXT = "latin: this is not UTF-8 text (byte 9); save it as UTF-8"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A workspace, and no settings but its own."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (workspace := tmp_path / "workspace").mkdir()
+def place(workspace):
+    """A workspace with files that are not what they seem."""
     (workspace / "latin").write_bytes(LATIN)
     (workspace / "deep.json").write_text("[" * 100_000)
     return workspace
-
-
-def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
-    """Return exit code, output and errors of a command."""
-    done = subprocess.run(
-        [PADDOCK, *args],
-        input=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        cwd=place,
-        check=False,
-        timeout=120,
-    )
-    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
 
 
 @pytest.mark.parametrize(
@@ -103,11 +85,11 @@ def paddock(place, *args, stdin=b"", stdout=subprocess.PIPE):
     ],
 )  # fmt: skip
 def test_a_mistake_is_told(place, args, code, told):
-    assert paddock(place, *args, stdin=b"return 1") == (code, "", told)
+    assert run_paddock(place, *args, stdin=b"return 1") == (code, "", told)
 
 
 def test_no_script_without_a_name(place):
-    code, output, errors = paddock(place, "run", "")
+    code, output, errors = run_paddock(place, "run", "")
     assert (code, output, errors.splitlines()[:3]) == (
         1, "", ["Script not found: ", "  searched:", f"    {place}/.paddock/scripts/.ts (.js, .mjs)"],
     )  # fmt: skip
@@ -133,25 +115,17 @@ def test_a_user_without_a_home_directory_is_told(tmp_path, home, args):
     """As in a container that runs as a number that no user has."""
     places = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in places}
-    done = subprocess.run(
-        [sys.executable, "-c", NOBODY, *args],
-        env=environment if home is None else {**environment, "HOME": home},
-        cwd=tmp_path,
-        input="return 1",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    where = environment if home is None else {**environment, "HOME": home}
+    done = run_command(tmp_path, sys.executable, "-c", NOBODY, *args, stdin="return 1", environment=where)
     told = f"There is no home directory of user {os.geteuid()}: set HOME to a directory that belongs to it.\n"
     code = 125 if args[0] == "exec" else 1
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
+    assert done == (code, "", told)
 
 
 @pytest.mark.parametrize("home", ["", "relative"])
 def test_a_home_that_is_no_place_is_as_none(place, monkeypatch, home):
     monkeypatch.setenv("HOME", home)
-    code, output, errors = paddock(place, "run", "missing")
+    code, output, errors = run_paddock(place, "run", "missing")
     own = pwd.getpwuid(os.geteuid()).pw_dir
     assert (code, output) == (1, "")
     assert f"    {own}/.paddock/scripts/missing.ts (.js, .mjs)" in errors.splitlines()
@@ -160,7 +134,7 @@ def test_a_home_that_is_no_place_is_as_none(place, monkeypatch, home):
 @pytest.mark.parametrize("args", [("--help",), ("config", "show"), ("run", "-"), ("completion", "bash")])
 def test_output_that_cannot_be_written_is_told(place, args):
     with Path("/dev/full").open("wb") as full:
-        found = paddock(place, *args, stdin=b"return 1", stdout=full)
+        found = run_paddock(place, *args, stdin=b"return 1", stdout=full)
     assert found == (1, "", "cannot write the output: No space left on device\n")
 
 
@@ -207,10 +181,7 @@ def test_where_the_current_directory_was_removed_another_workspace_serves(place,
 
 
 def paddock_in_shell(place, script):
-    environment = {**os.environ, "PADDOCK": str(PADDOCK)}
-    words = ["sh", "-c", script]
-    done = subprocess.run(words, env=environment, capture_output=True, cwd=place, check=False, timeout=120)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return run_command(place, "sh", "-c", script, environment={**os.environ, "PADDOCK": PADDOCK})
 
 
 @pytest.mark.parametrize(
@@ -226,7 +197,7 @@ def test_a_workspace_whose_path_is_no_text_is_told(place, args, code):
     odd = place / os.fsdecode(b"lat\xe4n")
     odd.mkdir()
     why = f"{place}/lat\\udce4n: the path of the workspace is not UTF-8; rename the directory, or use another one"
-    assert paddock(odd, *args, stdin=b"return 1") == (code, "", why + "\n")
+    assert run_paddock(odd, *args, stdin=b"return 1") == (code, "", why + "\n")
     with pytest.raises(ConfigurationError) as told, BlockingPaddock(odd):
         pass
     assert ascii(str(told.value))[1:-1] == why
@@ -250,9 +221,9 @@ def test_numbers_that_json_does_not_know_make_no_sense(place):
 
 
 def test_lines_of_a_stream_that_is_empty(place):
-    paddock(place, "exec", "shell", "-c", "echo told >&2")
-    handle = paddock(place, "output", "list")[1].split("\t")[1]
-    found = paddock(place, "output", "query", handle, "--lines", "1-5")
+    run_paddock(place, "exec", "shell", "-c", "echo told >&2")
+    handle = run_paddock(place, "output", "list")[1].split("\t")[1]
+    found = run_paddock(place, "output", "query", handle, "--lines", "1-5")
     assert found == (0, "", "no such lines: there was no output on this stream\n")
 
 
@@ -281,7 +252,7 @@ def test_lines_of_a_stream_that_is_empty(place):
 def test_json_is_one_document_of_mistakes_too(place, args, code, told):
     (place / "audit").mkdir()
     args = (*args, "--set", f"audit.directory={place}/audit") if args[0] == "audit" else args
-    found, output, errors = paddock(place, *args)
+    found, output, errors = run_paddock(place, *args)
     message = json.loads(output)["error"]["message"]
     assert (found, json.loads(output)) == (code, {"error": {"message": message}})
     assert message in errors
@@ -298,13 +269,13 @@ def test_a_setting_of_the_command_line_that_makes_no_sense_is_a_mistake_of_usage
         ("grants.jit=2", '--set grants.jit: grants.jit must be true or false, not the text "2"'),
         ("sdk.commands=[]", "--set sdk.commands: this can only be set in a settings file"),
     ):
-        assert paddock(place, *command.split(), "--set", given) == (2, "", f"{told}\n")
+        assert run_paddock(place, *command.split(), "--set", given) == (2, "", f"{told}\n")
 
 
 def test_json_of_a_failure_that_has_a_document_is_that_document(place):
     (place / ".mcp.json").write_text("{}")
-    assert paddock(place, "servers", "tools", "none", "--json")[:2] == (1, "[]\n")
-    code, output, errors = paddock(place, "compute", "--json", stdin=b"{}")
+    assert run_paddock(place, "servers", "tools", "none", "--json")[:2] == (1, "[]\n")
+    code, output, errors = run_paddock(place, "compute", "--json", stdin=b"{}")
     assert (code, json.loads(output)) == (
         1,
         {"error": {"code": "INVALID_INPUT", "message": "`source` is missing"}},
@@ -313,24 +284,15 @@ def test_json_of_a_failure_that_has_a_document_is_that_document(place):
 
 
 def test_what_follows_the_arguments_of_a_program_asks_for_no_json(place):
-    assert paddock(place, "exec", "cobol", "--", "--json")[1] == ""
+    assert run_paddock(place, "exec", "cobol", "--", "--json")[1] == ""
 
 
 def test_the_command_line_is_a_module_too(place):
     """As it is asked for where `paddock` is not on PATH."""
-    told = subprocess.run(
-        [sys.executable, "-m", "paddock", "run", "-"],
-        input="return 1 + 1",
-        capture_output=True,
-        text=True,
-        cwd=place,
-        check=False,
-        timeout=120,
-    )
-    assert (told.returncode, told.stdout, told.stderr) == (0, "2\n", "")
+    told = run_command(place, sys.executable, "-m", "paddock", "run", "-", stdin="return 1 + 1")
+    assert told == (0, "2\n", "")
     help_of = [
-        subprocess.run([*start, "--help"], capture_output=True, text=True, check=False, timeout=120)
-        for start in ([sys.executable, "-m", "paddock"], [PADDOCK])
+        run_command(None, *start, "--help") for start in ([sys.executable, "-m", "paddock"], [PADDOCK])
     ]
     assert help_of[0].stdout == help_of[1].stdout
 
@@ -339,12 +301,5 @@ def test_nothing_of_the_current_directory_is_imported(place):
     """A program that may write there would run as the user, and not confined."""
     for name in ("click", "orjson", "platformdirs", "pydantic", "tomllib"):
         (place / f"{name}.py").write_text("raise SystemExit('a file of the workspace was imported')")
-    told = subprocess.run(
-        [sys.executable, "-m", "paddock", "exec", "shell", "-c", "echo ran"],
-        capture_output=True,
-        text=True,
-        cwd=place,
-        check=False,
-        timeout=120,
-    )
-    assert (told.returncode, told.stdout, told.stderr) == (0, "ran\n", "")
+    told = run_command(place, sys.executable, "-m", "paddock", "exec", "shell", "-c", "echo ran")
+    assert told == (0, "ran\n", "")

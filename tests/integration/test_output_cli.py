@@ -2,24 +2,19 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.at_terminal import at_terminal
+from tests.support.command import PADDOCK, Ended, make_environment, run_paddock
+from tests.support.terminal import at_terminal
 
 from paddock.model.artifact import RunFacts
 from paddock.output.artifacts import Artifacts
 from paddock.redaction.scanner import Scanner
 from paddock.settings.schema import ArtifactSettings, RedactionSettings
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
-
-Seen = tuple[int, str, str]
-Run = Callable[..., Seen]
+Run = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -31,22 +26,9 @@ def artifacts(tmp_path: Path) -> Artifacts:
 
 @pytest.fixture
 def run(tmp_path: Path, artifacts: Artifacts) -> Run:
-    def run(*args: str, cwd: str = "ws", **more: str) -> Seen:
-        done = subprocess.run(
-            [PADDOCK, "output", *args],
-            cwd=tmp_path / cwd,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(tmp_path),
-                "XDG_STATE_HOME": str(tmp_path / "state"),
-                "LANG": "C.UTF-8",
-                **more,
-            },
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    def run(*args: str, cwd: str = "ws", **more: str) -> Ended:
+        environment = make_environment(tmp_path, XDG_STATE_HOME=str(tmp_path / "state"), **more)
+        return run_paddock(tmp_path / cwd, "output", *args, environment=environment)
 
     return run
 

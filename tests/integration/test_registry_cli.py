@@ -3,7 +3,6 @@
 import json
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +11,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.at_terminal import at_terminal
-
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
+from tests.support.command import PADDOCK, Ended, make_environment, run_paddock
+from tests.support.terminal import at_terminal
 
 
 def offered(name: str) -> dict[str, Any]:
@@ -52,16 +50,8 @@ class Home(NamedTuple):
     workspace: Path
     environment: dict[str, str]
 
-    def paddock(self, *arguments: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [PADDOCK, "servers", *arguments],
-            cwd=self.workspace,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+    def paddock(self, *arguments: str) -> Ended:
+        return run_paddock(self.workspace, "servers", *arguments, environment=self.environment)
 
     def settings(self, text: str) -> None:
         file = Path(self.environment["HOME"]) / ".config/paddock/paddock.toml"
@@ -110,12 +100,7 @@ def home(tmp_path: Path, certificate: tuple[Path, Path]) -> Home:
     workspace, own = tmp_path / "ws", tmp_path / "home"
     workspace.mkdir()
     own.mkdir()
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(own),
-        "LANG": "C.UTF-8",
-        "SSL_CERT_FILE": str(certificate[0]),
-    }
+    environment = make_environment(own, PATH="/usr/bin:/bin", SSL_CERT_FILE=str(certificate[0]))
     return Home(workspace, environment)
 
 

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, Ended, make_environment, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.geteuid() != 0:
     CONTAINED.append("--map-current-user")
 
-Done = subprocess.CompletedProcess[str]
-Run = Callable[..., Done]
+Run = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -30,22 +30,14 @@ def ws(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(ws: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(ws.parent / "home"), "LANG": "C.UTF-8"}
+    return make_environment(ws.parent / "home")
 
 
 @pytest.fixture
 def run(ws: Path, environment: dict[str, str]) -> Run:
-    def run(*args: str, stdin: str = "", **variables: str) -> Done:
-        return subprocess.run(
-            [*CONTAINED, PADDOCK, "run", *args],
-            cwd=ws,
-            env={**environment, **variables},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+    def run(*args: str, stdin: str = "", **variables: str) -> Ended:
+        where = {**environment, **variables}
+        return run_command(ws, *CONTAINED, PADDOCK, "run", *args, stdin=stdin, environment=where)
 
     return run
 
@@ -55,10 +47,6 @@ def write(path: Path, source: str) -> None:
     path.write_text(source)
 
 
-def seen(done: Done) -> tuple[int, str, str]:
-    return done.returncode, done.stdout, done.stderr
-
-
 def first_line(text: str) -> str:
     return text.partition("\n")[0]
 
@@ -66,12 +54,12 @@ def first_line(text: str) -> str:
 def test_m1_the_workspace_comes_before_home(ws: Path, run: Run) -> None:
     write(ws / ".mentu/scripts/hello.ts", "return 'workspace'")
     write(ws.parent / "home/.mentu/scripts/hello.ts", "return 'home'")
-    assert seen(run("hello")) == (0, "workspace\n", "")
+    assert run("hello") == (0, "workspace\n", "")
 
 
 def test_m2_home_is_found(ws: Path, run: Run) -> None:
     write(ws.parent / "home/.mentu/scripts/hello.ts", "return 'home'")
-    assert seen(run("hello")) == (0, "home\n", "")
+    assert run("hello") == (0, "home\n", "")
 
 
 def test_m3_a_script_that_is_nowhere(ws: Path, run: Run) -> None:
@@ -86,7 +74,7 @@ def test_m3_a_script_that_is_nowhere(ws: Path, run: Run) -> None:
 def test_m4_a_path_is_not_searched_for(ws: Path, run: Run) -> None:
     write(ws / "my-scripts/audit.ts", "return 'path'")
     write(ws / ".mentu/scripts/audit.ts", "return 'name'")
-    assert seen(run("./my-scripts/audit.ts")) == (0, "path\n", "")
+    assert run("./my-scripts/audit.ts") == (0, "path\n", "")
 
 
 def test_m4_a_path_may_be_a_pipe(ws: Path, run: Run) -> None:
@@ -94,28 +82,28 @@ def test_m4_a_path_may_be_a_pipe(ws: Path, run: Run) -> None:
     os.mkfifo(ws / "pipe.js")
     writer = threading.Thread(target=lambda: (ws / "pipe.js").write_text("return 42"))
     writer.start()
-    assert seen(run("./pipe.js")) == (0, "42\n", "")
+    assert run("./pipe.js") == (0, "42\n", "")
     writer.join()
 
 
 def test_m5_the_workspace_option(ws: Path, run: Run) -> None:
     other = ws.parent / "other"
     write(other / ".mentu/scripts/hello.ts", "return mentu.workspace.path")
-    assert seen(run("--workspace", str(other), "hello")) == (0, f"{other}\n", "")
+    assert run("--workspace", str(other), "hello") == (0, f"{other}\n", "")
 
 
 def test_m6_variables_are_read_from_vars(ws: Path, run: Run) -> None:
     source = "console.log(`Hello, ${mentu.vars.NAME}!`)"
-    assert seen(run("-", "--var", "NAME=world", stdin=source)) == (0, "Hello, world!\n", "")
+    assert run("-", "--var", "NAME=world", stdin=source) == (0, "Hello, world!\n", "")
 
 
 def test_m7_variables_are_split_at_the_first_equals_sign(run: Run) -> None:
-    assert seen(run("-", "--var", "A=b=c", stdin="return mentu.vars.A === 'b=c'")) == (0, "true\n", "")
+    assert run("-", "--var", "A=b=c", stdin="return mentu.vars.A === 'b=c'") == (0, "true\n", "")
 
 
 def test_m8_the_last_of_two_variables_wins(run: Run) -> None:
     source = "return [mentu.vars.X, typeof mentu.vars.X]"
-    assert seen(run("-", "--var", "X=1", "--var", "X=2", stdin=source)) == (
+    assert run("-", "--var", "X=1", "--var", "X=2", stdin=source) == (
         0,
         '[\n  "2",\n  "string"\n]\n',
         "",
@@ -138,30 +126,30 @@ def test_m9_the_sdk_is_frozen(run: Run, source: str, message: str) -> None:
 def test_m10_lines_and_value_in_order(run: Run) -> None:
     source = "console.log('one'); console.warn('two'); return {signals: 42, healthy: true}"
     expected = 'one\n[warn] two\n{\n  "signals": 42,\n  "healthy": true\n}\n'
-    assert seen(run("-", stdin=source)) == (0, expected, "")
+    assert run("-", stdin=source) == (0, expected, "")
 
 
 def test_m11_a_text_is_printed_as_it_is(run: Run) -> None:
-    assert seen(run("-", stdin="return 'plain'")) == (0, "plain\n", "")
+    assert run("-", stdin="return 'plain'") == (0, "plain\n", "")
 
 
 @pytest.mark.parametrize(
     ("source", "output"), [("return null", "null\n"), ("const x = 1", ""), ("return undefined", "")]
 )
 def test_m12_null_is_a_value_and_undefined_is_none(run: Run, source: str, output: str) -> None:
-    assert seen(run("-", stdin=source)) == (0, output, "")
+    assert run("-", stdin=source) == (0, output, "")
 
 
 def test_m13_a_last_expression_is_the_result(run: Run) -> None:
-    assert seen(run("-", stdin="1 + 1")) == (0, "2\n", "")
+    assert run("-", stdin="1 + 1") == (0, "2\n", "")
 
 
 def test_m14_the_limit_of_the_code_size_is_exact(ws: Path, run: Run) -> None:
     source = "return 7 // "
     write(ws / "fits.js", source + "x" * (51_200 - len(source)))
     write(ws / "over.js", source + "x" * (51_201 - len(source)))
-    assert seen(run("./fits.js")) == (0, "7\n", "")
-    assert seen(run("./over.js")) == (
+    assert run("./fits.js") == (0, "7\n", "")
+    assert run("./over.js") == (
         1,
         "",
         "Code size exceeds limit (51200 bytes)\n"
@@ -248,20 +236,20 @@ def test_m24_lines_before_an_error_are_printed(run: Run) -> None:
 
 
 def test_m25_servers_that_are_not_used_do_not_start(ws: Path, run: Run) -> None:
-    assert seen(run("-", stdin="return 1")) == (0, "1\n", "")
+    assert run("-", stdin="return 1") == (0, "1\n", "")
     entry = {"command": "touch", "args": [str(ws / "started")]}
     write(ws / ".mcp.json", json.dumps({"mcpServers": {"x": entry}}))
-    assert seen(run("-", stdin="return 1")) == (0, "1\n", "")
+    assert run("-", stdin="return 1") == (0, "1\n", "")
     assert not (ws / "started").exists()
 
 
 def test_m29_a_comment_at_the_end_does_no_harm(run: Run) -> None:
-    assert seen(run("-", stdin="return 1 // note")) == (0, "1\n", "")
+    assert run("-", stdin="return 1 // note") == (0, "1\n", "")
 
 
 def test_m30_types_are_taken_off(ws: Path, run: Run) -> None:
     write(ws / "typed.ts", "const n: number = 1; return n")
-    assert seen(run("./typed.ts")) == (0, "1\n", "")
+    assert run("./typed.ts") == (0, "1\n", "")
 
 
 def test_a_program_that_does_not_parse_is_no_sandbox_error(ws: Path, run: Run) -> None:
@@ -282,17 +270,12 @@ def test_json_and_the_ledger_tell_the_same(run: Run, environment: dict[str, str]
     )
     assert (outcome["status"], outcome["value"]) == ("ok", None)
     assert outcome["console"] == [{"level": "log", "text": "a"}]
-    shown = subprocess.run(
-        [PADDOCK, "audit", "show", outcome["id"], "--json"],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    shown = run_paddock(None, "audit", "show", outcome["id"], "--json", environment=environment)
     records = json.loads(shown.stdout)
     assert [record["event"] for record in records] == ["started", "finished"]
     assert records[-1]["id"] == outcome["audit"]
-    verified = subprocess.run(
-        [PADDOCK, "audit", "verify"], env=environment, capture_output=True, text=True, check=True
-    )
-    assert verified.stdout.startswith("ok: 2 records ")
+    verified = run_paddock(None, "audit", "verify", environment=environment)
+    assert (verified.returncode, verified.stdout[:13]) == (0, "ok: 2 records")
 
 
 def test_ctrl_c_on_a_terminal_ends_the_script_in_order(ws: Path, environment: dict[str, str]) -> None:
@@ -310,7 +293,7 @@ def test_ctrl_c_on_a_terminal_ends_the_script_in_order(ws: Path, environment: di
         os.write(ours, b"\x03")
         while chunk := _read(ours):
             output += chunk
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         os.close(ours)
     assert re.fullmatch(r"so far\r\n(\^C)?Sandbox error: [^\r\n]*\r\n", output.decode())
@@ -335,7 +318,7 @@ def test_a_rehearsal_lists_what_it_would_have_called(ws: Path, run: Run) -> None
         "  odd.hang({}) - a person would be asked: it takes long\n"
     )
     calls = "await servers.odd.echo({text: 'x'}); await servers.odd.hang({});"
-    assert seen(run("-", stdin=f"{calls} return 'done'")) == (0, "done\n", plan)
+    assert run("-", stdin=f"{calls} return 'done'") == (0, "done\n", plan)
     failed = run("-", stdin=f"{calls} throw new Error('no')")
     assert (failed.returncode, first_line(failed.stderr)) == (1, "Sandbox error: no")
     assert failed.stderr.endswith(f"\n{plan}")
@@ -344,7 +327,7 @@ def test_a_rehearsal_lists_what_it_would_have_called(ws: Path, run: Run) -> None
 def test_an_error_shows_what_had_called(ws: Path, run: Run) -> None:
     source = "const inner = (n) => n.a.b\nfunction outer() { return inner({}) }\nouter()"
     done = run("-", stdin=source)
-    assert seen(done) == (
+    assert done == (
         1,
         "",
         "Sandbox error: TypeError: Cannot read properties of undefined (reading 'b')\n"

@@ -3,13 +3,9 @@
 import json
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
+from tests.support.command import run_paddock
 
 FLOW = """
 description = "Greets"
@@ -38,15 +34,9 @@ def paddock(tmp_path):
         path.write_text(text)
 
     def call(*arguments):
-        done = subprocess.run(
-            [PADDOCK, "sequence", *arguments],
-            capture_output=True,
-            cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")},
-            timeout=60,
-            check=False,
-        )
-        return done.returncode, done.stdout.decode(), re.sub(r"\(\d+ ms\)", "(N ms)", done.stderr.decode())
+        environment = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+        done = run_paddock(tmp_path, "sequence", *arguments, environment=environment)
+        return done.returncode, done.stdout, re.sub(r"\(\d+ ms\)", "(N ms)", done.stderr)
 
     return call
 

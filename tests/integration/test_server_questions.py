@@ -1,12 +1,12 @@
 """Questions of servers in the midst of a call: a person answers, or nobody does."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers import make_entry, write_servers
 
 from paddock import BlockingPaddock
 from paddock.model.approval import Answer, Question
@@ -15,7 +15,6 @@ from paddock.model.outcome import Outcome, Status
 from paddock.settings.loader import load
 from paddock.settings.schema import Settings
 
-SERVER = Path(__file__).parents[1] / "servers" / "asking.py"
 ERAS = ("modern", "legacy")
 
 Asker = Callable[[Question], Any]
@@ -37,8 +36,8 @@ def call(
     place: Path, era: str, tool: str, asker: Asker | None = None, *, passed_on: bool = True, calls: int = 1
 ) -> Outcome:
     """Return what becomes of a program that calls a tool."""
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), era]}
-    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"asking": entry}}))
+    entry = make_entry("asking", era)
+    write_servers(place, {"asking": entry})
     names = ["ask*"] if passed_on else []
     state = {
         "servers": {"state": place / "state", "questions": names},

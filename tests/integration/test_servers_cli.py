@@ -2,15 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.at_terminal import at_terminal
-
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
+from tests.support.command import PADDOCK, Ended, make_environment, run_paddock
+from tests.support.terminal import at_terminal
 
 
 @pytest.fixture
@@ -19,14 +16,10 @@ def paddock(tmp_path: Path, real_servers: Any) -> Any:
     (tmp_path / ".mcp.json").write_text(
         json.dumps({"mcpServers": {"all": {"command": program, "args": arguments}, "odd": {}}})
     )
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
+    environment = make_environment(tmp_path / "home")
 
-    def paddock(*args: str, stdin: str = "") -> tuple[int, str, str]:
-        done = subprocess.run(
-            [PADDOCK, *args], cwd=tmp_path, env=environment, input=stdin,
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
+    def paddock(*args: str, stdin: str = "") -> Ended:
+        return run_paddock(tmp_path, *args, stdin=stdin, environment=environment)
 
     return paddock
 

@@ -9,6 +9,7 @@ from threading import Timer
 from typing import NamedTuple
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 _REPORT = """
 import json, sys
@@ -58,7 +59,7 @@ def started(home: Path, *arguments: str, stdin: str = "") -> Start:
         check=True,
         cwd=home,
         env=environment,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     modules, settings, early = json.loads(done.stderr)
     return Start(set(modules), settings, early)
@@ -175,7 +176,7 @@ def test_a_command_loads_nothing_that_other_packages_would_have_validation_load(
             check=False,
             cwd=tmp_path,
             env=environment,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         told[name] = "loaded" in done.stderr
     assert told == {"plain": True, "start": False}
@@ -197,7 +198,7 @@ def test_what_lives_long_looks_for_garbage_as_often_as_other_processes(tmp_path,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     ) as serving:
         assert serving.stdout is not None
-        patience = Timer(60, serving.kill)
+        patience = Timer(PATIENCE_S, serving.kill)
         patience.start()
         told = [serving.stdout.readline() for _ in range(2)]
         patience.cancel()

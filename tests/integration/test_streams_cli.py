@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, run_command, run_paddock
+from tests.support.processes import PATIENCE_S
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 LINES = 5000
 PROGRAM = f"for (let n = 0; n < {LINES}; n++) console.log('x'.repeat(99)); throw new Error('last words')"
 CODE = f"i=0; while [ $i -lt {LINES} ]; do printf '%099d\\n' 0; i=$((i + 1)); done; exit 3"
@@ -15,22 +15,12 @@ SEQUENCE = '[[step]]\nname = "one"\nscript = "one"\n'
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(workspace):
     """A workspace with a script and a sequence of it, and no settings but its own."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    workspace = tmp_path / "workspace"
     for name, file, text in (("scripts", "one.js", "return 1"), ("sequences", "all.toml", SEQUENCE)):
         (folder := workspace / ".paddock" / name).mkdir(parents=True)
         (folder / file).write_text(text)
     return workspace
-
-
-def paddock(place, *args, **streams):
-    """Return exit code, output and errors of a command."""
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "input": "", **streams}
-    done = subprocess.run([PADDOCK, *args], cwd=place, text=True, check=False, timeout=120, **given)
-    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -53,7 +43,7 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(place, args, given, code,
         process.stdin.close()
         with os.fdopen(ours, "rb") as output:
             assert len(output.read()) == size
-        assert process.wait(60) == code
+        assert process.wait(PATIENCE_S) == code
 
 
 @pytest.mark.parametrize(
@@ -71,14 +61,14 @@ def test_words_that_are_not_taken_change_nothing(place, args, code, out):
     os.close(ours)
     with Path("/dev/full").open("w") as full, os.fdopen(theirs, "w") as gone:
         for errors in (full, gone):
-            assert paddock(place, *args, stderr=errors) == (code, out, None)
+            assert run_paddock(place, *args, stderr=errors) == (code, out, "")
 
 
 def test_output_of_a_program_that_is_not_taken_is_told_by_the_exit_code(place):
     with Path("/dev/full").open("w") as full:
-        assert paddock(place, "exec", "shell", "-c", "echo bad >&2", stderr=full) == (125, "", None)
-        found = paddock(place, "exec", "perl", "-c", "print 1", stdout=full)
-    assert found == (125, None, "cannot write the output: No space left on device\n")
+        assert run_paddock(place, "exec", "shell", "-c", "echo bad >&2", stderr=full) == (125, "", "")
+        found = run_paddock(place, "exec", "perl", "-c", "print 1", stdout=full)
+    assert found == (125, "", "cannot write the output: No space left on device\n")
 
 
 @pytest.mark.parametrize("args", [("--version",), ("--help",), ("run", "--help"), ("config", "show")])
@@ -86,7 +76,7 @@ def test_nobody_reads(place, args):
     ours, theirs = os.pipe()
     os.close(ours)
     with os.fdopen(theirs, "w") as gone:
-        assert paddock(place, *args, stdout=gone) == (141, None, "")
+        assert run_paddock(place, *args, stdout=gone) == (141, "", "")
 
 
 @pytest.mark.parametrize(
@@ -102,17 +92,9 @@ def test_nobody_reads(place, args):
 )
 def test_input_that_never_ends_is_told(place, args, what):
     with Path("/dev/zero").open() as endless:
-        done = subprocess.run(
-            [PADDOCK, *args],
-            cwd=place,
-            stdin=endless,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = run_paddock(place, *args, stdin=endless)
     told = f"{what}: cannot be read: larger than 67108864 bytes\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    assert done == (1, "", told)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +105,7 @@ def test_input_that_never_ends_is_told(place, args, what):
     ],
 )
 def test_a_secret_that_is_too_long_is_called_that(place, given, told):
-    assert paddock(place, "vault", "set", "key", input=given) == (1, "", f"{told}\n")
+    assert run_paddock(place, "vault", "set", "key", stdin=given) == (1, "", f"{told}\n")
 
 
 @pytest.mark.parametrize(
@@ -140,18 +122,16 @@ def test_an_error_whose_json_is_not_taken_keeps_its_exit_code(place, args, code)
     os.close(ours)
     with Path("/dev/full").open("w") as full, os.fdopen(theirs, "w") as gone:
         for output in (full, gone):
-            found, _, told = paddock(place, *args, "--json", stdout=output)
+            found, _, told = run_paddock(place, *args, "--json", stdout=output)
             assert (found, "Traceback" in told, bool(told)) == (code, False, True)
 
 
 def test_what_the_system_refuses_is_json_too(place):
     (gone := place / "gone").mkdir()
     command = f'rmdir {gone}; exec "$0" run ./one.js -w {place} --json'
-    done = subprocess.run(
-        ["sh", "-c", command, PADDOCK], cwd=gone, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run_command(gone, "sh", "-c", command, PADDOCK)
     told = "the current directory was removed; go to another one"
-    assert (done.returncode, done.stdout, done.stderr) == (
+    assert done == (
         1,
         f'{{"error": {{"message": "{told}"}}}}\n',
         f"{told}\n",

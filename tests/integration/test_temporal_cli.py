@@ -4,12 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
+from tests.support.command import PADDOCK, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture
@@ -39,17 +37,17 @@ def paddock(tmp_path):
 
 
 def test_fire_and_list(paddock, tmp_path):
-    out, _ = paddock("list", "--json").communicate(timeout=60)
+    out, _ = paddock("list", "--json").communicate(timeout=PATIENCE_S)
     broken, tick = json.loads(out)
     assert broken["problem"].endswith("broken.toml: sequence: Input should be a valid string")
     assert (tick["name"], tick["sequence"], tick["last"]) == ("tick", "flow", None)
     firing = paddock("fire", "tick", "--json")
-    out, err = firing.communicate(timeout=60)
+    out, err = firing.communicate(timeout=PATIENCE_S)
     answer = json.loads(out)
     assert (firing.returncode, answer["name"], answer["ok"]) == (0, "tick", True)
     assert answer["sequence"]["steps"][0]["value"] == "x"
     assert err.startswith("a: ok (")
-    assert json.loads(paddock("list", "--json").communicate(timeout=60)[0])[1]["last"] is not None
+    assert json.loads(paddock("list", "--json").communicate(timeout=PATIENCE_S)[0])[1]["last"] is not None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -58,20 +56,16 @@ def test_serve_runs_what_is_due_and_ends_in_order(paddock, tmp_path, number):
     serving = paddock("serve", "--json")
     line = json.loads(serving.stdout.readline())
     serving.send_signal(number)
-    serving.communicate(timeout=60)
+    serving.communicate(timeout=PATIENCE_S)
     assert (line["name"], line["ok"], line["problem"]) == ("tick", True, "")
     assert serving.returncode == 0
-    checked = subprocess.run(
-        [PADDOCK, "audit", "verify", "--json"],
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        check=False,
-    )
+    where = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    checked = run_paddock(None, "audit", "verify", "--json", environment=where)
     assert json.loads(checked.stdout)["ok"] is True
 
 
 def test_a_file_with_mistakes_is_told_before_anything_is_served(paddock):
     serving = paddock("serve")
-    _, err = serving.communicate(timeout=60)
+    _, err = serving.communicate(timeout=PATIENCE_S)
     assert serving.returncode == 1
     assert err.endswith("broken.toml: sequence: Input should be a valid string\n")

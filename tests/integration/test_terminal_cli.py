@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, make_environment, run_paddock
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 HARMFUL = re.compile(
     r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
     r"|\x1b(?!\[[0-9;:]*m)"
@@ -26,7 +26,7 @@ EVIL = "e\x1b]0;owned\x07vil\u202e\U000e0041\x9b2J"
 def environment(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
-    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm"}
+    return make_environment(home, PATH="/usr/bin:/bin", TERM="xterm")
 
 
 def on_terminal(cwd: Path, environment: Mapping[str, str], *arguments: str, columns: int = 80) -> str:
@@ -97,10 +97,8 @@ NO_SERVERS = (
 def test_an_empty_list_says_what_to_do(
     tmp_path: Path, environment: dict[str, str], arguments: tuple[str, ...], told: str
 ) -> None:
-    done = subprocess.run(
-        [PADDOCK, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{told}\n")
+    done = run_paddock(tmp_path, *arguments, environment=environment)
+    assert done == (0, "", f"{told}\n")
 
 
 def test_help_has_the_first_sentence_of_each_command_whole(
@@ -220,25 +218,17 @@ def test_nothing_of_a_strangers_workspace_acts_on_the_terminal(
 
 
 def test_a_record_without_entries_says_where_it_is(tmp_path: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [PADDOCK, "audit", "tail"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_paddock(tmp_path, "audit", "tail", environment=environment)
     directory = Path(environment["HOME"]) / ".local/state/paddock/audit"
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nothing is recorded yet in {directory}\n")
+    assert done == (0, "", f"nothing is recorded yet in {directory}\n")
 
 
 def test_output_that_is_empty_is_said_to_be_on_a_terminal(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    done = subprocess.run(
-        [PADDOCK, "exec", "shell", "-c", "true", "--json"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run_paddock(tmp_path, "exec", "shell", "-c", "true", "--json", environment=environment)
     handle = json.loads(done.stdout)["artifactHandle"]
     assert on_terminal(tmp_path, environment, "output", "show", handle) == "this output is empty\n"
     told = on_terminal(tmp_path, environment, "output", "show", handle, "--stream", "stdout")
     assert told == "there is nothing on stdout\n"
-    piped = subprocess.run(
-        [PADDOCK, "output", "show", handle], cwd=tmp_path, env=environment, capture_output=True, check=True
-    )
-    assert (piped.stdout, piped.stderr) == (b"", b"")
+    assert run_paddock(tmp_path, "output", "show", handle, environment=environment) == (0, "", "")

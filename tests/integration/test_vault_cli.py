@@ -2,29 +2,17 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-PADDOCK = Path(sys.executable).with_name("paddock")
+from tests.support.command import run_paddock
 
 
 @pytest.fixture
 def paddock(tmp_path):
     def call(*arguments, stdin=b""):
         flags = ["--set", f"vault.directory={tmp_path / 'vault'}", "--set", "vault.backend=file"]
-        done = subprocess.run(
-            [PADDOCK, *arguments, *flags],
-            input=stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-            timeout=60,
-            check=False,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+        return run_paddock(tmp_path, *arguments, *flags, stdin=stdin, environment=environment)
 
     return call
 

@@ -5,13 +5,11 @@ The file systems are small ones of memory, in a mount namespace of the test.
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, run_command
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 OWN_MOUNTS = ["unshare", "--mount"]
 if os.geteuid() != 0:
     OWN_MOUNTS.append("--map-root-user")
@@ -40,16 +38,9 @@ def played(reachable: Path):
             "HOME": str(reachable / "home"),
             "XDG_STATE_HOME": str(reachable / "state"),
             "TMPDIR": str(reachable / "tmp"),
-            "PADDOCK": str(PADDOCK),
+            "PADDOCK": PADDOCK,
         }
-        done = subprocess.run(
-            [*OWN_MOUNTS, "sh", "-c", HEAD + script],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run_command(None, *OWN_MOUNTS, "sh", "-c", HEAD + script, environment=environment)
         assert (done.stderr, done.returncode) == ("", 0)
         lines = done.stdout.splitlines()
         assert lines[:3] == RAN

@@ -11,12 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import CONTAINED
 
 RUNS = os.environ.get("PADDOCK_RELIABILITY_RUNS")
 SEED = os.environ.get("PADDOCK_RELIABILITY_SEED") or str(random.SystemRandom().randrange(10**6))
-CONTAINED = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-if os.geteuid() != 0:
-    CONTAINED.append("--map-root-user")
 
 
 @pytest.mark.parametrize(("driver", "runs"), [("killed_server.py", "2"), ("interrupted_command.py", "1")])

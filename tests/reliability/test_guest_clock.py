@@ -38,8 +38,8 @@ def test_timers_do_not_follow_the_wall_clock(monkeypatch, tmp_path, direction):
     jumping = JUMPING.replace("@", str(direction)).replace("{", "{{").replace("}", "}}")
     monkeypatch.setattr(
         interpreter,
-        "_CHILD",
-        interpreter._CHILD.replace("from {module}", f"exec({jumping!r}); from {{module}}"),
+        "CHILD_PROGRAM",
+        interpreter.CHILD_PROGRAM.replace("from {module}", f"exec({jumping!r}); from {{module}}"),
     )
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 

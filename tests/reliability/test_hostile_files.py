@@ -134,7 +134,7 @@ def test_a_vault_is_read_or_refused(place: Path, data: bytes, key: bytes | None)
 def test_a_moment_is_read_or_refused(place: Path, data: bytes) -> None:
     runs = LastRuns(place / "runs", place)
     with runs.turn("often"):
-        (runs._directory / "often").write_bytes(data)
+        (runs.directory / "often").write_bytes(data)
     with contextlib.suppress(SdkError):
         assert isinstance(runs.last("often"), datetime)
 

@@ -185,7 +185,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 def placed(own: Own, folder: Path) -> Path:
     """Return where a file is, in a directory that is as Paddock makes it."""
     remembered = memory_of(folder, folder / ".mcp.json").name
-    runs = LastRuns(folder, folder)._directory.name
+    runs = LastRuns(folder, folder).directory.name
     file = folder / own.place.replace("MEMORY", remembered).replace("HASH", runs)
     file.parent.mkdir(parents=True, exist_ok=True)
     for above in file.parents:

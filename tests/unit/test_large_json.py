@@ -218,7 +218,7 @@ def test_others_have_all_the_turns_that_they_need_before_the_next_slice_but_not_
     async def use() -> int:
         others = asyncio.create_task(take_turns())
         monkeypatch.setattr(large_json.time, "perf_counter", lambda: turns)  # a turn of theirs takes a second
-        await large_json._let_others_run()
+        await large_json.let_others_run()
         others.cancel()
         return turns
 

@@ -29,7 +29,7 @@ def test_faults_are_lines_of_path_and_message_the_first_one_by_default():
     problem = reject({"inner": [{"size": 1}, {"size": 9}]})
 
     assert explain(problem) == ["name: Field required"]
-    assert explain(problem, most=None) == [
+    assert explain(problem, limit=None) == [
         "name: Field required",
         "inner.1.size: Input should be less than or equal to 3",
     ]
@@ -42,7 +42,7 @@ def test_messages_and_names_are_those_of_the_reader():
         problem,
         messages={"missing": "is missing", "less_than_equal": "at most {le}"},
         names={"inner": "", "size": "howMany"},
-        most=2,
+        limit=2,
     ) == ["name: is missing", "1.howMany: at most 3"]
 
 
@@ -54,14 +54,14 @@ def test_a_fault_of_the_whole_value_has_no_path_and_the_words_of_its_validator()
 
 
 def test_a_value_is_never_repeated():
-    assert "hunter2" not in repr(list_faults(reject({"name": {"hunter2": "hunter2"}}), most=None))
+    assert "hunter2" not in repr(list_faults(reject({"name": {"hunter2": "hunter2"}}), limit=None))
 
 
 def test_the_nearest_names_come_first():
     known = ["list_files", "read_file", "read_files"]
 
     assert find_nearest("read_fil", known) == ["read_file"]
-    assert find_nearest("read_fil", known, most=2) == ["read_file", "read_files"]
+    assert find_nearest("read_fil", known, limit=2) == ["read_file", "read_files"]
     assert find_nearest("read_fil", known, cutoff=0.99) == []
 
 

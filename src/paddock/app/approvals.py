@@ -24,6 +24,7 @@ from paddock.model.approval import YES, Answer, Question
 from paddock.model.base import Json
 from paddock.model.ids import new_id
 from paddock.model.outcome import Decision
+from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
 from paddock.policy import questions as asking
 from paddock.policy.decision import Policy
@@ -122,7 +123,7 @@ class Approvals:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker of their own."""
+        """Use `asker` for requests that bring no asker."""
         self._settings = settings
         self._policy = policy
         self._audit = audit
@@ -190,9 +191,7 @@ class Approvals:
         request = new_id()
         question = asking.make_act_question(
             request, what, arguments, reason, self._outgoing, wait_ms=self._settings.wait_ms
-        ).model_copy(
-            update={"actor": asking.make_printable(actor), "surface": surface, "workspace": workspace}
-        )
+        ).model_copy(update={"actor": make_printable(actor), "surface": surface, "workspace": workspace})
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         return await self._ask_and_record(question, RunState(asker or self._asker), facts, parent=None)
@@ -212,10 +211,8 @@ class Approvals:
             self._outgoing,
             wait_ms=self._settings.wait_ms,
         )
-        about = {"actor": asking.make_printable(call.actor), "surface": call.surface, "run": call.run}
-        question = question.model_copy(
-            update={**about, "workspace": asking.make_printable(str(call.workspace))}
-        )
+        about = {"actor": make_printable(call.actor), "surface": call.surface, "run": call.run}
+        question = question.model_copy(update={**about, "workspace": make_printable(str(call.workspace))})
         facts: dict[str, Field] = {"actor": question.actor, "surface": question.surface, "kind": "question"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         run = self._runs.get(call.run) or RunState(self._asker)
@@ -249,7 +246,7 @@ class Approvals:
         finally:
             end: dict[str, Field] = {
                 "answer": answer.verdict,
-                "answered_by": asking.make_printable(answer.by),
+                "answered_by": make_printable(answer.by),
             }
             end["ms"] = round((time.perf_counter() - started) * 1000, 3)
             self._audit.append("answered", question.request, {**about, **end}, parent=parent)

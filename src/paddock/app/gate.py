@@ -11,8 +11,8 @@
       |
     claim: audit "started" is written before anything runs
       |
-    run -> RawResult                 may still refuse: a tool by `hub.admission` (listed, pinned, schema), a process by
-      |                              `sandbox.spec`; removes secrets from the streams of a program (`output.recorder`)
+    run -> RawResult                 may still refuse: a tool by `hub.call_checks` (listed, pinned, schema), a
+      |                              process by `sandbox.spec`; removes secrets from streams (`output.recorder`)
     redact the other texts (only of the outermost request) -> audit "finished" -> Outcome
 
 A program's call of a server is a child request through the same gate. The program continues with the result while the
@@ -36,13 +36,12 @@ from paddock.app.work.kind import Context, Engines, Watchers
 from paddock.audit.best_effort import BestEffortSink
 from paddock.audit.sink import AuditSink
 from paddock.cancellation import run_shielded
-from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.model.approval import ERROR_NAMES
 from paddock.model.canonical import canonical
 from paddock.model.errors import EngineError, PaddockError
 from paddock.model.ids import mint_id, spend_id
-from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status
+from paddock.model.outcome import Decision, ErrorInfo, OnConsole, Outcome, RawResult, Status
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decision import Policy
 from paddock.redaction.outgoing import OnCall, OutgoingRedaction
@@ -79,9 +78,9 @@ class Gate:
         outgoing: OutgoingRedaction,
         asker: Asker | None = None,
     ) -> None:
-        """Use `asker` for requests that bring no asker of their own."""
+        """Use `asker` for requests that bring no asker."""
         self._policy = Policy(settings, KINDS, engines.programs.executables)
-        self._audit = audit
+        self.audit = audit
         self._audit_of_computations = audit if settings.audit.required == "all" else BestEffortSink(audit)
         self._outgoing = outgoing
         self.approvals = Approvals(settings.approvals, self._policy, audit, outgoing, asker)
@@ -102,6 +101,18 @@ class Gate:
         self.on_end: OnEnd | None = None
         self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
         self._ended = False
+
+    @property
+    def engines(self) -> Engines:
+        """The engines that run what was allowed."""
+        return self._context.engines
+
+    def replace_engines(self, **engines: object) -> None:
+        """Let other engines run requests from now on, given by their names in `Engines`. For benchmarks and tests."""
+        # This gate may be a copy: calls of its programs must come back to it.
+        self._context = self._context._replace(
+            engines=self.engines._replace(**engines), carry_out_child=self._carry_out_child
+        )
 
     async def execute(
         self,
@@ -159,7 +170,7 @@ class Gate:
         return outcome
 
     async def _carry_out_child(self, request: ExecutionRequest, on_result: OnResult) -> RawResult:
-        """Return the result of a program's call. It needs no outcome of its own: there may be thousands of calls."""
+        """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
         end = await self._carry_out(request, Watchers(on_result=on_result))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
@@ -243,7 +254,7 @@ class Gate:
             end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
-            # An end needs no flush of its own: it is written with the next record, at the latest with its parent's end.
+            # An end needs no separate flush: it is written with the next record, at the latest with its parent's end.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)
@@ -265,12 +276,12 @@ class Gate:
         """Record that a program lists a server's tools: the server may be started for it."""
         facts = self._outgoing.facts(identity_facts(request, self._policy.decide(request)))
         status = Status.OK if allowed else Status.DENIED
-        self._audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
+        self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink | BestEffortSink:
         """Return the sink that records a request."""
         computes = kind_of(request).is_computation(request.work)
-        return self._audit_of_computations if computes else self._audit
+        return self._audit_of_computations if computes else self.audit
 
     def _end_without_run(self, request: ExecutionRequest, decision: Decision, result: RawResult) -> "_End":
         """Record and return the end of a request that did not run."""

@@ -20,8 +20,8 @@ from paddock.model.errors import (
 )
 from paddock.model.limits import Calls
 from paddock.model.outcome import CallRecord, ErrorInfo, RawResult, Status
-from paddock.model.places import in_workspace, without_places
-from paddock.model.request import ExecutionRequest, GuestRun, Places, ServerCall
+from paddock.model.path_privacy import hide_paths, shorten_paths
+from paddock.model.request import ExecutionRequest, GuestRun, JsonPaths, ServerCall
 from paddock.policy.rehearsal import Plan
 from paddock.redaction.outgoing import OnCall
 from paddock.sdk.requests import ENDED_STATUSES, FindTool, make_child_request, render_ended
@@ -70,7 +70,7 @@ class HostCalls:
         on_reply: OnReply,
         *,
         raw: bool,
-        encoded: Places = (),
+        encoded: JsonPaths = (),
     ) -> None:
         """Call a server's tool. The program gets the result before the end is recorded."""
         request = self._child_request(
@@ -103,7 +103,7 @@ class HostCalls:
 
     @property
     def _compat(self) -> bool:
-        """Whether the program hears what the compat profile tells, and no more."""
+        """Whether the program gets only the warnings and errors of the compat profile."""
         work = self.parent.work
         return isinstance(work, GuestRun) and work.raw_results
 
@@ -185,7 +185,7 @@ class HostCalls:
         except ServerError as error:
             status, text = find_culprit(error), str(error)
         except ConfigurationError as error:
-            status, text = Status.ERROR, without_places(str(error), self.parent.workspace)
+            status, text = Status.ERROR, hide_paths(str(error), self.parent.workspace)
         except LedgerError:
             return _UNRECORDED
         else:
@@ -209,9 +209,9 @@ class HostCalls:
             # Only people see where Paddock searched: the rest of the text names directories of the host.
             return _reply_misuse(str(problem).partition("\n")[0])
         except SdkError as problem:
-            return _reply_misuse(in_workspace(str(problem), self.parent.workspace))
+            return _reply_misuse(shorten_paths(str(problem), self.parent.workspace))
         except ConfigurationError as problem:
-            return _reply_misuse(without_places(str(problem), self.parent.workspace))
+            return _reply_misuse(hide_paths(str(problem), self.parent.workspace))
         for planned in outcome.planned:
             self.plan.add_call(planned)
         if outcome.status in ENDED_STATUSES and (outcome.program or outcome.tool or outcome.ok):

@@ -24,8 +24,8 @@ from paddock.model.approval import Answer, Question, Verdict
 from paddock.model.base import Value
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import find_mint_time
+from paddock.model.printable import make_printable
 from paddock.own_files import check_directory, open_own
-from paddock.policy.questions import make_printable
 
 MAX_FILE_BYTES = 256 * 1024
 """Maximum size of one file, in bytes."""

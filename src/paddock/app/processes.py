@@ -34,7 +34,7 @@ def own_directories(settings: Settings) -> list[Path]:
 
 
 def installation_paths() -> list[Path]:
-    """Return the directories of Paddock and its libraries. Whoever changes them runs code as the user, unconfined."""
+    """Return the directories of Paddock and its libraries. A program that changes them runs code unconfined."""
     package = Path(__file__).parents[1]
     beside = package.parent
     packages = beside if beside.name in {"site-packages", "dist-packages"} else package

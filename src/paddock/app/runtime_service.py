@@ -99,7 +99,7 @@ class Programs:
         return executables(runtime, self._added)
 
     def explain_unknown(self, runtime: str) -> str:
-        """Return that there is no such runtime, and which there are; empty where there is."""
+        """Return the error for an unknown runtime, with the known ones; empty if the runtime is known."""
         if runtime in self._names:
             return ""
         from paddock.runtimes.recipe import no_runtime

@@ -174,11 +174,11 @@ class Languages:
         return recipes(self._added)
 
     def runtime_of(self, script: Path) -> str | None:
-        """Return the runtime that a file's suffix stands for; None when it stands for none."""
+        """Return the runtime of a file's suffix; None if no runtime has the suffix."""
         suffix = script.suffix.lower()
         if suffix in _NODE_SUFFIXES:
             return _NODE_SUFFIXES[suffix]
-        known = self._recipes.items()  # the built-in ones first: theirs is a suffix that two have
+        known = self._recipes.items()  # built-in runtimes first: they take precedence if two have the suffix
         return next((name for name, recipe in known if suffix in map(str.lower, recipe.extensions)), None)
 
     async def make_command(

@@ -13,7 +13,7 @@ from paddock.hub.result import ToolInfo, ToolResult
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import OWN_SERVERS_FILE, SERVERS_FILE_BYTES, SHARED_SERVERS_FILE
-from paddock.model.request import Places
+from paddock.model.request import JsonPaths
 from paddock.policy.environment import child_environment
 from paddock.settings.schema import Settings
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from paddock.catalog.inferred_types import InferredTypes
     from paddock.catalog.provisioning.service import Provisioning
     from paddock.catalog.semantic_choice import SemanticSettings
-    from paddock.hub.admission import Admission
+    from paddock.hub.call_checks import CallChecks
     from paddock.hub.catalog_tool import CatalogTool
     from paddock.hub.config import Server, ServersConfig
     from paddock.hub.local_server import LocalServer
@@ -85,7 +85,7 @@ class Servers:
         return servers
 
     def take_tools(self, hide: Callable[[str], str] | None = None) -> None:
-        """Offer the functions that there are by now; `hide` removes secrets from what they raise.
+        """Offer the functions that have been added so far; `hide` removes secrets from the texts of their exceptions.
 
         Raises ConfigurationError where a server has their name.
         """
@@ -137,34 +137,36 @@ class Servers:
         hub = self._open_hub()
         own = self.servers_by_name[server].timeout_ms if server in self.servers_by_name else limit_ms
         result = await hub.call_tool(server, tool, arguments, timeout_ms=min(own, limit_ms))
-        if (definition := self.admission.find_definition(server, tool)) is not None:
+        if (definition := self.call_checks.find_definition(server, tool)) is not None:
             if (known := self.config.servers.get(server)) is not None:  # functions declare what they return
                 self.observed.learn_from_result(known, definition, result)
-            if unchecked := self.admission.list_unchecked_by_definition(server, definition):
+            if unchecked := self.call_checks.list_unchecked_by_definition(server, definition):
                 return result._replace(unchecked=unchecked)
         return result
 
     def explain_unchecked(self, server: str, tool: str) -> str:
         """Return which arguments of a listed tool are not checked, and why; empty if all are."""
-        return self.admission.list_unchecked_arguments(server, tool)
+        return self.call_checks.list_unchecked_arguments(server, tool)
 
     async def is_read_only(self, server: str, tool: str) -> bool:
         """Ask a server whether it marks a tool as read-only. Raises ServerError."""
         await self._open_hub().ensure_listed(server)
-        return self.admission.reads_only(server, self.resolve_alias(server, tool))
+        return self.call_checks.reads_only(server, self.resolve_alias(server, tool))
 
     def resolve_alias(self, server: str, tool: str) -> str:
         """Return the tool's own name for an alias, if its server has listed its tools; otherwise the name itself."""
-        return self.admission.resolve_alias(server, tool) if "_" in tool else tool  # every alias contains one
+        return (
+            self.call_checks.resolve_alias(server, tool) if "_" in tool else tool
+        )  # every alias contains one
 
     def may_be_alias(self, server: str, tool: str) -> bool:
         """Return whether a name may be an alias: its server has not listed its tools yet."""
-        return "_" in tool and self.admission.may_be_alias(server, tool)
+        return "_" in tool and self.call_checks.may_be_alias(server, tool)
 
-    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+    async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
         """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
         await self._open_hub().ensure_listed(server)
-        self.admission.admit_bytes(server, tool, places)
+        self.call_checks.check_bytes(server, tool, places)
 
     async def list_tool_names(self, server: str) -> Mapping[str, bool]:
         """Ask a server for its tools. Return their names, and whether each is read-only. Raises ServerError.
@@ -172,8 +174,8 @@ class Servers:
         Tools that differ from their pins are left out, because a call of them is refused.
         """
         await self._open_hub().ensure_listed(server)
-        names = [shown.tool.name for shown in self.admission.list_pinned_tools(server) if not shown.changed]
-        return {name: self.admission.reads_only(server, name) for name in names}
+        names = [shown.tool.name for shown in self.call_checks.list_pinned_tools(server) if not shown.changed]
+        return {name: self.call_checks.reads_only(server, name) for name in names}
 
     async def list_tools(self, server: str) -> list[ToolInfo]:
         """Ask a server for its tools. Raises ServerError."""
@@ -187,11 +189,11 @@ class Servers:
         return Pins(self._settings.state, self._memory)
 
     @cached_property
-    def admission(self) -> "Admission":
+    def call_checks(self) -> "CallChecks":
         """The checks that a call must pass."""
-        from paddock.hub.admission import Admission
+        from paddock.hub.call_checks import CallChecks
 
-        return Admission(self.servers_by_name, self.pins)
+        return CallChecks(self.servers_by_name, self.pins)
 
     @cached_property
     def logins(self) -> "KeptLogins":
@@ -216,7 +218,7 @@ class Servers:
 
         async def ask(server: str) -> "Sequence[CatalogTool]":
             await hub.list_tools(server)
-            return self.admission.list_pinned_tools(server)
+            return self.call_checks.list_pinned_tools(server)
 
         return Catalog(
             tuple(self.servers_by_name),
@@ -224,7 +226,7 @@ class Servers:
             version=hub.count_changes,
             notes=hub.explain_left_out,
             observed=self.observed.type_of,
-            unchecked=self.admission.list_unchecked_arguments,
+            unchecked=self.call_checks.list_unchecked_arguments,
             meaning=self.meaning,
         )
 
@@ -254,7 +256,7 @@ class Servers:
         """Return the names of a call for telemetry; empty for names that are in no file and no listing."""
         if "servers_by_name" not in vars(self) or server not in self.servers_by_name:
             return "", ""
-        return server, tool if self.admission.find_definition(server, tool) is not None else ""
+        return server, tool if self.call_checks.find_definition(server, tool) is not None else ""
 
     @property
     def running_count(self) -> int:
@@ -279,7 +281,7 @@ class Servers:
             self._hub = Hub(
                 self.servers_by_name,
                 environment=child_environment(os.environ),
-                admission=self.admission,
+                checks=self.call_checks,
                 absent=self.config.absent,
                 logins=self.logins,
                 max_live=self._settings.max_live,

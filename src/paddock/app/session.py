@@ -141,7 +141,7 @@ def _watch_session(
 
 
 class Parts(NamedTuple):
-    """What the caller of the library brings instead of Paddock's own. It is the caller's to close."""
+    """Parts that the caller of the library provides instead of Paddock's own. The caller closes them."""
 
     audit: AuditSink | None = None
     sandbox: "Sandbox | None" = None
@@ -208,7 +208,7 @@ async def open_session(
     """Open a session. At its end every process that it started is ended and the record is made durable.
 
     `launcher` may have started processes for the session; the caller closes it. `asker` answers for requests that bring
-    no asker of their own. `metrics` of another session count this one too. `compatible` keeps the older redaction
+    no asker. `metrics` of another session count this one too. `compatible` keeps the older redaction
     marks. `parts` are used instead of Paddock's own. Raises ConfigurationError for a workspace whose path is not UTF-8,
     and LedgerError when the ledger cannot be opened: without a record nothing runs, except what `audit.required`
     allows.

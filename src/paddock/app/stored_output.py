@@ -24,7 +24,7 @@ class Output:
     """The stored output of a session; its modules are loaded at the first use."""
 
     def __init__(self, settings: Settings, scanner: Scanner, store: "ArtifactStore | None" = None) -> None:
-        """Keep it in `store`, or else where the settings say."""
+        """Use `store`; by default the store in the settings."""
         self._store = store
         self._settings = settings
         self._scanner = scanner

@@ -47,7 +47,7 @@ class RecordFilter(Value):
     since: datetime | None = None
     """Earliest time, with a time zone."""
 
-    def admits(self, record: AuditRecord) -> bool:
+    def matches(self, record: AuditRecord) -> bool:
         """Return whether a record matches."""
         known: dict[str, str] = dict(
             zip(FACTS, facts_of({**record.fields, "event": record.event}), strict=True)
@@ -116,7 +116,7 @@ class _IndexSearch:
         try:
             while places := ask(self._directory, self._find_places, self._on_progress):
                 for record in _records_at(self._directory, places):
-                    if self._wanted.admits(record):
+                    if self._wanted.matches(record):
                         last = record
                         yield record
                 self._after = places[-1]
@@ -148,7 +148,7 @@ class _IndexSearch:
         )
         if last is not None:
             all_of_it = islice(dropwhile(lambda record: record.id != last.id, all_of_it), 1, None)
-        return filter(wanted.admits, all_of_it)
+        return filter(wanted.matches, all_of_it)
 
 
 def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:

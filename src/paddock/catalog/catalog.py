@@ -115,7 +115,7 @@ class Catalog:
         self._known: dict[str, _Known] = {}
         self._asking: dict[str, tuple[asyncio.Task[_Known], float]] = {}
         """The running requests by server, with their start by the clock of the event loop."""
-        self._places = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_SERVERS)
         self._index: tuple[tuple[CatalogTool, ...], Index] | None = None
 
     def add_server(self, name: str) -> None:
@@ -185,7 +185,7 @@ class Catalog:
         spelled = (f"{name[:at]}.{name[at + 1 :]}" for at, part in enumerate(name) if part == "/")
         found = tools.get(name) or next(filter(None, map(tools.get, spelled)), None)
         if found is None:
-            return UnmatchedName(name, tuple(find_nearest(name, tools, most=3, cutoff=0.5)))
+            return UnmatchedName(name, tuple(find_nearest(name, tools, limit=3, cutoff=0.5)))
         unchecked = self._unchecked(found.server, found.tool.name)
         return describe_tool(found, self.find_observed_type(found), unchecked=unchecked)
 
@@ -209,7 +209,7 @@ class Catalog:
         version, tools, failure, lasts = self._version(server), (), "", FRESH_S
         notes: tuple[str, ...] = ()
         try:
-            async with self._places:
+            async with self._slots:
                 tools, failure = _bound_tools(await self._ask(server))
                 notes = (*self._notes(server), *_explain_partial_search(tools))
         except (ServerError, ConfigurationError) as error:

@@ -46,13 +46,13 @@ class SentenceModel:
         self._session: Any = cast("Any", onnxruntime).InferenceSession(
             content, options, providers=["CPUExecutionProvider"]
         )
-        self._tokenizer: Any = _make_tokenizer()
+        self.tokenizer: Any = _make_tokenizer()
 
     def embed_text(self, text: str) -> Vector:
         """Return the vector of a text; only its first MAX_TOKENS tokens count."""
         # The tokenizer rejects a lone surrogate, which JSON can contain.
         plain = text.encode("utf-8", "replace").decode()
-        ids = np.array([self._tokenizer.encode(plain).ids], dtype=np.int64)
+        ids = np.array([self.tokenizer.encode(plain).ids], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         [states] = self._session.run(["last_hidden_state"], given)
         return scale_to_unit(cast("Vector", states[0].mean(axis=0)))

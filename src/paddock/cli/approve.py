@@ -13,7 +13,7 @@ from paddock.cli.session import find_actor
 from paddock.cli.signals import run_until_signal
 from paddock.cli.table import print_json, print_table
 from paddock.cli.terminal import Terminal
-from paddock.policy.questions import make_printable
+from paddock.model.printable import make_printable
 from paddock.settings.loader import load
 
 if TYPE_CHECKING:

@@ -206,7 +206,7 @@ def _follow_ledger(
     reader = select.poll()
     reader.register(sys.stdout, 0)  # only errors are reported
     while not reader.poll(_POLL_INTERVAL_MS):
-        new = (record for record in follower.new_records() if wanted.admits(record))
+        new = (record for record in follower.new_records() if wanted.matches(record))
         _print_lines((record for record in new if record.id not in shown), as_json=as_json)
     raise BrokenPipeError
 

@@ -26,7 +26,6 @@ from paddock.rendering.computation import (
     build_envelope,
     build_refused_envelope,
     build_schema,
-    check_request,
     convert_request,
     parse_json,
 )
@@ -38,7 +37,7 @@ from paddock.settings.loader import load
     epilog=render_examples(
         "paddock compute < request.json",
         """echo '{"source": "emit(read_input().length)", "input": "hello"}' | paddock compute""",
-        """echo '{"source": "for(;;){}", "limits": {"wall_ms": 100, "partial": true}}' | paddock compute""",
+        """echo '{"source": "for(;;){}", "limits": {"timeout_ms": 100, "partial": true}}' | paddock compute""",
         """jq -n --rawfile source mean.js --rawfile input data.csv '$ARGS.named' | paddock compute""",
     ),
 )
@@ -48,11 +47,11 @@ from paddock.settings.loader import load
 def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     """Run a pure computation: it reads one text with read_input() and writes one with emit().
 
-    Standard input is one JSON object with `source`, `input` and `limits`. The limits are `wall_ms` (1000),
-    `output_kb` (64), `deterministic` (true: fixed clock and random numbers), `partial` (false: output before an error
-    is dropped) and `jit` (false; true needs `grants.jit`). Prints {"output": "..."} to standard output. An error is
-    one line on standard error, {"code": "...", "message": "..."}, with the code INVALID_INPUT, EVAL_ERROR, TIMEOUT or
-    OUTPUT_LIMIT, and exit code 1.
+    Standard input is one JSON object with `source`, `input` and `limits`. The limits are `timeout_ms` (1000),
+    `output_bytes` (65536), `deterministic` (true: fixed clock and random numbers), `partial` (false: output before an
+    error is dropped) and `jit` (false; true needs `grants.jit`). Prints {"output": "..."} to standard output. An error
+    is one line on standard error, {"code": "...", "message": "..."}, with the code INVALID_INPUT, EVAL_ERROR, TIMEOUT
+    or OUTPUT_LIMIT, and exit code 1.
     """
     logging.getLogger("paddock").addHandler(logging.NullHandler())  # standard error is for the one line
     number = 0
@@ -100,15 +99,9 @@ def _read_request(body: Json) -> ComputationRequest:
     if _has_only_known(body, wanted):
         with contextlib.suppress(InvalidInput):
             return convert_request(body)
-    from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
-    from paddock.schema.check import Schema
+    from paddock.mcp_server.computation_request import read_computation_request
 
-    try:
-        given = read_arguments(wanted, body)
-    except NamedTwiceError as problem:
-        raise InvalidInput(str(problem)) from None
-    check_request(given, Schema(wanted).list_problems(given))
-    return convert_request(given)
+    return read_computation_request(body, jit=True)
 
 
 def _has_only_known(value: Json, wanted: dict[str, Any]) -> bool:

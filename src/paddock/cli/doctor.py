@@ -84,7 +84,7 @@ def _describe_toolchain(toolchain: "Toolchain | MissingToolchain") -> tuple[str,
     from paddock.runtimes.toolchain import Toolchain
 
     if isinstance(toolchain, Toolchain):
-        return "available", toolchain.places["executable"], ""
+        return "available", toolchain.placeholders["executable"], ""
     return "missing", toolchain.reason, toolchain.remedy
 
 

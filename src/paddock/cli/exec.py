@@ -396,4 +396,4 @@ def _read_stdin() -> bytes:
 
 def explain_request(problem: ValidationError) -> str:
     """Return the faults of a request, one per line, without the given values."""
-    return "\n".join(explain(problem, names={"work": "", "runtime": "", "output": ""}, most=None))
+    return "\n".join(explain(problem, names={"work": "", "runtime": "", "output": ""}, limit=None))

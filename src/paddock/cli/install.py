@@ -326,7 +326,7 @@ def _offer_move(wish: _InstallRequest, main: FileDraft, *, asked: bool, dry_run:
     if own is shared:
         raise Failure(
             f"{OWN_SERVERS_FILE} and {SHARED_SERVERS_FILE} are one file here, {own.file}, so its servers cannot move "
-            "from one to the other. Nothing was changed; replace the link by a file of its own first."
+            "from one to the other. Nothing was changed; replace the link by a copy of the file first."
         )
     moved, kept = draft_move(names, shared, own)
     for name in kept:

@@ -17,10 +17,10 @@ from paddock.cli.stream_output import TerminalStream
 from paddock.cli.streams import why_broken
 from paddock.cli.table import print_json, print_table, warn
 from paddock.model.artifact import STREAMS, Cursor, LineRange, OutputFound, OutputQuery, Stream
+from paddock.model.capture import decode_stream
 from paddock.output.artifacts import Artifacts, StoredArtifact
 from paddock.output.query import OpenArtifact, query
 from paddock.rendering.terminal import make_encodable
-from paddock.sandbox.io import decode_stream
 from paddock.settings.loader import load
 
 _EXAMPLE = "runtime-demo-1774356909696-fc5aa1f22e33e17c"
@@ -79,7 +79,7 @@ def _parse_range(
     "--context", type=click.IntRange(0, 20), default=3, show_default=True, help="Lines around a match."
 )
 @click.option(
-    "--max", "most", type=click.IntRange(1, 100), default=10, show_default=True, help="Most excerpts."
+    "--max", "max_excerpts", type=click.IntRange(1, 100), default=10, show_default=True, help="Most excerpts."
 )
 @options.workspace
 @options.settings
@@ -92,7 +92,7 @@ def query_(
     stream: Literal["stdout", "stderr", "both"],
     after: int | None,
     context: int,
-    most: int,
+    max_excerpts: int,
     workspace: Path,
     flags: dict[str, str],
     as_json: bool,
@@ -110,7 +110,7 @@ def query_(
     asked = OutputQuery(
         artifact_handle=handle,
         query_terms=terms,
-        max_excerpts=most,
+        max_excerpts=max_excerpts,
         context_lines=context,
         stream=stream,
         cursor=None if after is None else Cursor(stream=first, after_line=after),

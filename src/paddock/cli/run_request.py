@@ -20,7 +20,7 @@ from paddock.rendering.terminal import escape_except_colour, make_encodable
 from paddock.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from paddock.javascript.job import OnConsole
+    from paddock.model.outcome import OnConsole
     from paddock.output.recorder import OnOutput
 
 EXIT_SIGNAL_BASE = 128

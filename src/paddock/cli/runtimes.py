@@ -228,7 +228,7 @@ async def _without_workspace(sandbox: "Sandbox", toolchains: Toolchains, job: Pr
     found = await toolchains.for_job(job, sandbox)
     if isinstance(found, MissingToolchain):
         return f"with --access none: {found.reason}" if row.executable else ""
-    executable = found.places["executable"]
+    executable = found.placeholders["executable"]
     return "" if executable == row.executable else f"with --access none: {executable}"
 
 
@@ -242,9 +242,9 @@ def _build_row(each: InstalledToolchain | MissingToolchain) -> _Row:
         toolchain.recipe.name,
         toolchain.recipe.title,
         "found",
-        executable=toolchain.places["executable"],
+        executable=toolchain.placeholders["executable"],
         version=each.version,
-        note=toolchain.way.note,
+        note=toolchain.variant.note,
     )
 
 

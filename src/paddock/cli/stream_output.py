@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Literal, TextIO
 
 from paddock.cli.streams import why_broken, write_escaped
+from paddock.model.capture import decode_stream
 from paddock.rendering.terminal import NO_COLOUR, escape_line, escape_piece, make_encodable, stays_coloured
-from paddock.sandbox.io import decode_stream
 
 _UNFINISHED_COLOUR_PATTERN = re.compile(r"\x1b(?:\[[0-9;:]{0,30})?\Z")
 """The beginning of a sequence that the next piece may complete to a colour."""

@@ -94,11 +94,11 @@ def _make_adapter(kind: Any) -> "TypeAdapter[Any]":  # noqa: ANN401 - annotation
     except PydanticUserError as problem:
         if problem.code != "type-adapter-config-unused":
             raise
-        return TypeAdapter(kind)  # a model, with a configuration of its own
+        return TypeAdapter(kind)  # a model, which has a configuration
 
 
 def _make_model(name: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> type[BaseModel]:
-    """Return what checks and converts the arguments of a function. Its fields have names of their own."""
+    """Return what checks and converts the arguments of a function. Its fields have generated names."""
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(signature.parameters.values()):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -139,7 +139,7 @@ def _start_call(
     try:
         checked = arguments.model_validate(given)
     except ValidationError as problem:
-        raise InvalidArguments("; ".join(explain(problem, most=None))) from None
+        raise InvalidArguments("; ".join(explain(problem, limit=None))) from None
     fields = arguments.model_fields
     named = {str(fields[field].alias): getattr(checked, field) for field in checked.model_fields_set}
     return partial(function, **named)

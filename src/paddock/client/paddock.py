@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from paddock.audit.sink import AuditRecord, AuditSink
     from paddock.client.askers import Asking
-    from paddock.javascript.job import OnConsole
     from paddock.model.artifact import OutputFound, OutputQuery
+    from paddock.model.outcome import OnConsole
     from paddock.output.backends import ArtifactStore
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall
@@ -537,7 +537,7 @@ class Paddock:
         if (sink := self._parts.audit) is not None:
             from paddock.audit.checked import CheckedSink
 
-            found = filter(wanted.admits, CheckedSink(sink).query(event=event, since=since))
+            found = filter(wanted.matches, CheckedSink(sink).query(event=event, since=since))
             return await asyncio.to_thread(lambda: list(islice(found, max_records)))
         return await asyncio.to_thread(lambda: list(find(directory, wanted, limit=max_records)))
 

@@ -10,8 +10,7 @@ from paddock.model.errors import PaddockError
 
 if TYPE_CHECKING:
     from paddock.app.session import Session
-    from paddock.javascript.job import OnConsole
-    from paddock.model.outcome import Outcome
+    from paddock.model.outcome import OnConsole, Outcome
     from paddock.model.request import ExecutionRequest
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall

@@ -1,4 +1,4 @@
-"""Why a server could not be reached, or broke the connection, in words for the author of its entry.
+"""Explain to the author of a server's entry why the server could not be reached or broke the connection.
 
 The texts of the exceptions are for programmers, and some repeat what was sent.
 """

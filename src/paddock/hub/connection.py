@@ -405,10 +405,10 @@ def _is_text(tool: str, arguments: dict[str, Any]) -> bool:
 
 
 def _watch_output(
-    connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, most_values: int
+    connection: Connection, process: ServerProcess, unasked: UnsolicitedBudget, max_values: int
 ) -> PipeReader:
     """Return a reader of a process's messages; it counts everything else that the process writes."""
-    process.stdout.rpc, process.stdout.most_values = connection.rpc, most_values
+    process.stdout.rpc, process.stdout.max_values = connection.rpc, max_values
     stderr = RateAllowance(STDERR_BYTES, STDERR_BYTES_PER_SECOND, asyncio.get_running_loop().time)
 
     def on_stderr(size: int) -> None:
@@ -436,14 +436,14 @@ async def open_connection(
     on_changed: Callable[[], None],
     auth: "BearerAuth | None" = None,
     quiet: bool = False,
-    most_values: int = MAX_VALUES,
+    max_values: int = MAX_VALUES,
 ) -> AsyncGenerator[Connection]:
     """Hold a ready connection open. Raises CallFailed when it cannot be made ready.
 
     `process` is the running child of a stdio server. `on_lost` is called at once when the connection ends, so that no
     further call is sent. `on_changed` is called when the server reports that its tools changed. `auth` puts tokens into
     HTTP requests; if it waits for a person, `quiet` suppresses the log entry about a slow start. A failure of an open
-    HTTP connection leaves the context as an exception group. `most_values` limits the values in one answer.
+    HTTP connection leaves the context as an exception group. `max_values` limits the values in one answer.
     """
     connection = Connection(server, process, on_lost, auth)
     unasked = UnsolicitedBudget(connection.declare_lost, asyncio.get_running_loop().time)
@@ -452,11 +452,11 @@ async def open_connection(
         if isinstance(server, StdioServer):
             assert process is not None
             assert connection.rpc is not None
-            reader = _watch_output(connection, process, unasked, most_values)
+            reader = _watch_output(connection, process, unasked, max_values)
             writer = PipeWriter(process.stdin)
         else:
             # Loading the trusted certificates takes 50 ms and more, which would block the event loop.
-            http = await asyncio.to_thread(http_client, server, auth, most_values)
+            http = await asyncio.to_thread(http_client, server, auth, max_values)
             await stack.enter_async_context(http)
             streams = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
             reader, writer = await stack.enter_async_context(streams)

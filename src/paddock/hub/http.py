@@ -39,18 +39,18 @@ _MAX_CHECKED_BYTES = 64 << 10
 
 
 def http_client(
-    server: HttpServer, auth: httpx2.Auth | None = None, most_values: int = MAX_VALUES
+    server: HttpServer, auth: httpx2.Auth | None = None, max_values: int = MAX_VALUES
 ) -> httpx2.AsyncClient:
     """Return a client with the server's headers. It has no read timeout: each call has its own.
 
-    An answer or event with more than `most_values` values ends with an error before the library decodes it. Raises
+    An answer or event with more than `max_values` values ends with an error before the library decodes it. Raises
     CallFailed for a `url` that is not valid, and when an environment variable for it names a proxy or certificates that
     cannot be used.
     """
     headers = {"accept-encoding": "identity", **server.headers}
     timeout = httpx2.Timeout(server.timeout_ms / 1000, read=None, pool=None)
     try:
-        make = partial(_Client, most_values, headers=headers, timeout=timeout, auth=auth)
+        make = partial(_Client, max_values, headers=headers, timeout=timeout, auth=auth)
         return build_client(lambda transport: make(transport=transport), httpx2.URL(server.url))
     except httpx2.InvalidURL:
         why = f"the `url` of {server.name} is not the address of a web server; correct it"
@@ -62,9 +62,9 @@ def http_client(
 class _Client(httpx2.AsyncClient):
     """Records in the call's trace how the request ended, and turns a network failure into an answer."""
 
-    def __init__(self, most_values: int, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, max_values: int, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
-        self._most_values = most_values
+        self._max_values = max_values
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
         trace = TRACE.get() or Trace()
@@ -94,9 +94,9 @@ class _Client(httpx2.AsyncClient):
             return await _strip_body(response, trace)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         if trace.kind == "text/event-stream":
-            response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._most_values))
+            response.stream = _ExactEvents(_BoundedEvents(response.stream, trace, self._max_values))
         else:
-            response.stream = _BoundedDocument(response.stream, trace, self._most_values)
+            response.stream = _BoundedDocument(response.stream, trace, self._max_values)
             if response.is_success and request.method == "POST" and trace.kind == "application/json":
                 response.stream = _MatchingAnswer(response.stream, request.content, trace)
         return response
@@ -133,16 +133,16 @@ async def _strip_body(response: httpx2.Response, trace: Trace) -> httpx2.Respons
 class _BoundedBody(httpx2.AsyncByteStream):
     """A body that ends with an error when it exceeds a limit."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, most_values: int) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, trace: Trace, max_values: int) -> None:
         self._stream = stream
         self._trace = trace
-        self._most_values = most_values
+        self._max_values = max_values
 
     def _check_limits(self, meter: JsonMeter) -> None:
         if meter.too_deep:
             raise _make_oversize_error(self._trace, f"it is nested more than {MAX_DEPTH} deep")
-        if meter.values > self._most_values:
-            values = f"it has more than {self._most_values} values"
+        if meter.values > self._max_values:
+            values = f"it has more than {self._max_values} values"
             raise _make_oversize_error(
                 self._trace, f"{values}; ask for less at once, or raise `servers.answer_values`"
             )

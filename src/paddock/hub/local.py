@@ -1,4 +1,4 @@
-"""A server within this process: functions of the caller, called like the tools of any other server.
+"""A server within this process: functions of the caller, called like tools of any other server.
 
     thread or task -> the function's value as JSON text -> bounded, and decoded again
 
@@ -28,7 +28,7 @@ from paddock.model.json_meter import MAX_VALUES
 from paddock.model.numbers import decoder_for
 
 MAX_RUNNING = 64
-"""Functions that may run at a time, those included that nobody waits for any more."""
+"""Maximum number of running functions, including those whose caller has left."""
 _MAX_ERROR_CHARS = 2_000
 _SILENT = "the tool failed and did not say why"
 
@@ -40,16 +40,16 @@ class LocalConnection:
 
     protocol = "local"
 
-    def __init__(self, server: LocalServer, most_values: int = MAX_VALUES) -> None:
-        """Return at most `most_values` JSON values of one call."""
+    def __init__(self, server: LocalServer, max_values: int = MAX_VALUES) -> None:
+        """Return at most `max_values` JSON values of one call."""
         self.lost = asyncio.Event()
         self.listing = asyncio.Lock()
         self._server = server
-        self._most_values = most_values
+        self._max_values = max_values
         self.listed = False
-        """Whether somebody has heard its tools since they last changed."""
+        """Whether its tools were listed since they last changed."""
         self._tasks: set[asyncio.Future[Any]] = set()
-        """Calls of asynchronous functions, which the event loop knows weakly."""
+        """Calls of asynchronous functions: the event loop keeps only weak references to tasks."""
 
     async def wait_until_lost(self) -> None:
         """Wait until the session ends."""
@@ -93,7 +93,7 @@ class LocalConnection:
             return _make_error(_SILENT)
 
     async def _run_call(self, tool: LocalTool, call: Callable[[], Any]) -> str:
-        """Return the value of a call as JSON text. Cancelled, it does not wait for the function."""
+        """Return the value of a call as JSON text. A cancelled call does not wait for the function."""
         self._server.running += 1
         if not tool.is_async:
             return await self._run_in_thread(lambda: tool.write(call()))
@@ -115,10 +115,10 @@ class LocalConnection:
         self._tasks.discard(task)
         self._server.running -= 1
         if not task.cancelled():
-            task.exception()  # a task of which nobody hears is reported, with its exception
+            task.exception()  # asyncio would report the task's exception, which no caller retrieves
 
     async def _run_in_thread(self, work: Callable[[], str]) -> str:
-        """Return what some work gives in a thread of its own, which is left to itself when nobody waits any longer."""
+        """Return the result of work that runs in a separate thread. A cancelled caller leaves the thread running."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[str, BaseException | None]] = loop.create_future()
 
@@ -148,7 +148,7 @@ class LocalConnection:
         return text
 
     async def _read_text(self, tool: str, text: str) -> object:
-        """Return a result with the value of a JSON text, of which nothing belongs to the function any more."""
+        """Return a result with the value of a JSON text, which shares no object with the function."""
         data = text.encode("utf-8", "surrogatepass")
         why = (
             f"it has {len(data)} bytes, and at most {MAX_LINE_BYTES} are read"
@@ -156,11 +156,11 @@ class LocalConnection:
             else ""
         )
         if not why:
-            meter = await count_in_slices(data, self._most_values, MAX_DEPTH)
+            meter = await count_in_slices(data, self._max_values, MAX_DEPTH)
             if meter.too_deep:
                 raise NoJsonError
-            if meter.values > self._most_values:
-                why = f"it has more than {self._most_values} values (servers.answer_values)"
+            if meter.values > self._max_values:
+                why = f"it has more than {self._max_values} values (servers.answer_values)"
         if why:
             told = f"{self._server.name}.{tool} gave no whole answer: {why}; ask for less at once."
             raise CallFailed(ServerUnavailable(told, sent=True), CallHealth.NEUTRAL)
@@ -174,11 +174,11 @@ class LocalConnection:
 
 
 class _FunctionFailed(Exception):
-    """A function raised; the text says which exception, and where."""
+    """A function raised an exception; the text has its type and position."""
 
 
 async def _await_call(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """Return what a coroutine function returns or raises; `sys.exit` in it would end the event loop."""
+    """Return a coroutine's value or its exception: a `sys.exit` that is raised in a task would end the event loop."""
     try:
         return await call(), None
     except asyncio.CancelledError as error:
@@ -191,7 +191,7 @@ async def _await_call(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseExce
 
 
 def _explain(error: BaseException) -> Exception:
-    """Return what is raised for an exception of a function. Its text may hold anything."""
+    """Return the error to raise for a function's exception, whose text may contain secrets."""
     if isinstance(error, ToolError | NoJsonError | InvalidArguments):
         return error
     frames = traceback.extract_tb(error.__traceback__)

@@ -46,7 +46,7 @@ class ServerOutput(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.rpc: PendingRequests | None = None
-        self.most_values = MAX_VALUES
+        self.max_values = MAX_VALUES
         self.fault = ""
         """Why reading ended before the server closed its output."""
         self._transport: asyncio.ReadTransport | None = None
@@ -64,6 +64,16 @@ class ServerOutput(asyncio.Protocol):
         self._taken = 0
         self._arrived = asyncio.Event()
         self._over = False
+
+    @property
+    def begun_bytes(self) -> int:
+        """Size of the part that is kept of a line that has not ended."""
+        return len(self._begun)
+
+    @property
+    def queued_lines(self) -> tuple[bytes, ...]:
+        """The lines that were read and not taken yet."""
+        return tuple(self._queue)
 
     async def next_line(self) -> bytes | None:
         """Return the next line that answered no request; None at the end."""
@@ -124,8 +134,8 @@ class ServerOutput(asyncio.Protocol):
         self._counted = len(self._begun)
         if self._meter.too_deep:
             self._drop_line(f"it is nested more than {MAX_DEPTH} deep")
-        elif self._meter.values > self.most_values:
-            values = f"it has more than {self.most_values} values"
+        elif self._meter.values > self.max_values:
+            values = f"it has more than {self.max_values} values"
             self._drop_line(f"{values}; ask for less at once, or raise `servers.answer_values`")
         elif len(self._begun) > MAX_LINE_BYTES:
             self._end_output(f"a message is longer than {MAX_LINE_BYTES} bytes")

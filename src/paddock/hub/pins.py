@@ -64,6 +64,11 @@ class Pins:
         self._kept = JsonFile(memory_of(state, servers_file) / "pins.json", _is_sound)
         self._file = str(servers_file)
 
+    @property
+    def path(self) -> Path:
+        """The file that holds the pins."""
+        return self._kept.path
+
     def review_listing(self, server: Server, tools: Sequence[ToolInfo]) -> dict[str, PinCheck]:
         """Compare a server's listing with the pins, and pin new tools. Raises ConfigurationError.
 

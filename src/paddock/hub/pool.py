@@ -90,7 +90,7 @@ class _Record:
     """What is missing from its last listing, and why."""
 
 
-class Admission(Protocol):
+class CallChecks(Protocol):
     """The checks that a call must pass."""
 
     def record_listing(self, server: str, tools: Sequence[ToolInfo]) -> None:
@@ -113,7 +113,7 @@ class Admission(Protocol):
 class Hub:
     """Calls tools of upstream servers. Use it as an async context manager, or `close()` it.
 
-    Every child inherits `environment`, and its own variables are added. With `admission`, every child is asked for its
+    Every child inherits `environment`, and its own variables are added. With `checks`, every child is asked for its
     tools before its first call, and whenever it reports that they changed. `absent` says by name why further servers of
     the file are not among `servers`. `answer_values` limits the JSON values in one message of a server. `clock` returns
     seconds.
@@ -124,7 +124,7 @@ class Hub:
         servers: Mapping[str, Server | LocalServer],
         *,
         environment: Mapping[str, str],
-        admission: Admission | None = None,
+        checks: CallChecks | None = None,
         absent: Mapping[str, str] | None = None,
         logins: Logins | None = None,
         max_live: int = on.MAX_LIVE,
@@ -140,7 +140,7 @@ class Hub:
         self._pool = on.Pool(terms, bound=max_live, breaker=breaker)
         self._records = {name: _Record(server) for name, server in servers.items()}
         self._environment = dict(environment)
-        self._admission = admission
+        self._checks = checks
         self._absent = absent
         self._logins = logins
         self._wait_s = wait_ms / 1000
@@ -167,12 +167,12 @@ class Hub:
         limit = timeout_ms or record.server.timeout_ms
 
         async def ask(connection: "AnyConnection") -> object:
-            if self._admission is not None:
+            if self._checks is not None:
                 await self._ensure_listed(record, connection, limit)
                 if is_large(arguments):  # the schema check takes 100 ms and more
-                    await asyncio.to_thread(self._admission.check_call, server, tool, arguments)
+                    await asyncio.to_thread(self._checks.check_call, server, tool, arguments)
                 else:
-                    self._admission.check_call(server, tool, arguments)
+                    self._checks.check_call(server, tool, arguments)
             return await connection.call_tool(tool, dict(arguments), limit)
 
         answer = await self._ask_twice(record, ask)
@@ -186,7 +186,7 @@ class Hub:
         return await self._ask_twice(record, lambda c: self._list_tools(record, c, record.server.timeout_ms))
 
     async def ensure_listed(self, server: str) -> None:
-        """Make sure that admission knows the server's current tools; ask the server only if not. Raises ServerError."""
+        """Make sure that the checks know the server's current tools; ask the server only if not. Raises ServerError."""
         record, child = self._find_record(server), self._pool.children.get(server)
         connection = self._connections.get(child.number) if child is not None else None
         if connection is None or not connection.listed:
@@ -235,7 +235,7 @@ class Hub:
         await self.close()
 
     async def _ensure_listed(self, record: _Record, connection: "AnyConnection", limit: float) -> None:
-        """Make sure that admission has the tools of this child."""
+        """Make sure that the checks have the tools of this child."""
         async with connection.listing:
             if connection.listed:
                 return
@@ -245,8 +245,8 @@ class Hub:
                 failed.error.sent = False  # only the listing was sent, not the call
                 if not isinstance(failed.error, ServerRejected):
                     raise
-                if self._admission is not None:
-                    self._admission.record_listing(
+                if self._checks is not None:
+                    self._checks.record_listing(
                         record.server.name, []
                     )  # all its pinned tools are missing now
 
@@ -257,8 +257,8 @@ class Hub:
         tools, hidden = without_hidden_names(tools)
         record.left_out = (*hidden[:_MAX_WARNINGS], *filter(None, [cut]))
         self._add_warnings(record, "tool listing", [*record.left_out, *warnings])
-        if self._admission is not None:
-            self._admission.record_listing(record.server.name, tools)
+        if self._checks is not None:
+            self._checks.record_listing(record.server.name, tools)
         connection.listed = record.changes == changes
         return tools
 
@@ -388,7 +388,7 @@ class Hub:
                 on_lost=lost,
                 on_changed=changed,
                 auth=auth,
-                most_values=self._answer_values,
+                max_values=self._answer_values,
             ) as connection:
                 record.protocol = connection.protocol
                 record.legacy = connection.legacy
@@ -414,11 +414,11 @@ class Hub:
     def _note_silence(self, record: _Record, connection: "Connection") -> None:
         """Record for later processes whether the server answered `server/discover`."""
         answers = not connection.legacy and self._is_silent(record)
-        if self._admission is not None and (connection.silent or answers):
-            self._admission.note_silent(record.server.name, silent=connection.silent)
+        if self._checks is not None and (connection.silent or answers):
+            self._checks.note_silent(record.server.name, silent=connection.silent)
 
     def _is_silent(self, record: _Record) -> bool:
-        return self._admission is not None and self._admission.is_silent(record.server.name)
+        return self._checks is not None and self._checks.is_silent(record.server.name)
 
     def _on_tools_changed(self, record: _Record) -> None:
         record.changes += 1

@@ -137,7 +137,7 @@ class ServerProcess:
             return True
         except PermissionError:
             return False
-        return not _any_running(self.pid)
+        return not is_any_running(self.pid)
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -150,7 +150,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     Raises OSError if the command or the working directory does not exist or may not be used.
     """
     env = {**environment, **server.env}
-    argv = [*_death_signal(), _find_executable(server, env), *server.args]
+    argv = [*find_death_signal(), find_executable(server, env), *server.args]
     loop = asyncio.get_running_loop()
     ours, theirs = os.pipe()
     try:
@@ -175,7 +175,7 @@ async def start_process(server: StdioServer, environment: Mapping[str, str]) -> 
     return ServerProcess(transport, pipes, output, server.secrets.hide)
 
 
-def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
+def find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
     """Return the path of the command. Behind `setpriv`, a missing command would look like a crash."""
     if server.cwd is not None and not server.cwd.is_dir():
         raise NotADirectoryError(f"working directory {server.cwd} does not exist; correct `cwd`")
@@ -193,7 +193,7 @@ def _find_executable(server: StdioServer, env: Mapping[str, str]) -> str:
 
 
 @functools.cache
-def _death_signal() -> tuple[str, ...]:
+def find_death_signal() -> tuple[str, ...]:
     """Return the command prefix that makes the kernel kill the child when Paddock dies; empty if there is none."""
     setpriv = system_program("setpriv")
     if setpriv is None or Path(setpriv).resolve().name == "busybox":  # busybox has no --pdeathsig
@@ -213,7 +213,7 @@ def _select_last_lines(text: str, *, whole: bool) -> str:
     return "\n".join(last)
 
 
-def _any_running(group: int) -> bool:
+def is_any_running(group: int) -> bool:
     """Return whether the group has a member that is not a zombie (proc(5), stat).
 
     If no process reaps orphans, as in a container whose first process is Paddock, dead members stay visible.

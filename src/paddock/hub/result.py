@@ -36,7 +36,7 @@ class ToolResult(NamedTuple):
     """How the result breaks the protocol; it is passed on nevertheless."""
     server: str = ""
     """The server that returned it."""
-    most_values: int = MAX_VALUES
+    max_values: int = MAX_VALUES
     """Maximum number of values in a text that is parsed as JSON."""
     unchecked: str = ""
     """Which arguments of the call were not checked, and why; empty if all were."""
@@ -73,14 +73,14 @@ def has_hidden(tool: ToolInfo) -> bool:
     )
 
 
-def read_result(answer: object, server: str = "", most_values: int = MAX_VALUES) -> ToolResult:
+def read_result(answer: object, server: str = "", max_values: int = MAX_VALUES) -> ToolResult:
     """Return the result in an answer to `tools/call`, with a warning for each broken rule."""
     if not isinstance(answer, dict):
         return ToolResult(
             {"content": [{"type": "text", "text": _render_text(answer)}]},
             ("the result is not an object",),
             server,
-            most_values,
+            max_values,
         )
     fields = cast("dict[str, Json]", answer)
     raw: dict[str, Json] = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
@@ -94,7 +94,7 @@ def read_result(answer: object, server: str = "", most_values: int = MAX_VALUES)
     if not isinstance(raw.get("isError", False), bool):
         warnings.append("`isError` is not a boolean")
         raw["isError"] = bool(raw["isError"])
-    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings), server, most_values)
+    return ToolResult({"content": raw.pop("content"), **raw}, tuple(warnings), server, max_values)
 
 
 def read_tools(entries: object) -> tuple[list[ToolInfo], list[str]]:
@@ -141,9 +141,9 @@ async def read_native(result: ToolResult) -> Json:
     if len(text) <= COUNTED_BYTES or text[:1] in _NON_JSON_LETTERS:
         return _value_of(text)
     data = text.encode("utf-8", "surrogatepass")
-    meter = await count_in_slices(data, result.most_values, MAX_DEPTH)
-    if meter.values > result.most_values:
-        what = f"its text is JSON of more than {result.most_values} values"
+    meter = await count_in_slices(data, result.max_values, MAX_DEPTH)
+    if meter.values > result.max_values:
+        what = f"its text is JSON of more than {result.max_values} values"
         how = "ask for less at once, raise `servers.answer_values`, or read the text with `callRaw`"
         raise ServerUnavailable(f"Server {result.server} sent no complete answer: {what}; {how}.", sent=True)
     if meter.values <= MIN_SLICED_VALUES or meter.too_deep:

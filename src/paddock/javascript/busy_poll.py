@@ -15,7 +15,7 @@ SOON_S = 0.001
 
 
 class BusyPoll:
-    """Keeps the event loop of an engine awake for its only program, if that program has a processor of its own."""
+    """Keeps the event loop of an engine awake for its only program, if the program runs on another processor."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self.programs = 0

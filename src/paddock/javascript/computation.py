@@ -20,7 +20,7 @@ from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.model.outcome import ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
 
 _SOURCE_URL = "\n//# sourceURL=paddock:program"
-"""On a line of its own, so that it cannot turn an invalid text into a program."""
+"""On a separate line, so that it cannot turn an invalid text into a program."""
 
 _SEED_AND_INSTANT = struct.Struct("<4IQ")
 """What a hash determines: the seed of `Math.random`, and the present time."""

@@ -19,12 +19,12 @@ from paddock.javascript.busy_poll import BusyPoll
 from paddock.javascript.computation import Computation
 from paddock.javascript.execution import Execution
 from paddock.javascript.held_worker import HeldWorker
-from paddock.javascript.job import GuestJob, Host, OnConsole
+from paddock.javascript.job import GuestJob, Host
 from paddock.javascript.parse import Parser, ProgramError
 from paddock.javascript.pool import Pool
 from paddock.javascript.worker_client import Worker
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import ErrorInfo, RawResult, SandboxFacts, Status
+from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
 from paddock.sandbox.child import lockdown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _LONE_SURROGATE = ErrorInfo(
 """As parse.js words it. A computation goes to V8 as UTF-8, which cannot encode a lone surrogate."""
 
 
-class _Places(asyncio.Semaphore):
+class _Slots(asyncio.Semaphore):
     """Slots for running programs; counts how many programs wait for one."""
 
     waiting = 0
@@ -58,28 +58,28 @@ class _Places(asyncio.Semaphore):
 class _Placed:
     """A worker with a slot, which it gives up while it is paused: a program that waits for a person blocks no other."""
 
-    def __init__(self, places: _Places, worker: Worker) -> None:
-        self._places = places
+    def __init__(self, slots: _Slots, worker: Worker) -> None:
+        self._slots = slots
         self._worker = worker
-        self._has_place = True
+        self._has_slot = True
 
     def stop(self) -> None:
         self._worker.stop()
         self.leave()
 
     async def ready(self) -> None:
-        if not self._has_place:
-            await self._places.acquire()
-            self._has_place = True
+        if not self._has_slot:
+            await self._slots.acquire()
+            self._has_slot = True
 
     def go_on(self) -> None:
         self._worker.go_on()
 
     def leave(self) -> None:
         """Give up the slot, if it has one."""
-        if self._has_place:
-            self._has_place = False
-            self._places.release()
+        if self._has_slot:
+            self._has_slot = False
+            self._slots.release()
 
 
 class GuestEngine:
@@ -95,12 +95,12 @@ class GuestEngine:
         self._parser = parser
         self._busy_poll = BusyPoll()
         self._running: set[Worker] = set()
-        self._places: defaultdict[int, _Places] = defaultdict(lambda: _Places(max_programs))
+        self._slots: defaultdict[int, _Slots] = defaultdict(lambda: _Slots(max_programs))
 
     @property
     def waiting(self) -> int:
         """Number of programs that wait for a slot."""
-        return sum(places.waiting for places in list(self._places.values()))
+        return sum(slots.waiting for slots in list(self._slots.values()))
 
     @property
     def workers(self) -> int:
@@ -110,6 +110,10 @@ class GuestEngine:
     def expect(self, *, jit: bool) -> None:
         """Wake or start a worker while the request is still being recorded."""
         self._pool.expect(_profile(jit))
+
+    async def warm_up(self, *, jit: bool) -> None:
+        """Wait until a worker is ready for the next program. Raises EngineError if none can start."""
+        await self._pool.warm_up(_profile(jit))
 
     async def run(
         self,
@@ -147,14 +151,14 @@ class GuestEngine:
         begin: "Callable[[Worker], Execution | Computation]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        places = self._places[job.depth]
-        await places.acquire()
+        slots = self._slots[job.depth]
+        await slots.acquire()
         try:
             worker = await self._pool.take(profile)
         except BaseException:
-            places.release()
+            slots.release()
             raise
-        placed = _Placed(places, worker)
+        placed = _Placed(slots, worker)
         self._begin(worker)
         try:
             facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
@@ -202,10 +206,10 @@ class GuestEngine:
             program = await self._parser.parse(job.work.source, job.work.language, session=True)
         except ProgramError as error:
             return RawResult(status=Status.FAILED, error=error.info)
-        places = self._places[job.depth]
-        await places.acquire()
+        slots = self._slots[job.depth]
+        await slots.acquire()
         worker = held.worker
-        placed = _Placed(places, worker)
+        placed = _Placed(slots, worker)
         self._begin(worker)
         try:
             execution = Execution(

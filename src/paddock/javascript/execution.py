@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from paddock.javascript import frames
 from paddock.javascript.busy_poll import SOON_S, BusyPoll
-from paddock.javascript.job import GuestJob, Host, HostReply, OnConsole
+from paddock.javascript.job import GuestJob, Host, HostReply
 from paddock.javascript.outcome_mapping import (
     PROGRAM_NAME,
     STOPPED,
@@ -29,7 +29,16 @@ from paddock.javascript.worker_client import Worker, WorkerListener, WorkerUsage
 from paddock.large_json import count_in_slices
 from paddock.model.errors import PaddockError
 from paddock.model.json_meter import COUNTED_BYTES, MAX_CHECKED_VALUES
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, RawResult, SandboxFacts, Status, Usage
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    OnConsole,
+    RawResult,
+    SandboxFacts,
+    Status,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from paddock.model.base import Json

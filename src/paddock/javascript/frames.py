@@ -23,7 +23,7 @@ from paddock.model.json_meter import COUNTED_BYTES, JsonMeter
 from paddock.model.nesting import MAX_DEPTH, is_deeper
 from paddock.model.numbers import dumps_exact, loads, may_lose, read_float
 from paddock.model.outcome import ConsoleLevel, ConsoleLine
-from paddock.model.request import Places
+from paddock.model.request import JsonPaths
 
 _LENGTH = struct.Struct("<I")
 _START = struct.Struct("<cQI")
@@ -91,7 +91,7 @@ class Call(NamedTuple):
     """Bytes of the message."""
     values: int = 0
     """Number of values in the message; 0 for a short one."""
-    encoded: Places = ()
+    encoded: JsonPaths = ()
     """Paths of byte arrays in the arguments, which are base64 there; a path has names and indexes from the outside."""
 
 
@@ -230,6 +230,11 @@ class FrameReader:
         self._counted = 0
         self._skip = 0
         """Remaining bytes of a rejected message; none of them is kept."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Size of the part of a message that has arrived so far."""
+        return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[Message | LargeMessage]:
         """Yield the messages that `data` completes, in order. Raises FrameError at the first bad one."""
@@ -412,7 +417,7 @@ def _read_call(  # noqa: PLR0917 - the items of a message
     return Call(number, server, tool, arguments, raw, size, encoded=_read_places(encoded))
 
 
-def _read_places(value: Json) -> Places:
+def _read_places(value: Json) -> JsonPaths:
     places = cast("list[Json]", value) if isinstance(value, list) else None
     if (
         places is None

@@ -8,10 +8,8 @@ from typing import NamedTuple, Protocol
 from paddock.javascript.clock import Clock
 from paddock.model.base import Json
 from paddock.model.limits import Grants, GuestLimits
-from paddock.model.outcome import ConsoleLine, Status
-from paddock.model.request import GuestRun, Places
-
-OnConsole = Callable[[ConsoleLine], None]
+from paddock.model.outcome import Status
+from paddock.model.request import GuestRun, JsonPaths
 
 
 class HostReply(NamedTuple):
@@ -42,7 +40,7 @@ class Host(Protocol):
         on_reply: OnReply,
         *,
         raw: bool,
-        encoded: Places = (),
+        encoded: JsonPaths = (),
     ) -> None:
         """Call `tool` on `server`. The arguments contain byte arrays as base64 at the paths `encoded`."""
         ...

@@ -32,6 +32,11 @@ class Launcher:
         self._fork_servers: dict[EngineProfile, Child] = {}
         self._readers: list[Child] = []
 
+    @property
+    def prestarted(self) -> tuple[Child, ...]:
+        """The children that were started early and not used yet."""
+        return (*self._fork_servers.values(), *self._readers)
+
     def prestart_fork_server(self, profile: EngineProfile) -> None:
         """Start a fork server before it is needed."""
         self._fork_servers[profile] = self.start_fork_server(profile)
@@ -53,7 +58,7 @@ class Launcher:
 
     def close(self) -> None:
         """End the children that were started early and never used."""
-        children = [*self._fork_servers.values(), *self._readers]
+        children = self.prestarted
         self._fork_servers.clear()
         self._readers.clear()
         for process, connection in children:
@@ -75,14 +80,14 @@ def _launch_child(module: str, *arguments: str, kind: socket.SocketKind) -> Chil
     number, name = theirs.fileno(), f"paddock.javascript.child.{module}"
     with theirs:
         try:
-            process = interpreter.start(name, str(number), *arguments, _engine_directory(), keep=number)
+            process = interpreter.start(name, str(number), *arguments, find_engine_directory(), keep=number)
         except EngineError:
             ours.close()
             raise
     return Child(process, ours)
 
 
-def _engine_directory() -> str:
+def find_engine_directory() -> str:
     """Return where mini-racer keeps its library, without importing it."""
     spec = find_spec("py_mini_racer")
     if spec is None or spec.origin is None:

@@ -1,6 +1,6 @@
 """Send a text to the parser, and read its answer: a program that can run, or the syntax error.
 
-The parser runs in a process of its own, separate from programs and from this process (child/parse_worker.py). parse.js
+The parser runs in a process separate from programs and from this process (child/parse_worker.py). parse.js
 documents what it does to a text.
 """
 

@@ -34,14 +34,14 @@ class ParseCache:
 
     def has(self, source: str, language: str) -> bool:
         """Return whether there is an entry, without reading it."""
-        return is_ours(self._directory) and self._entry(source, language).is_file()
+        return is_ours(self._directory) and self.find_entry(source, language).is_file()
 
     def look_up(self, source: str, language: str) -> bytes | None:
         """Return the cached answer for `source`; None without one."""
         if not is_ours(self._directory):
             return None
         try:
-            entry = self._entry(source, language)
+            entry = self.find_entry(source, language)
             answer = read_own(entry, _ANSWER_BYTES)
             os.utime(entry)
         except OSError:
@@ -60,12 +60,12 @@ class ParseCache:
             try:
                 with open(handle, "wb") as file:
                     file.write(answer)
-                Path(new).replace(self._entry(source, language))
+                Path(new).replace(self.find_entry(source, language))
             finally:
                 Path(new).unlink(missing_ok=True)
             self._make_room()
 
-    def _entry(self, source: str, language: str) -> Path:
+    def find_entry(self, source: str, language: str) -> Path:
         text = source.encode("utf-8", "surrogatepass")
         name = hashlib.sha256(b"\0".join([self._reader, language.encode(), text]))
         return self._directory / name.hexdigest()

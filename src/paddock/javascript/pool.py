@@ -69,7 +69,7 @@ class ForkServerClient:
                 os.close(their_errors)
             await self._loop.create_connection(lambda: worker, sock=ours)
             try:
-                await _await_ready(worker.ready)
+                await await_ready(worker.ready)
             except (TimeoutError, EngineError) as error:
                 why = explain_start_failure(worker.last_words() or str(error))
                 raise EngineError(f"no guest worker could start: {why}") from error
@@ -148,7 +148,7 @@ class ForkServerClient:
         self.workers.clear()
 
 
-async def _await_ready(ready: asyncio.Future[None]) -> None:
+async def await_ready(ready: asyncio.Future[None]) -> None:
     """Wait until a worker is ready. Raises EngineError if it ends instead, TimeoutError if it does neither.
 
     Waits twice for half of the timeout: one half may pass while this process itself is stopped.
@@ -198,6 +198,11 @@ class Pool:
         first = self._waiting[profile][0]
         if first.done() and not first.cancelled() and first.exception() is None:
             first.result().wake()
+
+    async def warm_up(self, profile: EngineProfile) -> None:
+        """Wait until a worker is ready, and start one if none is starting. Raises EngineError if none can start."""
+        self.prepare(profile, 1)
+        await asyncio.shield(self._waiting[profile][0])
 
     async def take(self, profile: EngineProfile) -> Worker:
         """Return a ready worker, and start the next one. Raises EngineError if none can start."""

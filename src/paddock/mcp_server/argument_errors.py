@@ -64,7 +64,7 @@ def _build_rejection(tool: str, texts: list[str]) -> ToolAnswer:
 
 
 def _describe_problems(problem: "ValidationError", names: Mapping[str, str]) -> list[str]:
-    faults = list_faults(problem, messages=_MESSAGES, most=_MAX_PROBLEMS)
+    faults = list_faults(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS)
     return [_describe_fault(fault, names) for fault in faults]
 
 

@@ -39,13 +39,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from paddock.app.approvals import Asker, ClientAsker
 from paddock.cancellation import cancel_all
-from paddock.javascript.job import OnConsole
 from paddock.mcp_server.list_changes import call_at_session_end, read_session_id
 from paddock.mcp_server.pending_calls import PendingCall, PendingCalls, Work, find_run_to_fetch
 from paddock.mcp_server.toolbox import Caller, Inquire, ToolAnswer
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
+from paddock.model.outcome import OnConsole
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")

@@ -13,14 +13,13 @@ from typing import Any, Generic, TypeVar
 from paddock.app.approvals import ClientAsker
 from paddock.app.pending_approvals import PendingApprovals
 from paddock.cancellation import cancel_all, wait_shielded
-from paddock.javascript.job import OnConsole
 from paddock.mcp_server.toolbox import Caller, ToolAnswer, build_refusal, text_block
 from paddock.model import approval
 from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.errors import ApprovalError
 from paddock.model.ids import find_mint_time
-from paddock.model.outcome import ConsoleLine, Status
+from paddock.model.outcome import ConsoleLine, OnConsole, Status
 
 _log = logging.getLogger("paddock.mcp")
 

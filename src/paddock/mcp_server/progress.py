@@ -5,13 +5,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from paddock.javascript.job import OnConsole
 from paddock.model.artifact import Stream
-from paddock.model.outcome import ConsoleLine
+from paddock.model.capture import decode_stream
+from paddock.model.outcome import ConsoleLine, OnConsole
 from paddock.output.redraw import find_unfinished_frame, last_frame
 from paddock.rendering import render
 from paddock.rendering.terminal import make_encodable
-from paddock.sandbox.io import decode_stream
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 Sink = Callable[[list[ConsoleLine]], Awaitable[None]]

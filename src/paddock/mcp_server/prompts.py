@@ -14,7 +14,7 @@ from paddock.mcp_server.toolbox import Inquire
 from paddock.mcp_server.tools.discovery import SEARCH_WAIT_S
 from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
-from paddock.policy.questions import make_printable
+from paddock.model.printable import make_printable
 
 if TYPE_CHECKING:
     from paddock.app.servers import Servers

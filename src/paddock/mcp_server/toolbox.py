@@ -13,14 +13,13 @@ from mcp.shared.exceptions import MCPError
 
 from paddock.app.approvals import Asker
 from paddock.cancellation import cancel_gracefully, wait_shielded
-from paddock.javascript.job import OnConsole
 from paddock.large_json import run_in_slices
 from paddock.mcp_server.arguments import NamedTwiceError, read_arguments
 from paddock.mcp_server.icons import list_icons
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.numbers import MARK, mark_numbers, unmark_numbers
-from paddock.model.outcome import Status
+from paddock.model.outcome import OnConsole, Status
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.rendering.terminal import make_encodable

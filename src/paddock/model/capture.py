@@ -1,6 +1,8 @@
-"""Keep the head and the tail of a stream of any length in memory, and count what is between them."""
+"""Keep the head and the tail of a stream of any length in memory, and decode a stream that comes in pieces."""
 
+import codecs
 from collections import deque
+from collections.abc import Callable
 
 from paddock.model.program import CapturedStream
 
@@ -71,3 +73,14 @@ def _first_character(data: bytes) -> int:
         if byte & 0xC0 != 0x80:  # not a continuation
             return index
     return min(3, len(data))
+
+
+def decode_stream(sink: Callable[[str], None]) -> Callable[[bytes], None]:
+    """Return a sink of bytes that passes text to `sink`; a chunk may end within a character (UTF-8, RFC 3629)."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(data: bytes) -> None:
+        if text := decoder.decode(data):
+            sink(text)
+
+    return take

@@ -13,7 +13,7 @@ from itertools import count
 from ulid_transform import bytes_to_ulid, ulid_at_time, ulid_now, ulid_to_bytes, ulid_to_timestamp
 
 _ULID_PATTERN = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
-_MAX_UNSPENT = 16 * 1024
+MAX_UNSPENT = 16 * 1024
 """Maximum number of minted ids in memory; a forgotten one counts as spent."""
 _serials = count(1)
 _unspent: OrderedDict[str, int] = OrderedDict()
@@ -29,7 +29,7 @@ def mint_id() -> str:
     """Return a new id for a request, and keep it until it is spent."""
     minted = bytes_to_ulid((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10))
     _unspent[minted] = next(_serials)
-    if len(_unspent) > _MAX_UNSPENT:
+    if len(_unspent) > MAX_UNSPENT:
         _unspent.popitem(last=False)
     return minted
 
@@ -42,6 +42,11 @@ def next_serial() -> int:
 def is_unspent(text: str, since: int) -> bool:
     """Return whether `mint_id` created an id in this process after the serial number `since`, and it is not spent."""
     return _unspent.get(text, 0) > since
+
+
+def count_unspent() -> int:
+    """Return how many minted ids this process remembers, at most `MAX_UNSPENT`."""
+    return len(_unspent)
 
 
 def spend_id(text: str) -> None:

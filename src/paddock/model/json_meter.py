@@ -83,10 +83,10 @@ class JsonMeter:
         self._level += 2 * brackets.count(1) - len(brackets)
 
 
-def holds_more(text: bytes, most_values: int) -> bool:
+def holds_more(text: bytes, max_values: int) -> bool:
     """Return whether a text has more values than allowed; a short one is not counted."""
     if len(text) <= COUNTED_BYTES:
         return False
     meter = JsonMeter()
     meter.feed(text)
-    return meter.values > most_values
+    return meter.values > max_values

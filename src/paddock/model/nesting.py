@@ -11,10 +11,10 @@ MAX_DEPTH = 200
 """Maximum depth of an untrusted value; later stages, in Paddock and behind it, must be able to write it."""
 
 
-def is_deeper(value: Json, most: int) -> bool:
-    """Return whether a value has more than `most` levels of objects and arrays."""
+def is_deeper(value: Json, limit: int) -> bool:
+    """Return whether a value has more than `limit` levels of objects and arrays."""
     level: list[Iterable[Json]] = [[value]]
-    for _ in range(most + 1):
+    for _ in range(limit + 1):
         deeper: list[Iterable[Json]] = []
         for container in level:
             for child in container:

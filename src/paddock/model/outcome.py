@@ -1,6 +1,6 @@
 """The result of a request. Everything that a person sees is a rendering of an `Outcome`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, Self
 
@@ -63,6 +63,10 @@ class ConsoleLine(Value):
     def printed(self) -> str:
         """The printed line: it starts with its level, except for `log`."""
         return self.text if self.level == "log" else f"[{self.level}] {self.text}"
+
+
+OnConsole = Callable[[ConsoleLine], None]
+"""Called with each line of a program's console while the program runs."""
 
 
 class Frame(Value):

@@ -96,7 +96,7 @@ class GuestRun(Value):
         return self
 
 
-Places = tuple[tuple[str, ...], ...]
+JsonPaths = tuple[tuple[str, ...], ...]
 """Paths to places in a JSON value: names and numbers from the outside in."""
 
 
@@ -109,8 +109,8 @@ class ServerCall(Value):
     arguments: dict[str, Json] = Field(default_factory=dict)
     raw: bool = False
     """Whether the value is the whole CallToolResult, in which `isError` is an ordinary member."""
-    encoded: Places = ()
-    """Places in the arguments that contain bytes as base64; the tool's schema must declare base64 there."""
+    encoded: JsonPaths = ()
+    """Paths in the arguments to bytes that are written as base64; the tool's schema must declare base64 there."""
     read_only: bool | None = None
     """Whether the server marks the tool as read-only. The gate asks if it matters; None means not asked."""
 

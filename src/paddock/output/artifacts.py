@@ -76,7 +76,7 @@ class Artifacts:
         self._clock = clock
         self._last_sweep = datetime.min.replace(tzinfo=UTC)
         """The last known sweep; another process may have swept since."""
-        self._objects: ArtifactStore = store or (
+        self.store: ArtifactStore = store or (
             LocalBackend(settings.directory)
             if settings.url is None
             else ObjectStoreBackend(settings.url, clock())
@@ -119,8 +119,8 @@ class Artifacts:
         for piece in self.read_packed(found.handle, "stdout"):
             data += unpacker.decompress(piece, self.settings.max_read_bytes - len(data) + 1)
             if len(data) > self.settings.max_read_bytes:
-                most = self.settings.max_read_bytes
-                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {most}")
+                limit = self.settings.max_read_bytes
+                raise ArtifactError(f"{handle} is larger than artifacts.max_read_bytes = {limit}")
         return data
 
     def record_result(self) -> Recording:
@@ -137,7 +137,7 @@ class Artifacts:
         """Return the handle of a new artifact; a directory backend makes its files. Raises ArtifactError."""
         handle = Handle.make(workspace.name, self._clock(), secrets.token_hex(8))
         try:
-            self._objects.begin(str(handle), _FILE_NAMES[1:], whole=_MANIFEST_NAME)
+            self.store.begin(str(handle), _FILE_NAMES[1:], whole=_MANIFEST_NAME)
         except Exception as error:
             self.drop(handle)
             raise _store_error("write the artifact", error) from error
@@ -145,13 +145,13 @@ class Artifacts:
 
     def is_quick(self, size: int) -> bool:
         """Return whether writing so many bytes takes less time than starting a thread."""
-        return self._objects.is_near and size <= _SMALL_BYTES
+        return self.store.is_near and size <= _SMALL_BYTES
 
     def put(self, handle: Handle, tracks: Mapping[Stream, RecordedStream]) -> None:
         """Write the streams of an artifact that was begun. On ArtifactError, nothing of it is left."""
         try:
             for stream in STREAMS:
-                self._objects.put(str(handle), f"{stream}.gz", tracks[stream].finish_packed())
+                self.store.put(str(handle), f"{stream}.gz", tracks[stream].finish_packed())
         except BaseException as error:
             raise self._drop_unwritten(handle, error) from error
 
@@ -159,7 +159,7 @@ class Artifacts:
         """Write the manifest of an artifact after its streams. On ArtifactError, nothing of it is left."""
         try:
             text = self._manifest_of(handle, facts, tracks)
-            self._objects.put(str(handle), _MANIFEST_NAME, BytesIO(text), whole=True)
+            self.store.put(str(handle), _MANIFEST_NAME, BytesIO(text), whole=True)
         except BaseException as error:
             raise self._drop_unwritten(handle, error) from error
 
@@ -172,7 +172,7 @@ class Artifacts:
     def drop(self, handle: Handle) -> None:
         """Delete an artifact that was begun and not published."""
         with contextlib.suppress(Exception):
-            self._objects.drop(str(handle))
+            self.store.drop(str(handle))
 
     def find(self, handle: str, workspace: Path | None) -> StoredArtifact:
         """Return an artifact that `workspace` may read; None means any workspace.
@@ -205,7 +205,7 @@ class Artifacts:
     def list(self) -> Iterator[Handle]:
         """Yield the handles of all stored artifacts, complete or not. Raises ArtifactError."""
         try:
-            groups = [str(group) for group in self._objects.groups()]
+            groups = [str(group) for group in self.store.groups()]
         except Exception as error:
             raise _store_error("list artifacts", error) from error
         for group in groups:
@@ -238,7 +238,7 @@ class Artifacts:
     def size(self) -> int:
         """Return the size of all stored artifacts, in bytes. Raises ArtifactError."""
         try:
-            return self._objects.size()
+            return self.store.size()
         except Exception as error:
             raise _store_error("measure the artifacts", error) from error
 
@@ -270,7 +270,7 @@ class Artifacts:
         now = self._clock()
         with contextlib.suppress(Exception):
             if self.must_sweep:
-                self._objects.swept(now)
+                self.store.swept(now)
                 self.sweep(thorough=False)
 
     def _manifest_of(self, handle: Handle, facts: RunFacts, tracks: Mapping[Stream, RecordedStream]) -> bytes:
@@ -298,7 +298,7 @@ class Artifacts:
         if _is_recent(now, self._last_sweep):
             return False
         try:
-            self._last_sweep = self._objects.last_sweep
+            self._last_sweep = self.store.last_sweep
             return not _is_recent(now, self._last_sweep)
         except Exception:  # noqa: BLE001 - it may be the caller's own store
             self._last_sweep = now
@@ -323,13 +323,13 @@ class Artifacts:
 
     def _read_object(self, handle: Handle, name: str, chunk: int) -> Iterator[bytes]:
         try:
-            yield from self._objects.read(str(handle), name, chunk)
+            yield from self.store.read(str(handle), name, chunk)
         except Exception as error:
             raise _store_error("read the artifact", error) from error
 
     def _delete_artifact(self, handle: Handle) -> None:
         try:
-            self._objects.delete(str(handle), _FILE_NAMES)
+            self.store.delete(str(handle), _FILE_NAMES)
         except Exception as error:
             raise _store_error("delete the artifact", error) from error
 

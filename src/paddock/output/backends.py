@@ -185,13 +185,13 @@ class ObjectStoreBackend:
     def put(self, group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         import obstore
 
-        obstore.put(self._store, f"{group}/{name}", data, max_concurrency=1)
+        obstore.put(self.client, f"{group}/{name}", data, max_concurrency=1)
 
     def read(self, group: str, name: str, chunk: int) -> Iterator[bytes]:
         import obstore
 
         try:
-            found = obstore.get(self._store, f"{group}/{name}")
+            found = obstore.get(self.client, f"{group}/{name}")
         except FileNotFoundError:
             return
         if not found.meta["size"]:
@@ -204,7 +204,7 @@ class ObjectStoreBackend:
 
         for name in names:
             try:
-                obstore.delete(self._store, f"{group}/{name}")
+                obstore.delete(self.client, f"{group}/{name}")
             except FileNotFoundError:
                 continue
 
@@ -214,19 +214,19 @@ class ObjectStoreBackend:
     def groups(self) -> Iterable[str]:
         import obstore
 
-        return obstore.list_with_delimiter(self._store)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
+        return obstore.list_with_delimiter(self.client)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]
 
     def size(self) -> int:
         import obstore
 
-        parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self._store)  # pyright: ignore[reportUnknownMemberType]
+        parts: Iterator[Sequence[ObjectMeta]] = obstore.list(self.client)  # pyright: ignore[reportUnknownMemberType]
         return sum(entry["size"] for part in parts for entry in part)
 
     def swept(self, at: datetime) -> None:
         self.last_sweep = at
 
     @cached_property
-    def _store(self) -> "ObjectStore":
+    def client(self) -> "ObjectStore":
         from obstore.store import from_url
 
         retries: RetryConfig = {"max_retries": 3, "retry_timeout": _RETRY_AFTER}

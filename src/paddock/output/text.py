@@ -82,6 +82,11 @@ class LineSplitter:
         self._around: _Window | None = None
         self._open = False
 
+    @property
+    def kept_chars(self) -> int:
+        """Number of characters in memory of the line that has not ended."""
+        return sum(map(len, self._pending)) + len(self._shown)
+
     def feed(self, text: str) -> Iterator[tuple[str, bool]]:
         """Yield each line that is now complete, and whether it contains a term."""
         *whole, rest = text.split("\n")

@@ -127,15 +127,15 @@ class FileCollector:
 
     def _refuse(self, path: str, media_type: str, size: int) -> str:
         """Return why a file is not kept, or ""."""
-        most = self._artifacts().settings.max_bytes
+        limit = self._artifacts().settings.max_bytes
         if self._patterns is None and not media_type.startswith("image/"):
             return "only images are kept unless `outputs` has a pattern for it"
         if self._patterns is not None and not any(_matches(path, each) for each in self._patterns):
             return "no pattern of `outputs` matches it"
         if not self._persist:
             return "output is not kept"
-        if size > most:
-            return f"it is larger than artifacts.max_bytes = {most}"
+        if size > limit:
+            return f"it is larger than artifacts.max_bytes = {limit}"
         if self._kept >= MAX_STORED_FILES or self._kept_bytes + size > _MAX_STORED_BYTES:
             return f"at most {MAX_STORED_FILES} files and {_MAX_STORED_BYTES} bytes are kept"
         return ""

@@ -6,7 +6,6 @@ direction of writing.
 """
 
 import hashlib
-import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -16,16 +15,15 @@ from paddock.model.canonical import canonical
 from paddock.model.ids import new_id
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Decision
+from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
 from paddock.redaction.outgoing import OutgoingRedaction
 
-_MAX_NAME_CHARS = 200
+_MAX_PATH_CHARS = 800
 _MAX_TEXT_CHARS = 400
 """Maximum length of one argument in a question, in characters."""
 _MAX_DETAILS_CHARS = 4000
 """Maximum length of all arguments in a question, in characters."""
-_MARKS = frozenset({"Mn", "Me", "Mc"})
-"""Categories of characters that change the preceding character."""
 
 
 class Subject(NamedTuple):
@@ -55,7 +53,7 @@ def make_question(
         run=request.root or request.id,
         actor=make_printable(request.actor),
         surface=make_printable(request.surface),
-        workspace=make_printable(str(request.workspace), 4 * _MAX_NAME_CHARS),
+        workspace=make_printable(str(request.workspace), _MAX_PATH_CHARS),
         what=make_printable(outgoing.text(subject.what)),
         details=format_details(subject.arguments, outgoing),
         reasons=tuple(make_printable(outgoing.text(reason), _MAX_TEXT_CHARS) for reason in decision.asks),
@@ -102,24 +100,6 @@ def format_details(arguments: Mapping[str, Json], outgoing: OutgoingRedaction) -
     except RecursionError:
         text = "(nested too deeply to be shown)"
     return make_printable(text, _MAX_DETAILS_CHARS)
-
-
-def make_printable(text: str, max_chars: int = _MAX_NAME_CHARS) -> str:
-    """Return a text for display: one line, printable, left to right; a long text without its middle."""
-    if len(text) > max_chars:
-        half = max_chars // 2
-        text = f"{text[:half]} [... {count(len(text) - 2 * half, 'character')} not shown ...] {text[-half:]}"
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_escape_character, text))
-
-
-def _escape_character(character: str) -> str:
-    sane = character.isprintable() and unicodedata.category(character) not in _MARKS
-    if sane and unicodedata.bidirectional(character) not in {"R", "AL", "AN"}:
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def _shorten_texts(value: Json) -> Json:

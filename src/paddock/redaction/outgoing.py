@@ -4,14 +4,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from paddock.model.base import Json
-from paddock.model.outcome import CallRecord, ConsoleLine, ErrorInfo, Outcome, PlannedCall, RawResult
+from paddock.model.outcome import (
+    CallRecord,
+    ConsoleLine,
+    ErrorInfo,
+    Outcome,
+    PlannedCall,
+    RawResult,
+)
 from paddock.model.tool import ToolEnd
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.redactor import Removal
 from paddock.redaction.scanner import Scanner, Slices, finish
 from paddock.settings.schema import RedactionSettings
 
-OnConsole = Callable[[ConsoleLine], None]
 OnCall = Callable[[CallRecord], None]
 
 _Result = TypeVar("_Result", bound=RawResult)
@@ -31,7 +37,7 @@ class OutgoingRedaction:
         self._scanner = Scanner(settings, secrets, "answer" if compatible else "default")
         self.output = Scanner(settings, secrets, "output") if compatible else self._scanner
         """The scanner for the output of programs."""
-        self._secrets = secrets
+        self.known_secrets = secrets
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -56,8 +62,8 @@ class OutgoingRedaction:
 
     def facts(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
-        if self._secrets:
-            facts = {key: self._secrets.hide_json(value) for key, value in facts.items()}
+        if self.known_secrets:
+            facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
         names = {key: facts[key] for key in _FOREIGN_FACTS if key in facts}
         if self._scanner.leaves_name_alone("\n".join(names.values())):
             return facts

@@ -130,13 +130,13 @@ class Rule:
         self._is_list: bool = facts.get("list", False)
 
     @cached_property
-    def _regex(self) -> Untyped:
+    def regex(self) -> Untyped:
         return _compile_re2().compile(b"(?m)" + self._pattern.encode(), _latin_options())
 
     @cached_property
     def _groups(self) -> range:
         """The groups of the pattern that may be the secret; none if it is the whole match."""
-        count: int = self._regex.groups
+        count: int = self.regex.groups
         first = min(1, count) if self._group is None else self._group
         return range(first, count + 1) if first else range(0)
 
@@ -154,7 +154,7 @@ class Rule:
 
         Yield None after each rejected candidate: hostile text may have one every few bytes.
         """
-        position, search, groups = 0, self._regex.search, self._groups
+        position, search, groups = 0, self.regex.search, self._groups
         listed = 0  # end of the searched part of lists: each string is searched once
         while (found := search(data, position)) is not None:
             begin, finish = start, end = found.span()

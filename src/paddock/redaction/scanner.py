@@ -159,7 +159,7 @@ class Scanner:
     def redact_head(self, data: bytes, max_bytes: int) -> Slices[Head | None]:
         """Return the beginning of a line without its secrets, and the rest; the cut is not within a secret.
 
-        Returns None if there is no such cut. The rest can then be redacted on its own.
+        Returns None if there is no such cut. The rest can then be redacted separately.
         """
         max_bytes = min(max_bytes, len(data))
         separators = (data.rfind(mark, max_bytes - _SEPARATOR_BYTES, max_bytes) for mark in _SEPARATORS)
@@ -237,7 +237,7 @@ class Scanner:
     def _find_spans(self, data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
         """Return the spans to remove from lines, in order; overlapping ones are joined, with the first rule's mark."""
         seen = self._blank_marks(data).replace(b"\r", b"\n")
-        found = yield from _find_in(seen, rules, refused)
+        found = yield from find_in(seen, rules, refused)
         for order, pattern in enumerate(self._compiled[0] if self._settings else ()):
             found += [
                 _Found(start, end, 1_000_000 + order, mark, start, end) for start, end, mark in pattern(seen)
@@ -245,7 +245,7 @@ class Scanner:
         if may_hold_colours(seen):
             plain = ColourlessText(seen)
             if plain.has_colours:
-                hidden = yield from _find_in(plain.data, rules, refused)
+                hidden = yield from find_in(plain.data, rules, refused)
                 found += [
                     _Found(
                         *plain.locate(span.start, span.end),
@@ -274,7 +274,7 @@ class Scanner:
         )
 
 
-def _find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
+def find_in(data: bytes, rules: Sequence[Rule], refused: Refused) -> Slices[list[_Found]]:
     """Return the secrets in some lines."""
     found: list[_Found] = []
     for match in _find_matches(data, rules, refused):
@@ -316,7 +316,7 @@ def _find_matches(data: bytes, rules: Sequence[Rule], refused: Refused) -> Itera
             if match is None:
                 continue
             if match.start > line[1]:  # once per line; for each match, the time would be quadratic
-                line = _find_line(data, match.start)
+                line = find_line(data, match.start)
                 applies = rule.applies_to(data[line[0] : line[1]].lower())
             if match.crosses:
                 alone.update(_find_lines(data, line, match.end))
@@ -335,11 +335,11 @@ def _find_lines(data: bytes, line: tuple[int, int], end: int) -> Iterator[tuple[
     """Yield a line, and those that follow it up to a position."""
     yield line
     while line[1] < end:
-        line = _find_line(data, line[1] + 1)
+        line = find_line(data, line[1] + 1)
         yield line
 
 
-def _find_line(data: bytes, position: int) -> tuple[int, int]:
+def find_line(data: bytes, position: int) -> tuple[int, int]:
     """Return the span of the line at a position."""
     end = data.find(b"\n", position)
     return data.rfind(b"\n", 0, position) + 1, len(data) if end < 0 else end

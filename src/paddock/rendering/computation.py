@@ -5,7 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from paddock.model.base import Json, Value, kind
 from paddock.model.computation import SUCCESS_CODE, code
@@ -15,20 +15,28 @@ from paddock.model.outcome import ErrorInfo, Outcome, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.rendering.terminal import make_encodable
 
-if TYPE_CHECKING:
-    from paddock.app.session import Session
-
 _INT64_LIMIT = 1 << 63
 # Escapes `<`, `>`, `&` and the line separators like Go's encoder, and characters that move a terminal's cursor.
 _ESCAPES = {number: f"\\u{number:04x}" for number in (*map(ord, "<>&\u2028\u2029"), *range(0x7F, 0xA0))}
 
 
-LIMITS: dict[str, dict[str, Json]] = {
-    "wall_ms": {"type": "integer"},
-    "output_kb": {"type": "integer"},
+_FLAGS: dict[str, dict[str, Json]] = {
     "deterministic": {"type": "boolean"},
     "partial": {"type": "boolean", "description": "keep output on error"},
 }
+_LIMITS: dict[str, dict[str, Json]] = {
+    "timeout_ms": {"type": "integer"},
+    "output_bytes": {"type": "integer"},
+    **_FLAGS,
+}
+COMPAT_LIMITS: dict[str, dict[str, Json]] = {
+    "wall_ms": {"type": "integer"},
+    "output_kb": {"type": "integer"},
+    **_FLAGS,
+}
+"""The limits under the names of the compat profile, which are deprecated elsewhere."""
+_RENAMED_LIMITS = {"wall_ms": ("timeout_ms", 1), "output_kb": ("output_bytes", KIB)}
+"""Deprecated names of limits, each with the name that replaces it and the factor between their units."""
 
 
 class InvalidInput(PaddockError):
@@ -53,7 +61,7 @@ class Envelope(Value):
     hint: str = ""
     """A remedy. Exact answers have none."""
     warnings: tuple[str, ...] = ()
-    """Possible faults of the output, such as lost digits of a number. Exact answers have none."""
+    """Possible faults of the output, such as lost digits of a number, and deprecated names. Exact answers have none."""
 
     @property
     def ok(self) -> bool:
@@ -86,6 +94,8 @@ class ComputationRequest(Value):
     deterministic: bool = True
     partial: bool = False
     jit: bool = False
+    warnings: tuple[str, ...] = ()
+    """Deprecated names in the request."""
 
     def build_request(
         self, *, actor: str, surface: str, workspace: Path, exact: bool = True
@@ -106,32 +116,46 @@ class ComputationRequest(Value):
         )
 
 
-async def compute(session: "Session", body: Json, *, workspace: Path | None = None) -> Envelope:
-    """Compute `body`: `{"source": str, "input": str, "limits": {...}}`, and return the answer.
+def build_schema(*, jit: bool, deprecated: bool = False) -> dict[str, Json]:
+    """Return the schema of a request, for every surface except the compat profile.
 
-    `limits` may contain `wall_ms` (1000 by default), `output_kb` (64), `deterministic` (true), `partial` (false) and
-    `jit` (false), which is refused unless `grants.jit` is set. Raises LedgerError when the computation cannot be
-    recorded; every other failure is an answer.
+    With `deprecated`, it contains the deprecated names of limits, too.
     """
-    try:
-        request = convert_request(body).build_request(
-            actor="local", surface="library", workspace=workspace or Path.cwd()
-        )
-    except InvalidInput as problem:
-        return build_refused_envelope(problem)
-    return build_envelope(await session.gate.execute(request))
-
-
-def build_schema(*, jit: bool) -> dict[str, Json]:
-    """Return the schema of a request, for every surface except the compat profile."""
 
     def members(**properties: Json) -> dict[str, Json]:
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
-    limits = {**LIMITS, "jit": {"type": "boolean"}} if jit else LIMITS
+    limits = {
+        **_LIMITS,
+        **(COMPAT_LIMITS if deprecated else {}),
+        **({"jit": {"type": "boolean"}} if jit else {}),
+    }
     text: Json = {"type": "string"}
     asked_for = members(source=text, input=text, limits=members(**limits))
     return {**asked_for, "required": ["source"]}
+
+
+def replace_deprecated_limits(body: Json) -> tuple[Json, tuple[str, ...]]:
+    """Return a request with the present names of its limits, and a warning for each deprecated name.
+
+    Raises InvalidInput if a limit is given under both names.
+    """
+    request = cast("dict[str, Json]", body) if isinstance(body, dict) else {}
+    limits = request.get("limits")
+    if not isinstance(limits, dict):
+        return cast("Json", body), ()
+    replaced, warnings = {**cast("dict[str, Json]", limits)}, list[str]()
+    for old, (new, factor) in _RENAMED_LIMITS.items():
+        if old not in replaced:
+            continue
+        if new in replaced:
+            raise InvalidInput(
+                f"`limits.{old}` is the deprecated name of `limits.{new}`, which is also given; remove `limits.{old}`"
+            )
+        value = replaced.pop(old)
+        replaced[new] = value * factor if isinstance(value, int) and not isinstance(value, bool) else value
+        warnings.append(f"`limits.{old}` is deprecated; write `limits.{new}`")
+    return {**request, "limits": replaced}, tuple(warnings)
 
 
 def check_request(body: Json, problems: tuple[str, ...]) -> None:
@@ -164,11 +188,11 @@ def convert_request(body: Json) -> ComputationRequest:
     if not source:
         raise InvalidInput("missing source")
     limits = _read_fields(fields.get("limits"), "limits")
-    wall_ms, output_kb = (_read_limit(limits, name) for name in ("wall_ms", "output_kb"))
+    timeout_ms, output_bytes = (_read_limit(limits, *names) for names in _RENAMED_LIMITS.items())
     return ComputationRequest(
         source=source,
         input=_read_text(fields, "input"),
-        limits=LimitOverrides(timeout_ms=wall_ms, output_bytes=output_kb and output_kb * KIB),
+        limits=LimitOverrides(timeout_ms=timeout_ms, output_bytes=output_bytes),
         deterministic=_read_flag(limits, "deterministic", default=True),
         partial=_read_flag(limits, "partial", default=False),
         jit=_read_flag(limits, "jit", default=False),
@@ -231,8 +255,9 @@ def _read_flag(limits: dict[str, Json], name: str, *, default: bool) -> bool:
     return default if value is None else value
 
 
-def _read_limit(limits: dict[str, Json], name: str) -> int | None:
-    """Return a limit; None (the default) if it is missing or not positive."""
+def _read_limit(limits: dict[str, Json], old: str, new: tuple[str, int]) -> int | None:
+    """Return a limit under its present or deprecated name; None (the default) if it is missing or not positive."""
+    name, factor = (old, new[1]) if old in limits else (new[0], 1)
     if name not in limits:
         return None
     value = limits[name]
@@ -242,7 +267,7 @@ def _read_limit(limits: dict[str, Json], name: str) -> int | None:
         raise InvalidInput(f"invalid JSON: limits.{name} must be an integer, not {kind(value)}")
     if not -_INT64_LIMIT <= value < _INT64_LIMIT:
         raise InvalidInput(f"invalid JSON: limits.{name} does not fit 64 bits")
-    return value if value > 0 else None
+    return value * factor if value > 0 else None
 
 
 def _reject_constant(name: str) -> Json:

@@ -33,6 +33,21 @@ class AdmissionQueue:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
+    def active(self) -> int:
+        """Number of admitted jobs that have not left."""
+        return self._active
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of all waiting jobs together."""
+        return self._bytes
+
+    @property
+    def callers(self) -> tuple[str, ...]:
+        """The callers of waiting jobs, the next in turn first."""
+        return tuple(self._waiting)
+
+    @property
     def waiting(self) -> int:
         """Number of waiting jobs."""
         return sum(map(len, tuple(self._waiting.values())))

@@ -72,7 +72,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One program on its way through the engine."""
+    """One program while the engine runs it."""
 
     job: ProgramTask
     sandbox: GuardingSandbox
@@ -93,9 +93,9 @@ class _Task:
         """The directory in scratch that has the program's file when it is run."""
         return WORKDIR if self.job.work.has_workdir and self.plan.compile is None else ""
 
-    def job_in(self, place: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
+    def job_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
-        scratch, name = str(place.scratch), self.plan.file_name or _PROGRAM
+        scratch, name = str(slot.scratch), self.plan.file_name or _PROGRAM
         source = name if compiling else os.path.join(scratch, self.source_folder, name)
         return StepPaths(
             source=source if self.in_place is None else str(self.in_place),
@@ -140,11 +140,11 @@ class _Task:
 
     def withheld(self, ended: ProcessResult, phase: Phase, grants: ProcessGrants) -> str:
         """Return a hint on what a failed step may have lacked: a warm start or a grant; or ""."""
-        way, work = self.toolchain.way, self.job.work
+        variant, work = self.toolchain.variant, self.job.work
         if ended.limit == "wall" and self.toolchain.is_cold:
-            compiles = phase == "compile" or (work.code is None and way.compiles_by_itself)
+            compiles = phase == "compile" or (work.code is None and variant.compiles_by_itself)
             return slow(work.runtime) if compiles else ""
-        runs_files = bool(work.code is not None and not self.in_place and not way.compile)
+        runs_files = bool(work.code is not None and not self.in_place and not variant.compile)
         has_input = work.stdin is not None
         ended = self.with_errors(ended)
         return withheld(ended, phase, grants, runs_files=runs_files, has_input=has_input)
@@ -246,44 +246,44 @@ class RuntimeEngine:
             return _explain_missing(found)
         task = _Task(job, sandbox, found, steps(found, driver), None, Sinks(_drop, _drop), None)
         grants, limits = job.grants(found), _process_limits(job, lifetime_ms)
-        place = await sandbox.place(grants, limits)
+        slot = await sandbox.take_slot(grants, limits)
         try:
-            await asyncio.to_thread(make_workdir, job, sandbox, place.scratch, {})
-            await _put_files(task.plan.written, place.scratch)
-            source = f"{place.scratch}/{task.plan.file_name}"
-            command, environment = task.plan.run.fill_in(replace(task.job_in(place), source=source))
-            environment |= job.work.env | {VARIABLE: f"{place.scratch}/{WORKDIR}"}
+            await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
+            await _put_files(task.plan.written, slot.scratch)
+            source = f"{slot.scratch}/{task.plan.file_name}"
+            command, environment = task.plan.run.fill_in(replace(task.job_in(slot), source=source))
+            environment |= job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
             names = (*job.terms.grants.environment, *found.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             grants = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True)
-            process = await sandbox.launch([*launch, *command], grants, limits, streams, place=place)
+            process = await sandbox.launch([*launch, *command], grants, limits, streams, slot=slot)
         except InputFileError as problem:
-            place.release()
+            slot.release()
             return _refuse(Status.INVALID, str(problem))
         except BaseException:
-            place.release()
+            slot.release()
             raise
 
         def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
             return self._conclude(replace(task, job=job), result, grants, Compiled(), message)
 
         if isinstance(process, ProcessResult):
-            place.release()
+            slot.release()
             return conclude(process, job)
-        return HeldProgram(process, place, sandbox, conclude)
+        return HeldProgram(process, slot, sandbox, conclude)
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
         limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
-        place = await task.sandbox.place(grants, limits)
+        slot = await task.sandbox.take_slot(grants, limits)
         try:
             work, before = task.job.work, dict[str, str]()
             if work.has_workdir:
                 own = task.plan.written if task.source_folder else {}
-                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, place.scratch, own)
+                before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
                 grants = grants.replace(folder=WORKDIR)
-            compiled = await self._provide_files(task, place)
+            compiled = await self._provide_files(task, slot)
             if isinstance(compiled, RawResult):
                 return compiled
             if compiled.ms and task.compute_remaining_ms(compiled) < MIN_RUN_MS:
@@ -291,27 +291,27 @@ class RuntimeEngine:
                 exhausted = ProcessResult(status=Status.TIMEOUT, limit="wall", sandbox=task.sandbox.facts)
                 return task.result(exhausted, "run", compiled, EXHAUSTED)
             step = task.plan.run
-            job = task.job_in(place)
+            job = task.job_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
             environment |= work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
-            streams = task.streams(place.scratch / task.source_folder, os.path.basename(job.source))
+            streams = task.streams(slot.scratch / task.source_folder, os.path.basename(job.source))
             result = await task.sandbox.run(
                 command,
                 grants,
                 _process_limits(task.job, task.compute_remaining_ms(compiled)) if compiled.ms else limits,
                 streams,
-                place=place,
+                slot=slot,
                 stop=task.stop,
             )
             if work.has_workdir and task.sinks.files is not None and not result.survivors:
-                await asyncio.to_thread(task.sinks.files, walk_files(place.scratch / WORKDIR), before)
+                await asyncio.to_thread(task.sinks.files, walk_files(slot.scratch / WORKDIR), before)
             return self._conclude(task, result, grants, compiled)
         finally:
-            place.release()
+            slot.release()
 
     def _conclude(
         self, task: _Task, result: ProcessResult, grants: ProcessGrants, compiled: Compiled, message: str = ""
@@ -319,7 +319,7 @@ class RuntimeEngine:
         """Return the result of a run; for one that failed with the likely reason. `message` replaces the error's."""
         if result.status is Status.OK:
             return task.result(result, "run", compiled)
-        if is_out_of_memory(task.with_errors(result), task.toolchain.way.out_of_memory):
+        if is_out_of_memory(task.with_errors(result), task.toolchain.variant.out_of_memory):
             result = result.model_copy(update={"status": Status.MEMORY_LIMIT, "limit": "memory"})
         closed = _find_closed_file(task, result)
         foreign = "" if result.limit else spec.foreign(grants, task.sandbox.user(grants))
@@ -342,12 +342,12 @@ class RuntimeEngine:
     def _list_inherited_variables(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self._environ[name] for name in names if name in self._environ}
 
-    async def _provide_files(self, task: _Task, place: "SandboxSlot") -> "Compiled | RawResult":
+    async def _provide_files(self, task: _Task, slot: "SandboxSlot") -> "Compiled | RawResult":
         """Put everything that the run needs into scratch, or return the result of a failed compile step."""
         step = task.plan.compile
         if step is None:
             if task.plan.written:
-                await _put_files(task.plan.written, place.scratch / task.source_folder)
+                await _put_files(task.plan.written, slot.scratch / task.source_folder)
             return Compiled()
         name = cache.key(
             task.job.work.runtime,
@@ -356,12 +356,12 @@ class RuntimeEngine:
             {**step.variables, **self._list_inherited_variables(task.toolchain.recipe.inherits)},
             task.plan.written,
         )
-        owner = place.scratch.stat().st_uid
-        target = f"{place.scratch}/{task.plan.output_name}"
+        owner = slot.scratch.stat().st_uid
+        target = f"{slot.scratch}/{task.plan.output_name}"
         take = partial(self._compiled.take, name, target, owner=owner)
         if take() if self._compiled.is_quick(name) else await asyncio.to_thread(take):
             return Compiled(cached=True)
-        place.make_next()  # prepared during compilation, because this slot stays in use
+        slot.make_next()  # prepared during compilation, because this slot stays in use
         return await self._compile_program(task, step, name, target, owner)
 
     async def _compile_program(
@@ -369,22 +369,22 @@ class RuntimeEngine:
     ) -> "Compiled | RawResult":
         grants = ProcessGrants(readable=task.toolchain.prefixes)
         limits = _process_limits(task.job, task.compute_remaining_ms(Compiled()))
-        place = await task.sandbox.place(grants, limits)
+        slot = await task.sandbox.take_slot(grants, limits)
         try:
-            await _put_files(task.plan.written, place.scratch)
-            job = task.job_in(place, compiling=True)
+            await _put_files(task.plan.written, slot.scratch)
+            job = task.job_in(slot, compiling=True)
             inherited = self._list_inherited_variables(task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
             streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
             limits = limits.replace(stdout_bytes=_COMPILER_BYTES, stderr_bytes=_COMPILER_BYTES)
-            result = await task.sandbox.run(command, grants, limits, streams, place=place, stop=task.stop)
+            result = await task.sandbox.run(command, grants, limits, streams, slot=slot, stop=task.stop)
             compiled = Compiled(ms=result.usage.wall_ms)
             fault = ""
             if result.status is Status.OK:
                 # A surviving process could change files while they are copied.
-                collect = partial(self._collect_output, name, job.output, target, owner)
+                collect = partial(self.collect_output, name, job.output, target, owner)
                 fault = SURVIVED if result.survivors else await asyncio.to_thread(collect)
                 if not fault:
                     return compiled
@@ -393,9 +393,9 @@ class RuntimeEngine:
             task.tell(*map(bytes, said))
             return task.result(result, "compile", compiled, fault, task.withheld(result, "compile", grants))
         finally:
-            place.release()
+            slot.release()
 
-    def _collect_output(self, name: str, made: str, target: str, owner: int) -> str:
+    def collect_output(self, name: str, made: str, target: str, owner: int) -> str:
         """Copy the compiler's output to the cache and the program's scratch; return what is wrong with it, or ""."""
         try:
             self._compiled.keep(name, made)

@@ -175,7 +175,7 @@ def missing_module(
     # A program that may not read the workspace must not learn what is in it.
     if not blind and _is_own(name, job.cwd):
         return ""  # another hint covers this
-    interpreter = toolchain.places["executable"]
+    interpreter = toolchain.placeholders["executable"]
     sentences = [f"{name} is not installed for {interpreter}, which ran this program"]
     if blind:
         sentences.append(f"It may not read the workspace (access none): {_READ_ONLY} to import what is there")
@@ -251,8 +251,8 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
     bin_folder = folder.resolve() / "bin"
     if folder.is_symlink() or bin_folder.is_symlink():
         raise UnusableError("it is a link, or its bin is one")
-    for way in recipe.ways:
-        wanted = [name for name in way.executables if name in map(normalise_name, names)]
+    for variant in recipe.variants:
+        wanted = [name for name in variant.executables if name in map(normalise_name, names)]
         for named in (bin_folder / name for name in wanted):
             search.looked.append(str(named))
             if not named.exists():
@@ -264,13 +264,17 @@ def _toolchain_of_programs(recipe: Recipe, folder: Path, search: Search, names: 
                 raise UnusableError(f"{named} leads to {real}, which is not in an installation of Python")
             if not reachable(named, search.user):
                 raise UnusableError(f"{named} cannot be reached by the user that programs run as")
-            base = use(recipe, way, real, search)
-            places = {"executable": str(named), "bin": str(bin_folder), "prefix": str(bin_folder.parent)}
+            base = use(recipe, variant, real, search)
+            placeholders = {
+                "executable": str(named),
+                "bin": str(bin_folder),
+                "prefix": str(bin_folder.parent),
+            }
             path = f"{bin_folder}:{base.environment.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
             return replace(
                 base,
                 executable=named,
-                places={**base.places, **places},
+                placeholders={**base.placeholders, **placeholders},
                 prefixes=(*base.prefixes, named),  # `named`: the jail gets the links to the interpreter
                 environment={**base.environment, "PATH": path},
                 still=(bin_folder.parent,),

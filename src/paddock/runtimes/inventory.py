@@ -49,17 +49,17 @@ async def survey(
 
 async def version(sandbox: Sandbox, program: ProgramTask, toolchain: Toolchain) -> str:
     """Return the version that the toolchain of a program prints; "" if it prints none."""
-    asked = toolchain.way.version
-    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.places)
+    asked = toolchain.variant.version
+    step = Step(words=asked.argv, variables=toolchain.environment, known=toolchain.placeholders)
     grants = program.first_grants.replace(readable=toolchain.prefixes)
-    place = await sandbox.place(grants, _LIMITS)
+    slot = await sandbox.take_slot(grants, _LIMITS)
     try:
-        scratch = str(place.scratch)
+        scratch = str(slot.scratch)
         job = StepPaths(f"{scratch}/code", f"{scratch}/program", scratch, _LIMITS.memory_bytes)
         command, environment = step.fill_in(job)
-        ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, place=place)
+        ended = await sandbox.run(command, grants.replace(environment=environment), _LIMITS, slot=slot)
     finally:
-        place.release()
+        slot.release()
     printed = getattr(ended, asked.stream).head if ended.status is Status.OK else ""
     match = re.search(asked.pattern, printed, re.MULTILINE)
     return next(filter(None, match.groups()), "") if match else ""

@@ -154,7 +154,7 @@ def result_of(ended: ProcessResult, begun: StepStart, error: ErrorInfo | None = 
     return RawResult(status=ended.status, program=program, error=error, usage=usage, sandbox=ended.sandbox)
 
 
-def is_out_of_memory(ended: ProcessResult, ways: Iterable[OutOfMemory]) -> bool:
+def is_out_of_memory(ended: ProcessResult, signs: Iterable[OutOfMemory]) -> bool:
     """Return whether a step failed because its runtime was out of memory, by the patterns of its recipe.
 
     A program could imitate that on purpose, which affects only its own result.
@@ -164,9 +164,9 @@ def is_out_of_memory(ended: ProcessResult, ways: Iterable[OutOfMemory]) -> bool:
     stderr = "\n".join(filter(None, (ended.stderr.head, ended.stderr.tail))).rstrip()
     number = None if ended.signal is None else signal_name(ended.signal)
     return any(
-        (way.exit_code, way.signal) == (ended.exit_code, number)
-        and re.search(rf"(?:\A|\n)(?:{way.said})\Z", stderr)
-        for way in ways
+        (sign.exit_code, sign.signal) == (ended.exit_code, number)
+        and re.search(rf"(?:\A|\n)(?:{sign.said})\Z", stderr)
+        for sign in signs
     )
 
 

@@ -11,7 +11,7 @@ from paddock.settings.recipes import Recipe
 from paddock.texts import find_nearest
 
 _ALIASES = {"javascript": "node", "golang": "go", "rustlang": "rust", "deno": "typescript"}
-"""What people call runtimes besides."""
+"""Other common names of runtimes."""
 
 HELLO_OUTPUT = "hello from paddock"
 """What every hello program prints."""
@@ -34,7 +34,7 @@ def _read_built_in_recipes() -> Mapping[str, Recipe]:
 
 
 def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Executables:
-    """Return what can run the programs of a runtime: nothing where it is unknown."""
+    """Return the executables that can run the programs of a runtime; none for an unknown one."""
     recipe = recipes(added).get(runtime)
     if recipe is None:
         return Executables(candidates=(), compatible=frozenset())
@@ -43,7 +43,7 @@ def executables(runtime: str, added: Mapping[str, Recipe] | None = None) -> Exec
 
 
 def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
-    """Return that there is no runtime of this name, and which is meant, or which there are."""
+    """Return the error for an unknown runtime, with the most similar name or all known ones."""
     known = recipes(added)
     near = _guess_runtime(name[:200].lower(), known)
     return f"there is no runtime {name}; " + (
@@ -52,7 +52,7 @@ def no_runtime(name: str, added: Mapping[str, Recipe] | None = None) -> str:
 
 
 def _guess_runtime(wanted: str, known: Mapping[str, Recipe]) -> str:
-    """Return the runtime whose language, executable or suffix is so called, or whose own name is like it, or ""."""
+    """Return the runtime whose language, executable or suffix has this name, or whose name is similar; "" if none."""
     for runtime, recipe in known.items():
         suffixes = (extension.removeprefix(".") for extension in recipe.extensions)
         if wanted in {each.lower() for each in (runtime, recipe.title, *recipe.compatible, *suffixes)}:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from paddock.model.limits import MIB
 from paddock.runtimes.styles import prepare_program
-from paddock.runtimes.toolchain import Toolchain, fill_places
+from paddock.runtimes.toolchain import Toolchain, fill_placeholders
 from paddock.settings.recipes import PLACEHOLDER_PATTERN, RecipeVariant
 
 _HEAP_SHARE = 3, 4
@@ -36,7 +36,7 @@ class StepPaths:
     """Directory that the job may write to."""
     memory_bytes: int
 
-    def places(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         """Return the values of placeholders for this job."""
         share, of = _HEAP_SHARE
         heap = max(_MIN_HEAP_MIB, self.memory_bytes * share // of // MIB)
@@ -63,9 +63,11 @@ class Step:
 
     def fill_in(self, job: StepPaths) -> tuple[list[str], dict[str, str]]:
         """Return the argument vector and the environment variables for a job."""
-        places = {**self.known, **job.places()}
-        command = [*(fill_places(word, places) for word in self.words), *self.arguments]
-        return command, {name: fill_places(value, places) for name, value in self.variables.items()}
+        placeholders = {**self.known, **job.placeholders()}
+        command = [*(fill_placeholders(word, placeholders) for word in self.words), *self.arguments]
+        return command, {
+            name: fill_placeholders(value, placeholders) for name, value in self.variables.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,54 +103,58 @@ def steps(
     `file` is the file of the program, whose name messages then have.
     Raises NoProgramError if the recipe needs a program.
     """
-    recipe, way = toolchain.recipe, toolchain.way
+    recipe, variant = toolchain.recipe, toolchain.variant
     if code is None:
-        if not way.arguments:
+        if not variant.arguments:
             raise NoProgramError(
                 f"{recipe.title} needs the code parameter: it has no mode with arguments alone"
             )
-        itself = bool(arguments) and arguments[0] in way.subcommands
-        alone = _make_step(toolchain, way.arguments[:-1] if itself else way.arguments, {}, arguments)
-        alone = replace(alone, variables={**alone.variables, **way.arguments_environment})
+        itself = bool(arguments) and arguments[0] in variant.subcommands
+        alone = _make_step(toolchain, variant.arguments[:-1] if itself else variant.arguments, {}, arguments)
+        alone = replace(alone, variables={**alone.variables, **variant.arguments_environment})
         named = " ".join(alone.variables.values())
         return StepRunner(
-            run=alone, files={name: text for name, text in way.files.items() if f"/{name}" in named}
+            run=alone, files={name: text for name, text in variant.files.items() if f"/{name}" in named}
         )
-    program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(way, file))
-    places = {"main": program.main}
+    program = prepare_program(recipe.style, code, recipe.extensions[0], _choose_stem(variant, file))
+    placeholders = {"main": program.main}
     return StepRunner(
         file_name=program.file_name,
         source=program.source,
-        files=way.files,
-        output_name=way.output,
-        compile=_make_step(toolchain, way.compile, places) if way.compile else None,
-        run=_make_step(toolchain, way.run, places, arguments),
+        files=variant.files,
+        output_name=variant.output,
+        compile=_make_step(toolchain, variant.compile, placeholders) if variant.compile else None,
+        run=_make_step(toolchain, variant.run, placeholders, arguments),
     )
 
 
-def _choose_stem(way: RecipeVariant, file: str) -> str:
+def _choose_stem(variant: RecipeVariant, file: str) -> str:
     """Return the stem for a program's file: that of its own file, if no tool gives it a meaning."""
     if not file:
         return "code"
     stem = PurePath(file).stem
-    taken = any(PurePath(name).stem == stem for name in way.files)
+    taken = any(PurePath(name).stem == stem for name in variant.files)
     return stem if _PLAIN_NAME_PATTERN.fullmatch(stem) and not taken else "code"
 
 
 def hello(toolchain: Toolchain) -> str:
     """Return the program that shows that a toolchain works."""
-    return toolchain.way.hello or toolchain.recipe.hello
+    return toolchain.variant.hello or toolchain.recipe.hello
 
 
 def _make_step(
-    toolchain: Toolchain, words: Sequence[str], places: Mapping[str, str], arguments: Sequence[str] = ()
+    toolchain: Toolchain, words: Sequence[str], placeholders: Mapping[str, str], arguments: Sequence[str] = ()
 ) -> Step:
-    known = {**toolchain.places, **places, **({} if "warm" in toolchain.places else {"cold": ""})}
+    known = {
+        **toolchain.placeholders,
+        **placeholders,
+        **({} if "warm" in toolchain.placeholders else {"cold": ""}),
+    }
     kept = _select_words(tuple(words), "cold" if "cold" in known else "warm")
     spread = [
         part
         for word in kept
-        for part in (_expand_pattern(fill_places(word, known)) if "*" in word else [word])
+        for part in (_expand_pattern(fill_placeholders(word, known)) if "*" in word else [word])
     ]
     return Step(words=tuple(spread), variables=toolchain.environment, known=known, arguments=tuple(arguments))
 

@@ -30,8 +30,8 @@ class ProgramTask(NamedTuple):
 
     @property
     def first_grants(self) -> ProcessGrants:
-        """What the first step may reach, which decides whom it runs as: a compiler sees nothing but the program."""
-        compiles = any(way.compile for way in self.recipe.ways)
+        """The grants of the first step, which determine its user: a compiler sees only the program."""
+        compiles = any(variant.compile for variant in self.recipe.variants)
         return ProcessGrants() if compiles else self.grants()
 
     def grants(self, toolchain: "Toolchain | None" = None) -> ProcessGrants:

@@ -1,6 +1,6 @@
 """Find the toolchain of a recipe on this machine: its program, the paths that a job must read, the environment.
 
-PATH is searched in order, for one way of the recipe after another. Programs in `untrusted` directories, to which
+PATH is searched in order, for one variant of the recipe after another. Programs in `untrusted` directories, to which
 programs may write, are not used, because Paddock itself runs stand-ins of version managers. Nor are programs that the
 user of jobs cannot reach. A request can choose only by name: with a path it could choose what a job may read.
 """
@@ -45,13 +45,13 @@ class MissingToolchain:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A recipe's way on this machine."""
+    """A recipe's variant on this machine."""
 
     recipe: Recipe
-    way: RecipeVariant
+    variant: RecipeVariant
     executable: Path
-    places: Mapping[str, str]
-    """Values of the way's placeholders, except those of a job (`paddock.runtimes.steps`)."""
+    placeholders: Mapping[str, str]
+    """Values of the variant's placeholders, except those of a job (`paddock.runtimes.steps`)."""
     prefixes: tuple[Path, ...]
     """Paths that a job must be able to read, in addition to those of every job."""
     environment: Mapping[str, str]
@@ -64,11 +64,11 @@ class Toolchain:
     @property
     def is_cold(self) -> bool:
         """Whether its compiler lacks the warm start that `paddock runtimes warm` makes."""
-        return self.way.warm is not None and "warm" not in self.places
+        return self.variant.warm is not None and "warm" not in self.placeholders
 
 
 class UnusableError(Exception):
-    """A way cannot be used; the text has the reason."""
+    """A variant cannot be used; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +140,18 @@ def normalise_name(executable: str) -> str:
 
 
 def find(recipe: Recipe, search: Search, *, executable: str = "") -> Toolchain | MissingToolchain:
-    """Return the best way of a recipe on this machine, or why there is none.
+    """Return the best variant of a recipe on this machine, or why there is none.
 
-    `executable` chooses among the ways by name. The user of jobs must be able to reach the program.
+    `executable` chooses among the variants by name. The user of jobs must be able to reach the program.
     """
     wanted = normalise_name(executable)
     reasons: list[str] = []
-    for way in recipe.ways:
-        names = [name for name in way.executables if not wanted or name.lower() == wanted]
+    for variant in recipe.variants:
+        names = [name for name in variant.executables if not wanted or name.lower() == wanted]
         if not names:
             continue
         try:
-            return use(recipe, way, search.program(names), search)
+            return use(recipe, variant, search.program(names), search)
         except UnusableError as error:
             reasons.append(str(error))
     if not reasons:
@@ -188,61 +188,63 @@ def identity_of(user: int | None) -> tuple[int, set[int]]:
     return (os.geteuid(), {os.getegid(), *os.getgroups()}) if user is None else (user, {user})
 
 
-def use(recipe: Recipe, way: RecipeVariant, found: Path, search: Search) -> Toolchain:
+def use(recipe: Recipe, variant: RecipeVariant, found: Path, search: Search) -> Toolchain:
     """Return the toolchain of a program that was found. Raises UnusableError if it cannot be used."""
-    executable = _resolve_shim(way, found, search)
-    places = _list_places("", executable)
+    executable = _resolve_shim(variant, found, search)
+    placeholders = _list_placeholders("", executable)
     programs = [found, executable]
-    for place, names in way.tools.items():
+    for name, names in variant.tools.items():
         try:
             tool = search.program(names)
         except UnusableError as error:
             raise UnusableError(f"{executable.name} exists, but {error}") from None
         programs.append(tool)
-        places |= _list_places(place, tool)
-    for place, patterns in way.requires.items():
-        places[place] = _find_newest([fill_places(pattern, places) for pattern in patterns], executable)
-    identity = _hash_identity(recipe, way, [Path(value) for value in places.values()])
-    warm = search.warm / recipe.name / identity if way.warm and search.warm else None
+        placeholders |= _list_placeholders(name, tool)
+    for name, patterns in variant.requires.items():
+        placeholders[name] = _find_newest(
+            [fill_placeholders(pattern, placeholders) for pattern in patterns], executable
+        )
+    identity = _hash_identity(recipe, variant, [Path(value) for value in placeholders.values()])
+    warm = search.warm / recipe.name / identity if variant.warm and search.warm else None
     if warm is not None and is_ours(warm) and reachable(warm, search.user):
-        places["warm"] = str(warm)
+        placeholders["warm"] = str(warm)
     return Toolchain(
         recipe=recipe,
-        way=way,
+        variant=variant,
         executable=executable,
-        places=places,
-        prefixes=_list_grants(way, places, search),
-        environment=_make_environment(way, places, programs),
+        placeholders=placeholders,
+        prefixes=_list_grants(variant, placeholders, search),
+        environment=_make_environment(variant, placeholders, programs),
         identity=identity,
     )
 
 
-def _list_places(place: str, program: Path) -> dict[str, str]:
+def _list_placeholders(name: str, program: Path) -> dict[str, str]:
     """Return the placeholders of a program: itself, its directory, the parent of that, and its installation."""
     real = program.resolve()
-    prefix = f"{place}." if place else ""
+    prefix = f"{name}." if name else ""
     # The interpreter's name makes a virtual environment, so that the name is kept. Links to its directory are resolved:
     # programs are granted that directory and see no link outside of it.
     inside = program.parent.resolve() / program.name
     named = inside if (inside.parent.parent / "pyvenv.cfg").exists() else real
     return {
-        place or "executable": str(named),
+        name or "executable": str(named),
         f"{prefix}bin": str(named.parent),
         f"{prefix}prefix": str(named.parent.parent),
         f"{prefix}home": str(real.parent.parent),
     }
 
 
-def _resolve_shim(way: RecipeVariant, found: Path, search: Search) -> Path:
+def _resolve_shim(variant: RecipeVariant, found: Path, search: Search) -> Path:
     """Return the program behind a stand-in: stand-ins need their user's home, which jobs do not have."""
-    if way.shim is None or not _is_stand_in(found):
+    if variant.shim is None or not _is_stand_in(found):
         return found
-    words = tuple(fill_places(word, {"executable": str(found)}) for word in way.shim.argv)
+    words = tuple(fill_placeholders(word, {"executable": str(found)}) for word in variant.shim.argv)
     question = (*words, found.stat().st_mtime_ns)
     printed = search.answers.get(question)
-    if printed is None or not Path(fill_places(way.shim.path, {"printed": printed})).is_file():
+    if printed is None or not Path(fill_placeholders(variant.shim.path, {"printed": printed})).is_file():
         printed = search.answers[question] = _ask_stand_in(words, found)
-    real = Path(fill_places(way.shim.path, {"printed": printed}))
+    real = Path(fill_placeholders(variant.shim.path, {"printed": printed}))
     if not real.is_file() or search.distrusts(real):
         raise UnusableError(f"{found} is a stand-in for {real}, which cannot be used")
     if not reachable(real, search.user):
@@ -287,20 +289,20 @@ def _find_newest(patterns: Sequence[str], executable: Path) -> str:
     return max(matches, key=lambda match: [int(digits) for digits in re.findall(r"\d+", match)])
 
 
-def _list_grants(way: RecipeVariant, places: Mapping[str, str], search: Search) -> tuple[Path, ...]:
+def _list_grants(variant: RecipeVariant, placeholders: Mapping[str, str], search: Search) -> tuple[Path, ...]:
     """Return the paths to grant, without those that every job can read. Raises UnusableError if they are too broad."""
     found: dict[Path, None] = {}
-    words = [word for word in way.prefixes if "{warm}" not in word or "warm" in places]
-    warm = [places["warm"]] if "warm" in places else []
-    for pattern in [*(fill_places(word, places) for word in words), *warm]:
+    words = [word for word in variant.prefixes if "{warm}" not in word or "warm" in placeholders]
+    warm = [placeholders["warm"]] if "warm" in placeholders else []
+    for pattern in [*(fill_placeholders(word, placeholders) for word in words), *warm]:
         for match in sorted(glob.glob(pattern)):
             real = Path(match).resolve()
             if any(real.is_relative_to(system) for system in _SYSTEM_FOLDERS):
                 continue
             if Path.home().is_relative_to(real) or Path("/").samefile(real.parent):
-                raise UnusableError(f"{places['executable']} would let programs read all of {real}")
+                raise UnusableError(f"{placeholders['executable']} would let programs read all of {real}")
             found[real] = None
-    program = Path(places["executable"])
+    program = Path(placeholders["executable"])
     on_the_way = [program, *map(Path, list_links(str(program)))]
     if not all(
         any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *found)) for path in on_the_way
@@ -328,19 +330,23 @@ def is_ours(folder: Path) -> bool:
 
 
 def _make_environment(
-    way: RecipeVariant, places: Mapping[str, str], programs: Sequence[Path]
+    variant: RecipeVariant, placeholders: Mapping[str, str], programs: Sequence[Path]
 ) -> dict[str, str]:
     folders = dict.fromkeys(
-        [str(Path(places["executable"]).parent), *(str(tool.parent) for tool in programs)]
+        [str(Path(placeholders["executable"]).parent), *(str(tool.parent) for tool in programs)]
     )
     path = [folder for folder in folders if folder not in _DEFAULT_PATH]
     values = {"PATH": os.pathsep.join((*path, *_DEFAULT_PATH))} if path else {}
-    own = {name: word for name, word in way.environment.items() if "{warm}" not in word or "warm" in places}
+    own = {
+        name: word
+        for name, word in variant.environment.items()
+        if "{warm}" not in word or "warm" in placeholders
+    }
     return {**values, **own}
 
 
-def _hash_identity(recipe: Recipe, way: RecipeVariant, files: Sequence[Path]) -> str:
-    digest = hashlib.sha256(way.model_dump_json().encode() + recipe.style.encode())
+def _hash_identity(recipe: Recipe, variant: RecipeVariant, files: Sequence[Path]) -> str:
+    digest = hashlib.sha256(variant.model_dump_json().encode() + recipe.style.encode())
     for path in files:
         facts = path.stat()
         part = (str(path.resolve()), facts.st_size, facts.st_mtime_ns) if path.is_file() else (str(path),)
@@ -348,6 +354,6 @@ def _hash_identity(recipe: Recipe, way: RecipeVariant, files: Sequence[Path]) ->
     return digest.hexdigest()
 
 
-def fill_places(word: str, places: Mapping[str, str]) -> str:
+def fill_placeholders(word: str, placeholders: Mapping[str, str]) -> str:
     """Return a word with its known placeholders replaced, once: replaced text is not searched again."""
-    return PLACEHOLDER_PATTERN.sub(lambda match: places.get(match[1], match[0]), word)
+    return PLACEHOLDER_PATTERN.sub(lambda match: placeholders.get(match[1], match[0]), word)

@@ -97,7 +97,7 @@ class Toolchains:
         self._known.pop(key, None)
         path = self._environ.get("PATH")
         search = Search.of_machine(self._environ, user, untrusted=untrusted, answers=self._answers)
-        found = await asyncio.to_thread(_find_first, recipe, search, names, environment)
+        found = await asyncio.to_thread(find_first, recipe, search, names, environment)
         if isinstance(found, Toolchain):
             self._known[key] = _Known(found, path, _search_facts(found, search))
             while len(self._known) > _MAX_TOOLCHAINS:
@@ -113,9 +113,10 @@ class Toolchains:
         return True
 
 
-def _find_first(
+def find_first(
     recipe: Recipe, search: Search, names: tuple[str, ...] | None, environment: Environment | None = None
 ) -> Toolchain | MissingToolchain:
+    """Search for the toolchain of a recipe, in this order: the environment, then the executables with these names."""
     if environment is not None:
         return environments.toolchain(recipe, environment, search, names)
     if names is None or names == recipe.candidates:
@@ -134,10 +135,10 @@ def _search_facts(toolchain: Toolchain, search: Search) -> dict[str, _Facts]:
     """Return the facts that change if a search would have another result: of the files found, and of earlier ones."""
     folders = dict.fromkeys(map(os.path.dirname, search.looked))
     candidates = filter(os.path.lexists, search.looked)
-    found = map(str, (toolchain.executable, *toolchain.places.values(), *toolchain.prefixes))
-    required = [os.path.dirname(toolchain.places[place]) for place in toolchain.way.requires]
+    found = map(str, (toolchain.executable, *toolchain.placeholders.values(), *toolchain.prefixes))
+    required = [os.path.dirname(toolchain.placeholders[name]) for name in toolchain.variant.requires]
     recipe = toolchain.recipe
-    warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.way.warm else []
+    warm = [str(search.warm / recipe.name)] if search.warm is not None and toolchain.variant.warm else []
     whole = {
         f"{path}/": _stat_facts(f"{path}/")
         for path in (*folders, *required, *warm, *_list_installed(search, folders))

@@ -24,12 +24,12 @@ _MAX_OTHER_TOOLCHAINS = 2
 
 
 def warm(toolchain: Toolchain, kept: Path) -> Path | None:
-    """Make the warm start of a toolchain below `kept` and return it; None if its way has none.
+    """Make the warm start of a toolchain below `kept` and return it; None if its variant has none.
 
     Keeps an existing one, and the latest of other toolchains of the recipe, because another version of it, or of
     Paddock, may be in use. Removes older ones. Raises EngineError, with the command's output, if it cannot be made.
     """
-    if toolchain.way.warm is None:
+    if toolchain.variant.warm is None:
         return None
     ready = kept / toolchain.recipe.name / toolchain.identity
     if not ready.is_dir():
@@ -41,7 +41,7 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
             made = Path(staging, "made")
             made.mkdir()
             _make_warm_start(
-                replace(toolchain, places={**toolchain.places, "warm": str(made)}), Path(staging)
+                replace(toolchain, placeholders={**toolchain.placeholders, "warm": str(made)}), Path(staging)
             )
             for folder, _, names in os.walk(made):
                 for name in (".", *names):
@@ -55,18 +55,18 @@ def warm(toolchain: Toolchain, kept: Path) -> Path | None:
 
 
 def _make_warm_start(toolchain: Toolchain, scratch: Path) -> None:
-    """Run the commands of the warm start as the way's own commands, but without confinement."""
-    way = toolchain.way
-    assert way.warm is not None
+    """Run the commands of the warm start as the variant's own commands, but without confinement."""
+    variant = toolchain.variant
+    assert variant.warm is not None
     source = f"code{toolchain.recipe.extensions[0]}"
-    job = StepPaths(f"{scratch}/{source}", f"{scratch}/{way.output}", str(scratch), GIB)
-    for name, text in {source: way.warm.program, **way.files, **way.warm.files}.items():
+    job = StepPaths(f"{scratch}/{source}", f"{scratch}/{variant.output}", str(scratch), GIB)
+    for name, text in {source: variant.warm.program, **variant.files, **variant.warm.files}.items():
         (scratch / name).write_text(text, encoding="utf-8")
     (scratch / "tmp").mkdir()
-    variables = {**toolchain.environment, **way.environment}
-    for words in way.warm.commands:
+    variables = {**toolchain.environment, **variant.environment}
+    for words in variant.warm.commands:
         _run_command(
-            Step(words=words, variables=variables, known=toolchain.places), job, toolchain.recipe.title
+            Step(words=words, variables=variables, known=toolchain.placeholders), job, toolchain.recipe.title
         )
 
 

@@ -25,9 +25,9 @@ VARIABLE = "PADDOCK_WORKDIR"
 
 
 _MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
-"""Maximum number of entries that are looked at, and of directories in one another."""
+"""Maximum number of entries that are examined, and maximum nesting of directories."""
 _IGNORED_FOLDERS = frozenset({"__pycache__"})
-"""Directories that a language writes by itself."""
+"""Directories that a language's tools write without being asked."""
 
 
 class InputFileError(ValueError):
@@ -158,7 +158,7 @@ def _read_file(file: InputFile, task: "ProgramTask", sandbox: "GuardingSandbox")
 
 
 def _read_below(workspace: Path, path: str, sandbox: "GuardingSandbox", user: int | None) -> bytes:
-    """Return a file of the workspace that the program itself could read, which runs as `user`."""
+    """Return a file of the workspace, if the program, which runs as `user`, could read it."""
     root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = open_itself(path, root)
@@ -196,7 +196,7 @@ def walk_files(folder: Path) -> "Iterator[LeftFile]":
     """
     try:
         root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # the program removed it, or put something else in its place
+    except OSError:  # the program removed or replaced it
         return
     try:
         yield from _walk_below(root)
@@ -232,8 +232,8 @@ def _walk_below(root: int) -> "Iterator[LeftFile]":
 
 def _list_names(path: str, root: int) -> list[str]:
     """Return the names in a directory; none for one that cannot be read."""
-    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as place:
-        return sorted(os.listdir(f"/proc/self/fd/{place}"))
+    with suppress(OSError), _close_at_end(open_itself(path or ".", root, flags=os.O_DIRECTORY)) as folder:
+        return sorted(os.listdir(f"/proc/self/fd/{folder}"))
     return []
 
 

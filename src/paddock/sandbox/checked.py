@@ -1,9 +1,10 @@
-"""A sandbox that the caller of the library brings: attacked before its first program, and held to what it proved.
+"""A sandbox that the caller of the library brings: attacked before its first program, then held to the result.
 
     prove_sandbox    the canary, a program that tries what must not work, goes the way of every program
     CheckedSandbox   refuses what would reach Paddock's own files, and a sandbox that becomes weaker later
 
-Nothing of it counts because it says so. What the canary could do beyond what makes a tier is reported as left open.
+Paddock does not rely on statements of the sandbox. Attempts of the canary that succeeded without weakening its tier are
+reported as left open.
 """
 
 import asyncio
@@ -45,14 +46,14 @@ REQUIRED = frozenset(
         "change a protected path",
     }
 )
-"""Attempts that must be refused in every tier except `unconfined`. Of the others, what worked is left open."""
+"""Attempts that must be refused in every tier except `unconfined`. Others that succeed are reported as left open."""
 _PROOF_S = 60
 _MAX_LAYER_CHARS = 100
 _MAX_LAYERS = 16
 _USUAL_VARIABLES = frozenset(
     {"HOME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TMPDIR", "USER", "_"}
 )
-"""Variables that a program may have of its sandbox, besides those of the locale."""
+"""Variables that a sandbox may set for a program, besides those of the locale."""
 _ATTACK = """
 import hashlib, os, sys
 target = json.loads(sys.argv[1])
@@ -109,7 +110,7 @@ async def check_sandbox(
     installed: Sequence[str] = (),
     files: Sequence[StateFile] = (),
 ) -> "CheckedSandbox":
-    """Return a sandbox that programs may use. Raises EngineError where it confines less than `minimum`."""
+    """Return a sandbox that programs may use. Raises EngineError if it confines less than `minimum`."""
     name = name_of(sandbox)
     if sandbox.tier not in TIERS:
         raise EngineError(
@@ -152,12 +153,12 @@ class CheckedSandbox:
         """Return the user of programs with such grants."""
         return self.inner.user(grants)
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
         """Return a slot for one program."""
         if self.broken:
             raise EngineError(self.broken)
         try:
-            return await self.inner.place(grants, limits)
+            return await self.inner.take_slot(grants, limits)
         except Exception as error:
             raise self._explain_fault(error) from error
 
@@ -168,7 +169,7 @@ class CheckedSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Any = None,  # noqa: ANN401 - the inner one's
+        slot: Any = None,  # noqa: ANN401 - the inner one's
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Run a program, unless it could reach Paddock's own files; its result has the facts that were proved."""
@@ -180,7 +181,7 @@ class CheckedSandbox:
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         try:
-            result = await self.inner.run(argv, grants, limits, streams, place=place, stop=stop)
+            result = await self.inner.run(argv, grants, limits, streams, slot=slot, stop=stop)
         except Exception as error:
             raise self._explain_fault(error) from error
         if result.sandbox.tier == self.tier:
@@ -208,7 +209,7 @@ class CheckedSandbox:
             )
 
     def _explain_fault(self, error: Exception) -> EngineError:
-        """Return what is told of an exception, whose text may hold anything that the program was given."""
+        """Return the description of an exception without its text, which may contain any input of the program."""
         if isinstance(error, EngineError):
             return error
         where = inspect.trace()[-1]
@@ -233,8 +234,8 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
     ):
         secret, workspace, made = _set_bait(folder)
         own = [hashlib.sha256(b"=".join(each)).hexdigest() for each in _list_own_variables()]
-        place = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
-        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.server_facts(), **place})]
+        listening = {"secret": str(secret), "port": listener.getsockname()[1], "variables": own}
+        words = [python, "-I", "-S", "-c", source, json.dumps({**canary.server_facts(), **listening})]
         for grants in (
             ProcessGrants(readable=readable),
             ProcessGrants(workspace=workspace, access="read-only", readable=readable),
@@ -242,7 +243,7 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
             result = await _run(sandbox, words, grants, limits)
             for name, refused in _read_attempts(result).items():
                 attempts[name] = refused and attempts.get(name, True)
-        # A sandbox may have directories of that name of its own; what counts is what can be seen from outside.
+        # A sandbox may have other directories of that name; what counts is what can be seen from outside.
         attempts["make a file outside"] = not os.path.lexists(made)  # noqa: ASYNC240 - a look at /tmp
         writing = ProcessGrants(workspace=workspace, access="workspace-write")
         await _run(sandbox, ["/bin/sh", "-c", _CHANGE], writing, limits)
@@ -255,14 +256,14 @@ async def _attack(sandbox: Sandbox) -> dict[str, bool]:
 
 
 def _list_own_variables() -> list[tuple[bytes, bytes]]:
-    """Return the variables of this process that a program has no reason to have, too."""
+    """Return the variables of this process that no program needs."""
     usual = {os.fsencode(name) for name in _USUAL_VARIABLES}
     own = os.environb.items()
     return [(name, value) for name, value in own if name not in usual and not name.startswith(b"LC_")]
 
 
 def _find_python(sandbox: Sandbox) -> tuple[str, tuple[Path, ...]]:
-    """Return an interpreter that programs can reach, and what must be granted to run it. Raises _CanaryError."""
+    """Return an interpreter that programs can reach, and the paths to grant for it. Raises _CanaryError."""
     user = sandbox.user(ProcessGrants())
     own = os.path.realpath(sys.executable)
     for python, base in ((own, Path(sys.base_prefix)), *((path, Path("/usr")) for path in _SYSTEM_PYTHONS)):
@@ -301,7 +302,7 @@ async def _run(
 
 
 def _set_bait(folder: Path) -> tuple[Path, Path, Path]:
-    """Make a file that only confinement protects, and a workspace; return both, and what must not appear."""
+    """Make a file that only confinement protects, and a workspace; return both, and a path that must not appear."""
     folder.chmod(0o755)
     secret, workspace = folder / "secret", folder / "workspace"
     secret.write_text("canary")

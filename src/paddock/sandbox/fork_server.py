@@ -61,7 +61,7 @@ class Slot:
     """Called with the supervisor when it can serve another slot."""
     state: Literal["empty", "prepared", "running", "ended", "released"] = "empty"
     """From `prepared` on, the supervisor removes scratch. `ended`: all processes of the job have ended."""
-    room: JobSpec | None = None
+    spec: JobSpec | None = None
     """The job spec that has been prepared, without a program."""
     make_next: Callable[[], None] = lambda: None
     """Prepares another slot for the next program of these grants; for callers that keep this one waiting."""
@@ -70,17 +70,17 @@ class Slot:
     on_end: Callable[[], None] = lambda: None
     """Called when scratch is released after the job, for work that would have taken processor time from it."""
 
-    def prepare(self, room: JobSpec) -> None:
+    def prepare(self, spec: JobSpec) -> None:
         """Have the supervisor prepare for a program that is not yet known. Raises OSError."""
-        self._send(b"prepare", room)
-        self.room, self.state = room, "prepared"
+        self._send(b"prepare", spec)
+        self.spec, self.state = spec, "prepared"
 
-    def run(self, order: JobSpec, *files: int) -> None:
+    def run(self, spec: JobSpec, *files: int) -> None:
         """Send the supervisor a job spec with the descriptors of the job, and close them in this process.
 
         Raises OSError if nothing was sent.
         """
-        self._send(b"run", order, *files)
+        self._send(b"run", spec, *files)
         self.state = "running"
         self.on_start()
 
@@ -98,10 +98,10 @@ class Slot:
         self.state = "released"
         self.supervisor.socket.close()
 
-    def _send(self, word: bytes, order: JobSpec, *files: int) -> None:
+    def _send(self, word: bytes, spec: JobSpec, *files: int) -> None:
         sent = [*files]
         try:
-            sent.insert(0, order.to_file())
+            sent.insert(0, spec.to_file())
             with contextlib.suppress(OSError):  # the supervisor has died; the listener on its socket notices
                 socket.send_fds(self.supervisor.socket, [word], sent)
         finally:
@@ -147,6 +147,16 @@ class ForkServerClient:
     def alive(self) -> bool:
         """Return whether the fork server runs."""
         return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the fork server, whose children are the supervisors."""
+        return self._process.pid
+
+    @property
+    def connected(self) -> bool:
+        """Return whether this process still holds its side of the connection."""
+        return self._control.fileno() >= 0
 
     async def ready(self) -> None:
         """Wait until it accepts requests. Raises EngineError if it does not start."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from paddock.model.errors import EngineError, explain_start_failure
 from paddock.sandbox.child import preflight
 
-_CHILD = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; main()"
+CHILD_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; main()"
 
 
 def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
@@ -18,7 +18,7 @@ def start(module: str, *arguments: str, keep: int) -> subprocess.Popen[bytes]:
     if lacking := preflight.find_missing():
         raise EngineError(lacking)
     package = str(Path(__file__).parents[2])
-    command = [sys.executable, "-I", "-S", "-c", _CHILD.format(module=module), package, *arguments]
+    command = [sys.executable, "-I", "-S", "-c", CHILD_PROGRAM.format(module=module), package, *arguments]
     try:
         return subprocess.Popen(  # noqa: S603  (our own program)
             command,

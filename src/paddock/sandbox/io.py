@@ -6,7 +6,6 @@ them to other processes.
 """
 
 import asyncio
-import codecs
 import contextlib
 import os
 import time
@@ -129,14 +128,3 @@ class InputWriter:
                 self._data = self._data[:0]
             if not self._data:
                 self.close()
-
-
-def decode_stream(sink: Callable[[str], None]) -> Sink:
-    """Return a sink of bytes that passes text to `sink`; a chunk may end within a character (UTF-8, RFC 3629)."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def take(data: bytes) -> None:
-        if text := decoder.decode(data):
-            sink(text)
-
-    return take

@@ -43,7 +43,7 @@ class RunningProcess:
 
     def __init__(
         self,
-        place: Slot,
+        slot: Slot,
         limits: ProcessLimits,
         streams: Streams,
         facts: SandboxFacts,
@@ -54,8 +54,8 @@ class RunningProcess:
         """Run in a slot, which is released at the end unless it is `kept`."""
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[ProcessResult] = self._loop.create_future()
-        self._place = place
-        self._supervisor = place.supervisor.socket
+        self._slot = slot
+        self._supervisor = slot.supervisor.socket
         self._watched = False
         self._limits = limits
         self._streams = streams
@@ -68,20 +68,20 @@ class RunningProcess:
         self.resident_bytes = 0
         """Memory of the job at its last pause."""
 
-    def start(self, order: JobSpec, *shared: int) -> None:
+    def start(self, spec: JobSpec, *shared: int) -> None:
         """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
 
         Raises OSError if that fails; then nothing has started.
         """
         limits, streams = self._limits, self._streams
-        self._watched = bool(order.workspace)
+        self._watched = bool(spec.workspace)
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
         if streams.channel is not None:
             os.dup2(streams.channel.fileno(), stdin, inheritable=False)
         if streams.combined:
             os.dup2(stdout, stderr, inheritable=False)  # closes the pipe of standard error for writing
         try:
-            self._place.run(order, stdin, stdout, stderr, *shared)
+            self._slot.run(spec, stdin, stdout, stderr, *shared)
         except OSError:
             for file in (our_stdin, our_stdout, our_stderr):
                 os.close(file)
@@ -103,7 +103,7 @@ class RunningProcess:
     @property
     def scratch(self) -> Path:
         """Its directory."""
-        return self._place.scratch
+        return self._slot.scratch
 
     async def pause(self) -> ProcessUsage | None:
         """Stop every process of the job, and return what it has used since the last pause.
@@ -199,9 +199,9 @@ class RunningProcess:
             result = self._result(report, out, err)
         self.result.set_result(result)
         if report.ended_by in {"lost", "unborn"} or report.survivors:
-            self._place.lose()
+            self._slot.lose()
         else:
-            self._place.end(kept=self._kept)
+            self._slot.end(kept=self._kept)
 
     def _result(self, report: JobReport, out: CapturedStream, err: CapturedStream) -> ProcessResult:
         """Return the result of the job. Raises ValueError and TypeError for a malformed report."""

@@ -1,4 +1,4 @@
-"""The seam of sandboxes: what runs confined processes, whoever makes it."""
+"""The interface of sandboxes, which run confined processes."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from paddock.sandbox.state_paths import StateFile
 
 Sink = Callable[[bytes], None]
-"""Takes every byte of a stream, in order, in pieces, and in the end an empty one. Must not block and must not raise."""
+"""Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Streams:
     """Standard input of a process, and the receivers of its output."""
 
     stdin: bytes = b""
-    """What it reads."""
+    """Contents of standard input."""
     stdout: Sink | None = None
-    """Receives standard output in pieces, and at its end an empty one. Must not block and must not raise."""
+    """Receives standard output in chunks, and an empty chunk at its end. Must not block and must not raise."""
     stderr: Sink | None = None
-    """Receives standard error likewise."""
+    """Receives standard error in the same way."""
     combined: bool = False
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
     channel: socket.socket | None = None
@@ -60,20 +60,20 @@ class Sandbox(Protocol):
 
     @property
     def facts(self) -> SandboxFacts:
-        """The layers that confine programs, and what they leave open, for people."""
+        """The layers that confine programs, and the remaining risks, for people."""
         ...
 
     @property
     def tier(self) -> Tier:
-        """How strongly it confines. Paddock attacks it before its first program, and believes only what held."""
+        """How strongly it confines. Paddock attacks it before its first program and relies only on refusals."""
         ...
 
     def user(self, grants: ProcessGrants) -> int | None:
         """Return the number of the user that a program with such grants runs as; None for this process's own."""
         ...
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
-        """Return a slot for one program. The caller releases it. Raises EngineError when there is none."""
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> SandboxSlot:
+        """Return a slot for one program. The caller releases it. Raises EngineError if none can be made."""
         ...
 
     async def run(
@@ -83,7 +83,7 @@ class Sandbox(Protocol):
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Any = None,  # noqa: ANN401 - each sandbox has slots of its own
+        slot: Any = None,  # noqa: ANN401 - each sandbox has slots of its own
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Run a program to its end and return the result, when no process of it is left.
@@ -91,7 +91,7 @@ class Sandbox(Protocol):
         A program that goes beyond `limits` ends with the status and `limit` that say so. It gets the variables of
         `grants` alone. In a workspace that it may write to, protected paths such as `.git/hooks` and `.mcp.json` stay
         as they are, or are put back and reported as `violations`. Setting `stop` ends the program as `cancelled`, and
-        so does cancelling the task. `place` is a slot of this sandbox, or None for one that ends with the program.
+        so does cancelling the task. `slot` is one of this sandbox, or None for one that ends with the program.
         Raises EngineError when the sandbox itself fails before the program starts.
         """
         ...

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from paddock.cancellation import call_when_set, run_shielded
 from paddock.model.errors import EngineError, explain_start_failure
@@ -37,7 +37,7 @@ _MAX_IDLE_SUPERVISORS = 16
 """Maximum number of supervisors kept without a job; starting one costs a millisecond."""
 _MAX_PREPARED_GRANTS = 8
 """Maximum sets of grants for which slots are kept. The least recently used set loses its slots first."""
-_PAUSE_S = 0.05
+MAX_PAUSE_S = 0.05
 """Programs come in a row if one starts within this time after the end of another, in seconds."""
 
 _Key = tuple[int, str, tuple[object, ...]]
@@ -47,6 +47,19 @@ def _explain_refusal(error: OSError) -> EngineError:
     """Return the error to raise if the system refused something before a process could start."""
     where = f"{error.filename}: " if error.filename else ""
     return EngineError(explain_start_failure(f"no process can be started: {where}{error.strerror}"))
+
+
+class SandboxState(NamedTuple):
+    """What a sandbox holds at one moment, for reports and tests."""
+
+    fork_server: ForkServerClient | None
+    idle: tuple[SupervisorHandle, ...]
+    """Supervisors without a job and without a prepared slot."""
+    prepared: tuple[tuple[Slot, ...], ...]
+    """The prepared slots of each set of grants; the set that was used last comes last."""
+    jobs: tuple[RunningProcess, ...]
+    workspaces: tuple[str, ...]
+    """Workspaces to which running jobs may write."""
 
 
 @dataclass(slots=True)
@@ -96,21 +109,21 @@ class KernelSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Slot | None = None,
+        slot: Slot | None = None,
         stop: asyncio.Event | None = None,
         canary: str = "",
     ) -> ProcessResult:
         """Run a program to its end and return its result within the wall limit + 250 ms.
 
         Setting `stop` kills every process of the program, and the result is `cancelled`; nothing starts if it is set
-        already. Cancelling the caller also kills the program before the cancellation continues. `place` is a slot of
+        already. Cancelling the caller also kills the program before the cancellation continues. `slot` is a slot of
         the same grants and limits, which the caller releases.
         With `canary` the program is `child.canary` with that target.
         Raises EngineError only if Paddock's own machinery fails.
         """
         if stop is not None and stop.is_set():
             return ProcessResult(status=Status.CANCELLED, sandbox=self.facts)
-        job = await self.launch(argv, grants, limits, streams, place=place, canary=canary)
+        job = await self.launch(argv, grants, limits, streams, slot=slot, canary=canary)
         if isinstance(job, ProcessResult):
             return job
         with call_when_set(stop, job.cancel):
@@ -128,7 +141,7 @@ class KernelSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Slot | None = None,
+        slot: Slot | None = None,
         canary: str = "",
     ) -> RunningProcess | ProcessResult:
         """Start a program and return it; if it may not start, return a result with the reason."""
@@ -152,19 +165,19 @@ class KernelSandbox:
                 return ProcessResult(
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
                 )
-        kept = place is not None
-        place = place or await self._take_place(grants, limits)
-        job = RunningProcess(place, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
+        kept = slot is not None
+        slot = slot or await self._pick_slot(grants, limits)
+        job = RunningProcess(slot, limits, streams, self.facts, jailed=self.tier == "namespaces", kept=kept)
         self._jobs.add(job)
         job.result.add_done_callback(lambda _: self._jobs.discard(job))
         try:
-            room = place.room or self._room(grants, limits, place.scratch)
-            order = spec.order(room, list(argv), grants, limits, canary=canary)
-            job.start(order, *self._open_shared_file(order.workspace, job))
+            slot_spec = slot.spec or self._build_slot_spec(grants, limits, slot.scratch)
+            job_spec = spec.build_job_spec(slot_spec, list(argv), grants, limits, canary=canary)
+            job.start(job_spec, *self._open_shared_file(job_spec.workspace, job))
         except OSError as error:
             job.result.cancel()
             if not kept:
-                place.release()
+                slot.release()
             raise _explain_refusal(error) from error
         return job
 
@@ -188,6 +201,17 @@ class KernelSandbox:
         job.result.add_done_callback(forget)
         return (os.dup(file),)
 
+    def describe_state(self) -> SandboxState:
+        """Return what this sandbox holds now. The caller changes nothing in it."""
+        prepared = tuple(tuple(slots) for slots in self._waiting.values())
+        return SandboxState(
+            self._fork_server, tuple(self._idle), prepared, tuple(self._jobs), tuple(self._known)
+        )
+
+    async def finish_refills(self) -> None:
+        """Wait until the slots that are being prepared are ready. Raises EngineError if one cannot be prepared."""
+        await asyncio.gather(*self._refills)
+
     async def prepare(self, grants: ProcessGrants, limits: ProcessLimits, count: int) -> None:
         """Prepare `count` slots for programs of these grants, each with its scratch and its jail.
 
@@ -196,23 +220,23 @@ class KernelSandbox:
         key = self._key(grants, limits)
         self._note(key)
         while len(self._waiting.get(key, ())) < count:
-            place = await self._new_place(grants)
-            self._prepare(place, grants, limits)
-            self._note(key).append(place)
+            slot = await self._open_slot(grants)
+            self._prepare(slot, grants, limits)
+            self._note(key).append(slot)
 
-    def _prepare(self, place: Slot, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _prepare(self, slot: Slot, grants: ProcessGrants, limits: ProcessLimits) -> None:
         try:
-            place.prepare(self._room(grants, limits, place.scratch))
+            slot.prepare(self._build_slot_spec(grants, limits, slot.scratch))
         except OSError as error:
-            place.release()
+            slot.release()
             raise _explain_refusal(error) from error
 
     def _note(self, key: _Key) -> deque[Slot]:
         """Return the slots prepared for a key, and mark the key as the most recently used."""
-        places = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
+        slots = self._waiting[key] = self._waiting.pop(key, deque[Slot]())
         while len(self._waiting) > _MAX_PREPARED_GRANTS:
             self._drop(next(iter(self._waiting)))
-        return places
+        return slots
 
     def _key(self, grants: ProcessGrants, limits: ProcessLimits) -> _Key:
         """Return what two programs must have in common to use the same slot."""
@@ -228,8 +252,8 @@ class KernelSandbox:
         workspace = [grants.workspace] if grants.workspace and grants.access == "workspace-write" else []
         return state_paths.find_exposed_installation(self.installed, [*workspace, *grants.writable])
 
-    def _room(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> JobSpec:
-        return spec.room(
+    def _build_slot_spec(self, grants: ProcessGrants, limits: ProcessLimits, scratch: Path) -> JobSpec:
+        return spec.build_slot_spec(
             grants,
             limits,
             tier=self.tier,
@@ -241,30 +265,30 @@ class KernelSandbox:
             installed=self._find_installation(grants),
         )
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
         """Return a slot for one program of these grants and limits; the caller fills and releases it.
 
         The supervisor prepares the slot while the caller fills it.
         """
-        place = await self._take_place(grants, limits)
-        if place.state == "empty":
-            self._prepare(place, grants, limits)
-        return place
+        slot = await self._pick_slot(grants, limits)
+        if slot.state == "empty":
+            self._prepare(slot, grants, limits)
+        return slot
 
-    async def _take_place(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
+    async def _pick_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> Slot:
         if not self.spares and not self._waiting:
-            return await self._new_place(grants)
+            return await self._open_slot(grants)
         key = self._key(grants, limits)
         again = key in self._waiting
         waiting = self._note(key)
         while waiting and not waiting[0].supervisor.alive:
             waiting.popleft().release()
-        place = waiting.popleft() if waiting else await self._new_place(grants)
+        slot = waiting.popleft() if waiting else await self._open_slot(grants)
         if self.spares and again:
-            self._refill_for(place, key, grants, limits)
-        return place
+            self._refill_for(slot, key, grants, limits)
+        return slot
 
-    def _refill_for(self, place: Slot, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
+    def _refill_for(self, slot: Slot, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         """Prepare the next slot after this slot's program ends, or during it if programs come in a row.
 
         Preparing takes processor time: during the program, from that program; afterwards, from an immediate next one.
@@ -273,14 +297,14 @@ class KernelSandbox:
         refill = partial(self._refill, key, grants, limits)
 
         def start() -> None:
-            if now() - self._last_end < _PAUSE_S:
+            if now() - self._last_end < MAX_PAUSE_S:
                 refill()
 
         def end() -> None:
             self._last_end = now()
             refill()
 
-        place.make_next, place.on_start, place.on_end = refill, start, end
+        slot.make_next, slot.on_start, slot.on_end = refill, start, end
 
     def _refill(self, key: _Key, grants: ProcessGrants, limits: ProcessLimits) -> None:
         if self._closing:  # `close` would not end a refill that starts from now on
@@ -291,7 +315,7 @@ class KernelSandbox:
         self._refills.add(task)
         task.add_done_callback(self._refills.discard)
 
-    async def _new_place(self, grants: ProcessGrants) -> Slot:
+    async def _open_slot(self, grants: ProcessGrants) -> Slot:
         supervisor: SupervisorHandle | None = None
         try:
             if self._fork_server is None or not self._fork_server.alive:
@@ -324,8 +348,8 @@ class KernelSandbox:
             self._idle.popleft().socket.close()
 
     def _drop(self, key: _Key) -> None:
-        for place in self._waiting.pop(key):
-            place.release()
+        for slot in self._waiting.pop(key):
+            slot.release()
 
     async def close(self) -> None:
         """End every job, every prepared slot and the fork server. Removing large scratch directories may take longer.

@@ -247,7 +247,7 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
     return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_UID
 
 
-def room(
+def build_slot_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
     *,
@@ -267,7 +267,7 @@ def room(
     writes_workspace = grants.access == "workspace-write"
     network = grants.network == "full"
     system = _system(network=network)
-    readable = list(_present(system, namespaces.identify_places(system)))
+    readable = list(_present(system, namespaces.identify_paths(system)))
     given = [_real(path, grants) for path in grants.readable]
     given += [workspace] if grants.access == "read-only" else []
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
@@ -312,7 +312,9 @@ def _jail(
 ) -> str:
     """Return the command that builds the root of a jail for these real paths, for a job of `user` or this user."""
     who = os.geteuid() if user is None else user
-    made = state_paths.list_hidden_paths(hidden, writable, who)  # makes directories that `ways` then finds
+    made = state_paths.list_hidden_paths(
+        hidden, writable, who
+    )  # makes directories that `list_parents` then finds
     watched = grants.workspace if grants.access == "workspace-write" else None
     return namespaces.build_command(
         readable=readable,
@@ -321,7 +323,7 @@ def _jail(
             *(_list_covered_paths(_real(watched, grants)) if watched else ()),
             *state_paths.list_hidden_paths(still, writable, who),
         ],
-        ways=state_paths.ways([*hidden, *still], writable, who),
+        parents=state_paths.list_parents([*hidden, *still], writable, who),
         hidden=made,
         links=_links(grants, [*readable, *writable, str(scratch.parent)]),
         scratch=str(scratch),
@@ -343,17 +345,17 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
     return [link for link in dict.fromkeys(through) if not f"{link}/".startswith(known)]
 
 
-def order(
-    room: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+def build_job_spec(
+    slot_spec: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
 ) -> JobSpec:
     """Return the job spec of a program in a slot that was prepared for its grants."""
-    cwd = Path(room.scratch, grants.folder) if grants.folder else grants.cwd
+    cwd = Path(slot_spec.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
-    return room._replace(
+    return slot_spec._replace(
         argv=argv,
-        environment=_environment(grants, room.scratch),
-        cwd=str(cwd or room.scratch),
+        environment=_environment(grants, slot_spec.scratch),
+        cwd=str(cwd or slot_spec.scratch),
         ceilings=Ceilings(
             timeout_ms=limits.timeout_ms,
             cpu_ms=limits.cpu_ms,
@@ -381,7 +383,7 @@ def state(grants: ProcessGrants, own: Sequence[str] = ()) -> tuple[object, ...]:
     )
     pieces = state_paths.pieces(granted, state_paths.within(own, granted))
     return (
-        *namespaces.identify_places((*_system(network=grants.network == "full"), *granted)),
+        *namespaces.identify_paths((*_system(network=grants.network == "full"), *granted)),
         *covered,
         *pieces.found,
     )
@@ -394,7 +396,7 @@ def _system(*, network: bool) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=4)
-def _present(paths: tuple[str, ...], _: namespaces.Places) -> tuple[str, ...]:
+def _present(paths: tuple[str, ...], _: namespaces.PathIdentities) -> tuple[str, ...]:
     """Return those of `paths` that exist; cached by the identities of the paths."""
     return tuple(path for path in paths if os.path.exists(path))
 

@@ -91,9 +91,9 @@ def find_link(own: tuple[str, ...], folder: str) -> str:
 
 def is_exposed(file: StateFile, folders: Sequence[str], covered: Sequence[str] = ()) -> bool:
     """Return whether a file, or a link on its path, is in one of some real `folders` and not in a `covered` one."""
-    places = (os.path.realpath(file.path), *list_links(os.path.abspath(file.path)))
-    found = (place for place in places if any(is_below(place, folder) for folder in folders))
-    return any(not any(is_below(place, folder) for folder in covered) for place in found)
+    paths = (os.path.realpath(file.path), *list_links(os.path.abspath(file.path)))
+    found = (path for path in paths if any(is_below(path, folder) for folder in folders))
+    return any(not any(is_below(path, folder) for folder in covered) for path in found)
 
 
 @functools.lru_cache(maxsize=4)
@@ -102,7 +102,7 @@ def _links(own: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(link for path in own for link in list_links(path))
 
 
-def ways(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[str]:
+def list_parents(hidden: Sequence[str], folders: Sequence[str], user: int) -> Iterator[str]:
     """Yield the directories between writable `folders` and the `hidden` paths in them, as far as `user` may enter."""
     for path in hidden:
         above = [folder for folder in folders if is_below(path, folder)]

@@ -82,7 +82,7 @@ async def examine(minimum: Tier, job_user: int | None = None) -> Examination:
             effective = effective.model_copy(
                 update={"facts": _facts(effective.tier, job_user, sandbox.group)}
             )
-    layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *_job_user(job_user))
+    layers = (_landlock(), _bubblewrap(), _user_namespaces(), group, *find_job_user(job_user))
     users = "" if effective is None else _users(effective.tier, job_user)
     return Examination(layers=layers, tiers=tiers, minimum=minimum, effective=effective, users=users)
 
@@ -164,7 +164,7 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
         return TierReport(tier=tier, proved=False, why=why, facts=facts)
     try:
         with make_temporary_directory("paddock-canary-") as folder:
-            attempts = await _attack(folder, KernelSandbox(facts, tier, job_user))
+            attempts = await attack(folder, KernelSandbox(facts, tier, job_user))
     except EngineError as error:
         return TierReport(tier=tier, proved=False, why=explain_start_failure(str(error)), facts=facts)
     except _CanaryError as error:
@@ -180,15 +180,15 @@ async def prove(tier: Tier, job_user: int | None = None) -> TierReport:
 
 def _explain_closed_directory(job_user: int | None) -> str:
     """Return an error text if the user of programs may not enter the directory for temporary files; else ""."""
-    number, place = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
-    closed = "" if number is None else permissions.find_barrier(place, number)
+    number, folder = spec.user(ProcessGrants(), job_user, "landlock"), tempfile.gettempdir()
+    closed = "" if number is None else permissions.find_barrier(folder, number)
     return closed and (
-        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {place}"
+        f"programs run as user {number}, which may not enter {closed}, and Paddock keeps what they write in {folder}"
         "; set TMPDIR to a directory that every user may enter, such as /tmp"
     )
 
 
-async def _attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
+async def attack(folder: Path, sandbox: KernelSandbox) -> dict[str, bool]:
     """Return for each attempt of the canary whether it was refused. Raises _CanaryError if the canary cannot run."""
     secret, workspace, made = _bait(folder)
     limits = ProcessLimits(timeout_ms=10_000)
@@ -245,8 +245,8 @@ _SAMPLES = (
     "samples late, and does not see memory in sockets and mappings; with cgroup v2 the kernel refuses both at once"
 )
 _DELEGATE = (
-    "under systemd, run Paddock in a group of its own: systemd-run --user --scope -p Delegate=yes paddock ...; "
-    "in a container, give it a writable cgroup v2 of its own"
+    "under systemd, run Paddock in a separate group: systemd-run --user --scope -p Delegate=yes paddock ...; "
+    "in a container, give it a writable cgroup v2 hierarchy"
 )
 
 
@@ -362,7 +362,7 @@ def _user_namespaces() -> Layer:
     )
 
 
-def _job_user(job_user: int | None) -> list[Layer]:
+def find_job_user(job_user: int | None) -> list[Layer]:
     """Return whether the user that jobs become, if another, can enter every directory of the search path."""
     number = None if preflight.find_missing() else spec.user(ProcessGrants(), job_user, "landlock")
     if number is None:

@@ -17,24 +17,24 @@ class LastRuns:
     """The last runs of a workspace, in its own directory. Names of schedules are file names without a leading dot."""
 
     def __init__(self, state: Path, workspace: Path) -> None:
-        self._directory = state / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
+        self.directory = state / hashlib.sha256(str(workspace.absolute()).encode()).hexdigest()[:16]
 
     @contextmanager
     def turn(self, name: str) -> Generator[bool]:
         """Hold the lock of a schedule; yields False at once if another process holds it. Raises SdkError."""
         with ExitStack() as held:
             try:
-                mine = held.enter_context(hold_lock(self._directory / f"{name}.lock", wait=False))
+                mine = held.enter_context(hold_lock(self.directory / f"{name}.lock", wait=False))
             except OSError as problem:
-                where = problem.filename or self._directory
+                where = problem.filename or self.directory
                 raise SdkError(f"{where}: cannot be written: {problem.strerror}") from None
             yield mine
 
     def last(self, name: str) -> datetime | None:
         """Return when a schedule last ran or was first seen; None for never. Raises SdkError for a damaged file."""
-        path = self._directory / name
+        path = self.directory / name
         try:
-            check_directory(self._directory)
+            check_directory(self.directory)
             moment = datetime.fromisoformat(read_own(path, _MAX_FILE_BYTES).decode().strip())
         except FileNotFoundError:
             return None
@@ -49,6 +49,6 @@ class LastRuns:
     def note(self, name: str, moment: datetime) -> None:
         """Record a run; call it while holding the lock. Returns after the record is on disk. Raises SdkError."""
         try:
-            replace_file(self._directory / name, (moment.isoformat() + "\n").encode())
+            replace_file(self.directory / name, (moment.isoformat() + "\n").encode())
         except OSError as problem:
-            raise SdkError(f"{self._directory}: cannot be written: {problem.strerror}") from None
+            raise SdkError(f"{self.directory}: cannot be written: {problem.strerror}") from None

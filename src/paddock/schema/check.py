@@ -33,7 +33,7 @@ _MAX_ERROR_CHARS = 20_000_000
 """Characters of schema and value in all errors of a value: 50 ms."""
 
 _MAX_EXACT_INTEGER, _MAX_FRACTION, _FRACTION_CHARS = 2**53, 1e40, 60
-"""Fractions from 2**53 on have no double of their own. Larger or longer ones are checked as doubles: it is faster."""
+"""Fractions from 2**53 on have no exact double. Larger or longer ones are checked as doubles: it is faster."""
 _MIN_SIMILARITY = 0.7
 """How like an option a text must be to be taken for it: "on" is two thirds of "none"."""
 _MAX_SUGGESTION_CHARS, _MAX_SUGGESTION_NAMES = 100, 500

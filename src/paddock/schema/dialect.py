@@ -144,7 +144,7 @@ def _iterate_anchors(document: Mapping[str, Json], *further: str) -> Iterator[tu
 
 
 def _has_resources(document: Mapping[str, Json]) -> bool:
-    """Tell whether schemas within have addresses of their own, to which anchors are relative."""
+    """Return whether nested schemas have addresses, to which anchors are relative."""
     return any(
         isinstance(own := node.get("$id"), str) and not own.startswith("#")
         for node, at in _iterate_schemas(document)

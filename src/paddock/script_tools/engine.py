@@ -183,14 +183,14 @@ class ToolEngine:
         stdin = dumps(inputs, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
         grants = grants.model_copy(update={"readable": (*grants.readable, *command.readable)})
         limits = _process_limits(terms, len(stdin))
-        place = await sandbox.place(grants, limits)
+        slot = await sandbox.take_slot(grants, limits)
         try:
-            await asyncio.to_thread(_write_files, command.files, place.scratch)
-            argv, given = command.start(place.scratch)
+            await asyncio.to_thread(_write_files, command.files, slot.scratch)
+            argv, given = command.start(slot.scratch)
             grants = grants.model_copy(update={"environment": self._make_variables(job, given)})
-            return await sandbox.run(argv, grants, limits, Streams(stdin), place=place)
+            return await sandbox.run(argv, grants, limits, Streams(stdin), slot=slot)
         finally:
-            place.release()
+            slot.release()
 
     def _choose_runtime(self, tool: Tool, script: Path) -> str:
         """Return the runtime of a tool: the one that it names, or that of its suffix, or the shell."""

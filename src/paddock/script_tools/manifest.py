@@ -92,7 +92,7 @@ def read(text: str) -> Manifest:
     try:
         return Manifest.model_validate(_migrate_document(cast("dict[str, Json]", document)))
     except ValidationError as problem:
-        raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, most=_MAX_PROBLEMS))) from None
+        raise ManifestError("; ".join(explain(problem, messages=_MESSAGES, limit=_MAX_PROBLEMS))) from None
 
 
 def unknown_fields(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from paddock.model.errors import (
     SignalError,
     VaultError,
 )
-from paddock.model.places import in_workspace, without_places
+from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.redaction.known import KnownSecrets
 from paddock.sdk.requests import options_of, reject_unknown_options
@@ -166,11 +166,11 @@ class Services:
         except SdkError as error:
             if request.caller is None:
                 raise
-            raise SdkError(in_workspace(str(error), request.workspace)) from None
+            raise SdkError(shorten_paths(str(error), request.workspace)) from None
         except (VaultError, SignalError, ConfigurationError) as error:
             if request.caller is None:
                 raise
-            raise type(error)(without_places(str(error), request.workspace)) from None
+            raise type(error)(hide_paths(str(error), request.workspace)) from None
 
     async def _answer_call(self, request: ExecutionRequest, work: SdkCall) -> Json:
         if (found := self._async_methods.get(work.method)) is not None:
@@ -205,7 +205,7 @@ class Services:
         problems += [f"ledger: {found['file']}: {found['message']}" for found in ledger["problems"]]
         return {
             "ok": not problems,
-            "problems": [without_places(problem, request.workspace) for problem in problems],
+            "problems": [hide_paths(problem, request.workspace) for problem in problems],
             "tier": tier,
             "servers": servers,
             "ledger": {name: ledger[name] for name in ("ok", "records", "last_hash")},

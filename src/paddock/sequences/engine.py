@@ -9,13 +9,12 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from paddock.javascript.job import OnConsole
 from paddock.model.base import Json, kind
 from paddock.model.errors import ConfigurationError, ScriptNotFound, SdkError, ToolNotFound
 from paddock.model.limits import LimitOverrides
 from paddock.model.numbers import dumps
-from paddock.model.outcome import Outcome, Status
-from paddock.model.places import without_places
+from paddock.model.outcome import OnConsole, Outcome, Status
+from paddock.model.path_privacy import hide_paths
 from paddock.model.request import Caller, ExecutionRequest, Profile, RuntimeRun, ServerCall, Work
 from paddock.output.large_results import Results
 from paddock.redaction.outgoing import OutgoingRedaction
@@ -203,7 +202,7 @@ class _Run:
             return _invalid_record(*explain(error))
         except (SdkError, ScriptNotFound, ToolNotFound, ConfigurationError) as error:
             message = str(error)
-            return _invalid_record(without_places(message, parent.workspace) if parent.caller else message)
+            return _invalid_record(hide_paths(message, parent.workspace) if parent.caller else message)
         outcome = await self._flows.execute(request)
         fields: StepRecord = {"status": outcome.status.value, "ok": outcome.ok, "request": outcome.id}
         value = render_ended(work, outcome)

@@ -7,9 +7,9 @@ from functools import partial
 from paddock.cancellation import run_shielded
 from paddock.javascript.engine import GuestEngine
 from paddock.javascript.held_worker import HeldWorker
-from paddock.javascript.job import GuestJob, Host, OnConsole
+from paddock.javascript.job import GuestJob, Host
 from paddock.model.limits import Grants
-from paddock.model.outcome import RawResult, Status
+from paddock.model.outcome import OnConsole, RawResult, Status
 from paddock.model.session import NEW, Result
 from paddock.sessions.table import OpenSession, SessionTable, refuse
 

@@ -1,7 +1,7 @@
 """What Paddock knows about a language: one entry of `runtimes/recipes.toml`, or of `[runtimes.recipes]`.
 
-A recipe has *ways*: an executable on PATH and the command lines that go with it, the best first. Words of a way may
-name places in braces: those of `OF_JOBS` and `OF_TOOLCHAINS` below, tools, and required files.
+A recipe has *variants*: an executable on PATH and the command lines that go with it, the best first. Words of a variant
+may name placeholders in braces: those of `OF_JOBS` and `OF_TOOLCHAINS` below, tools, and required files.
 
 Only the user's and the system's files may add languages. Nothing imports this module before one does, or before a
 program in a language runs: its models take some milliseconds to make.
@@ -10,9 +10,10 @@ program in a language runs: its models take some milliseconds to make.
 import json
 import re
 import signal
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -22,13 +23,13 @@ from paddock.model.program import RUNTIMES
 _NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
 """A word in commands, a part of paths below the cache, and a glob's match in rules."""
 PLACEHOLDER_PATTERN = re.compile(r"\{([a-z_.]+)\}")
-"""How a word names a place."""
+"""How a word names a placeholder."""
 
 OF_JOBS = frozenset({"source", "output", "scratch", "heap_mib", "heap_hex", "main"})
-"""Places that only the job has: its source file, what compiling makes, scratch, room for a heap (MiB, or bytes in
+"""Placeholders that only the job has: source file, compiled program, scratch, maximum heap (MiB, or bytes in
 hexadecimal), the entry point."""
 OF_TOOLCHAINS = frozenset({"executable", "bin", "prefix", "home", "warm", "cold"})
-"""Places of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
+"""Placeholders of every toolchain, either `warm` or `cold`; its tools and the files that it requires come to them."""
 
 
 def _check_regular(text: str) -> str:
@@ -93,14 +94,14 @@ class OutOfMemory(Value):
 
 
 class RecipeVariant(Value):
-    """One way to run a language: an executable and what goes with it."""
+    """One executable that runs a language, and what goes with it."""
 
     executables: Names
     """Names of the executable, searched on PATH in this order."""
     tools: Mapping[str, Names] = Field(default_factory=dict)
-    """Other programs that the way needs: the name of a placeholder, and the names to search on PATH."""
+    """Other programs that the variant needs: the name of a placeholder, and the names to search on PATH."""
     requires: Mapping[str, Annotated[Words, Field(min_length=1)]] = Field(default_factory=dict)
-    """Files that the way needs: the name of a placeholder, and globs. The match with the highest version counts."""
+    """Files that the variant needs: the name of a placeholder, and globs. The match with the highest version counts."""
     prefixes: Words = ()
     """Globs of what a program must read. System directories, which every program can read, need not be named."""
     environment: Mapping[str, str] = Field(default_factory=dict)
@@ -121,7 +122,7 @@ class RecipeVariant(Value):
     subcommands: Words = ()
     """First arguments that replace the last word of `arguments`: `go test`, not `go run test`."""
     hello: str = ""
-    """Program that prints `hello from paddock`, where the one of the language needs more than this way has."""
+    """Program that prints `hello from paddock`, where the one of the language needs more than this variant has."""
     out_of_memory: tuple[OutOfMemory, ...] = ()
     """Signs that the executable ended because it got no more memory: `exit_code` or `signal`, together with `said`, a
     regular expression for its last lines of standard error."""
@@ -132,7 +133,7 @@ class RecipeVariant(Value):
     shim: Shim | None = None
     """Command that asks a version manager's shim for the program behind it, `argv`."""
     note: str = ""
-    """What this way cannot do."""
+    """What this variant cannot do."""
 
     @property
     def compiles_by_itself(self) -> bool:
@@ -141,7 +142,7 @@ class RecipeVariant(Value):
 
 
 class Install(Value):
-    """Packages that make a way work, by package manager; all of them are needed."""
+    """Packages that make a variant work, by package manager; all of them are needed."""
 
     apt: Words = ()
     npm: Words = ()
@@ -165,7 +166,7 @@ class Recipe(Value):
     extensions: Annotated[tuple[Extension, ...], Field(min_length=1)]
     """Suffixes of programs. A program without a file gets the first one."""
     compatible: tuple[ExecutableName, ...] = ()
-    """Executables that a request may name, by default those of the ways. Letter case is ignored."""
+    """Executables that a request may name, by default those of the variants. Letter case is ignored."""
     style: Style = "plain"
     """Change to a program before it runs, for languages whose main function is often left out."""
     inherits: Words = ()
@@ -180,48 +181,52 @@ class Recipe(Value):
     """Packages by package manager (`apt`, `npm`, `pypi`, `brew`), in order of preference."""
     elsewhere: str = ""
     """Where to get it if no package manager has it."""
-    ways: Annotated[tuple[RecipeVariant, ...], Field(alias="way", min_length=1)]
-    """Ways to run it, in order of preference."""
+    variants: Annotated[tuple[RecipeVariant, ...], Field(alias="variant", min_length=1)]
+    """Executables that run it, each with its commands, in order of preference."""
 
     @property
     def compiles(self) -> bool:
-        """Whether its best way compiles."""
-        return bool(self.ways[0].compile)
+        """Whether its best variant compiles."""
+        return bool(self.variants[0].compile)
 
     @property
     def candidates(self) -> tuple[str, ...]:
         """Every executable that is looked for, the best first."""
-        return tuple(name for way in self.ways for name in way.executables)
+        return tuple(name for variant in self.variants for name in variant.executables)
 
     @model_validator(mode="after")
-    def _names_places_that_exist(self) -> Self:
-        for way in self.ways:
-            own = OF_TOOLCHAINS | _of_way(way)
-            for words, places in (
+    def _check_placeholders(self) -> Self:
+        for variant in self.variants:
+            own = OF_TOOLCHAINS | _list_tool_placeholders(variant)
+            for words, placeholders in (
                 (
                     (
-                        *way.compile,
-                        *way.run,
-                        *way.arguments,
-                        *way.environment.values(),
-                        *way.arguments_environment.values(),
+                        *variant.compile,
+                        *variant.run,
+                        *variant.arguments,
+                        *variant.environment.values(),
+                        *variant.arguments_environment.values(),
                     ),
                     own | OF_JOBS,
                 ),
-                (tuple(chain(*way.warm.commands)) if way.warm else (), own | OF_JOBS),
-                ((*way.prefixes, *chain(*way.requires.values()), *way.version.argv), own),
+                (tuple(chain(*variant.warm.commands)) if variant.warm else (), own | OF_JOBS),
+                ((*variant.prefixes, *chain(*variant.requires.values()), *variant.version.argv), own),
             ):
-                unknown = {name for word in words for name in PLACEHOLDER_PATTERN.findall(word)} - places
+                unknown = {
+                    name for word in words for name in PLACEHOLDER_PATTERN.findall(word)
+                } - placeholders
                 if unknown:
-                    raise ValueError(f"{way.executables[0]}: no place is called {', '.join(sorted(unknown))}")
-            if bool(way.compile) != any("{output}" in word for word in way.run):
-                raise ValueError(f"{way.executables[0]}: what is compiled must be run, and nothing else")
+                    raise ValueError(
+                        f"{variant.executables[0]}: no placeholder is called {', '.join(sorted(unknown))}"
+                    )
+            if bool(variant.compile) != any("{output}" in word for word in variant.run):
+                raise ValueError(f"{variant.executables[0]}: what is compiled must be run, and nothing else")
         return self
 
 
-def _of_way(way: RecipeVariant) -> frozenset[str]:
-    names = [*way.requires]
-    for tool in way.tools:
+def _list_tool_placeholders(variant: RecipeVariant) -> frozenset[str]:
+    names = [*variant.requires]
+    for tool in variant.tools:
         names += [tool, *(f"{tool}.{part}" for part in ("bin", "prefix", "home"))]
     return frozenset(names)
 
@@ -240,14 +245,26 @@ def read_recipe(name: str, entry: Json) -> Recipe:
         raise ValueError("it must be a table, with the keys of runtimes/recipes.toml")  # noqa: TRY004 - as for the others
     if "name" in entry:
         raise ValueError("remove `name`: it is the last word of the table's own name")
+    fields = cast("dict[str, Json]", entry)
+    if "way" in fields:
+        fields = _replace_old_variant(name, fields)
     # JSON mode is the strict mode that still takes a list for a tuple.
-    return Recipe.model_validate_json(json.dumps({**entry, "name": name}, default=str), strict=True)
+    return Recipe.model_validate_json(json.dumps({**fields, "name": name}, default=str), strict=True)
+
+
+def _replace_old_variant(name: str, entry: dict[str, Json]) -> dict[str, Json]:
+    """Return an entry with the key `variant` instead of its deprecated name. Raises ValueError if it has both."""
+    if "variant" in entry:
+        raise ValueError("`way` is the deprecated name of `variant`, which is also set; remove `way`")
+    key = f"runtimes.recipes.{name}"
+    warnings.warn(f"`{key}.way` is deprecated; write `{key}.variant`", FutureWarning, stacklevel=2)
+    return {"variant" if each == "way" else each: value for each, value in entry.items()}
 
 
 def list_fields(path: Sequence[str]) -> list[str]:
     """Return the keys that a table of a recipe may have; `path` leads from the recipe to the table."""
     nested: dict[str, type[Value]] = {
-        "way": RecipeVariant,
+        "variant": RecipeVariant,
         "version": Version,
         "shim": Shim,
         "warm": WarmCache,

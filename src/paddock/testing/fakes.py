@@ -100,7 +100,7 @@ class FakeSandbox:
         """Return the user of this process."""
         del grants
 
-    async def place(self, grants: ProcessGrants, limits: ProcessLimits) -> _Folder:
+    async def take_slot(self, grants: ProcessGrants, limits: ProcessLimits) -> _Folder:
         """Return a directory among the temporary ones."""
         del grants, limits
         return _Folder()
@@ -112,11 +112,11 @@ class FakeSandbox:
         limits: ProcessLimits | None = None,
         streams: Streams | None = None,
         *,
-        place: Any = None,  # noqa: ANN401 - as the protocol has it
+        slot: Any = None,  # noqa: ANN401 - as the protocol has it
         stop: asyncio.Event | None = None,
     ) -> ProcessResult:
         """Return what `answer` says of a program."""
-        del grants, limits, place, stop
+        del grants, limits, slot, stop
         streams = streams or Streams()
         self.commands.append(tuple(argv))
         code, output = self.answer(argv, streams.stdin)

@@ -128,14 +128,14 @@ async def check_readable_paths(sandbox: Sandbox) -> None:
 
 async def check_slots(sandbox: Sandbox) -> None:
     """Check that a program finds the files of its slot, what it made can be read after it, and then all is gone."""
-    slot = await sandbox.place(ProcessGrants(), ProcessLimits())
+    slot = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
     try:
         scratch = slot.scratch
         owner = scratch.stat().st_uid
         (scratch / "in").write_text("content")
         os.chown(scratch / "in", owner, -1)
         words = ["/bin/sh", "-c", f"cat {scratch}/in > {scratch}/out"]
-        result = await sandbox.run(words, ProcessGrants(), ProcessLimits(), place=slot)
+        result = await sandbox.run(words, ProcessGrants(), ProcessLimits(), slot=slot)
         require_equal((result.status, result.stderr.head), (Status.OK, ""), "a program uses its slot")
         require_equal((scratch / "out").read_text(), "content", "what it made can be read")
     finally:

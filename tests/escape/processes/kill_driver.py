@@ -27,7 +27,7 @@ def strangers(sandbox: KernelSandbox) -> list[str]:
     Ours are this process, the zygote, its idle wardens, the shim that each of those makes ahead when it has rested, and
     the processes that keep the roots of its last jails.
     """
-    zygote = sandbox._fork_server._process.pid
+    zygote = sandbox.describe_state().fork_server.pid
     own = Path(f"/proc/{zygote}/cmdline").read_text().rstrip("\0").replace("\0", " ")
     seen: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -41,14 +41,14 @@ def strangers(sandbox: KernelSandbox) -> list[str]:
         if state != "Z":
             seen[int(folder.name)] = int(parent), name
     wardens = {pid for pid, (parent, _) in seen.items() if parent == zygote}
-    kept = dict.fromkeys(wardens, 1 + namespaces._MAX_CACHED_ROOTS)
+    kept = dict.fromkeys(wardens, 1 + namespaces.MAX_CACHED_ROOTS)
     found: list[str] = []
     for parent, name in (seen[pid] for pid in seen if pid not in wardens):
         if name in {own, namespaces.PROCESS_TITLE.decode()} and kept.get(parent):
             kept[parent] -= 1
         else:
             found.append(name)
-    return found + [seen[pid][1] for pid in wardens][len(sandbox._idle) :]
+    return found + [seen[pid][1] for pid in wardens][len(sandbox.describe_state().idle) :]
 
 
 async def settled(sandbox: KernelSandbox) -> list[str]:

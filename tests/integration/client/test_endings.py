@@ -8,12 +8,12 @@ import threading
 
 import pytest
 from tests.conftest import ROOT
-from tests.processes import children
+from tests.support.processes import PATIENCE_S, children
+from tests.support.session import find_session
 
-from paddock import BlockingPaddock, Paddock, Settings
+from paddock import BlockingPaddock, Paddock
 from paddock.audit.read import read
 from paddock.model.errors import PaddockError
-from paddock.settings.schema import AuditSettings
 
 CLOSED = "this Paddock was closed during the request, which was cancelled"
 FORKED = (
@@ -42,7 +42,7 @@ with BlockingPaddock() as paddock:
 FORGETTING = """
 import gc, os, threading
 from paddock import BlockingPaddock
-from tests.processes import children
+from tests.support.processes import children
 
 
 def thread_and_children():
@@ -57,11 +57,6 @@ del paddock
 gc.collect()
 print(*thread_and_children())
 """
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 
 
 def test_leaving_cancels_what_is_under_way_and_its_processes(tmp_path, settings):
@@ -139,7 +134,7 @@ def test_leaving_in_one_thread_cancels_what_another_one_waits_for(tmp_path, sett
     with paddock:
         other = threading.Thread(target=wait)
         other.start()
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
     other.join()
     assert told == [CLOSED]
 
@@ -209,7 +204,12 @@ with BlockingPaddock() as paddock:
     paddock.execute("console.log(1); await sleep(60000)", on_console=lambda _: sys.exit(3))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
@@ -234,7 +234,7 @@ def test_a_forked_child_is_refused_and_harms_nothing(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{FORKED}\n3\n3 4\n", "")
@@ -247,7 +247,7 @@ def test_one_that_nobody_knows_any_more_ends_its_processes(tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 True True\nFalse False\n", "")
@@ -258,7 +258,12 @@ def test_one_that_is_never_left_ends_with_its_process(tmp_path):
         "from paddock import BlockingPaddock as B; b = B(); b.__enter__(); print(b.execute('return 1').value)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
@@ -267,7 +272,7 @@ def test_a_session_that_has_ended_runs_nothing_more(tmp_path, settings):
     async def ends():
         async with Paddock(tmp_path, settings=settings) as paddock:
             await paddock.execute("return 1")
-            await paddock._require_session().gate.aclose()
+            await find_session(paddock).gate.aclose()
             with pytest.raises(PaddockError, match=r"^this session has ended; open another one$"):
                 await paddock.execute("return 2")
 

@@ -1,17 +1,14 @@
 """The library runs on the event loop that its user has; services of the web mostly have uvloop's."""
 
 import asyncio
-import json
-import sys
-from pathlib import Path
 
 import pytest
 import uvloop
+from tests.support.servers import make_entry, write_servers
 
 from paddock import ConsoleLine, Paddock, Settings, Status
 from paddock.settings.schema import AuditSettings
 
-ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
 PROGRAM = """
 console.log("before");
 const said = await Promise.all(["a", "b"].map((text) => servers.odd.echo({ text })));
@@ -22,8 +19,8 @@ return { said, again: await servers.odd.echo({ text: "c" }), end, sum: await pad
 
 @pytest.fixture
 def opened(tmp_path):
-    odd = {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
+    odd = make_entry("odd")
+    write_servers(tmp_path, {"odd": odd})
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
     return lambda: Paddock(tmp_path, settings=settings)
 

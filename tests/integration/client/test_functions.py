@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
+from tests.support.processes import PATIENCE_S
+from tests.support.session import find_session, run_on_loop
 
 from paddock import BlockingPaddock, ConfigurationError, Paddock, Settings, Status
 from paddock.hub.typescript import describe_tool
@@ -129,7 +131,7 @@ def test_coroutine_functions_run_on_the_loop_of_the_caller(workspace):
 
 
 def test_calls_run_side_by_side(opened):
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
     opened.tool(tool_name="meet")(lambda: both.wait() >= 0)
     assert opened.execute("return await Promise.all([servers.local.meet(), servers.local.meet()])").value == [
         True,
@@ -153,13 +155,13 @@ def test_tools_are_found_described_and_declared(opened):
     names = opened.execute("return [Object.keys(servers), Object.keys(servers.local)]").value
     assert names == [["local"], ["add", "other"]]
 
-    async def describe():
-        servers = opened._paddock._running.session.servers
+    async def describe(session):
+        servers = session.servers
         [declared], _ = await servers.catalog.describe_tools(["local.add"])
-        [entry] = [each for each in servers.admission.list_pinned_tools("local") if each.tool.name == "add"]
+        [entry] = [each for each in servers.call_checks.list_pinned_tools("local") if each.tool.name == "add"]
         return declared, entry
 
-    declared, entry = opened._run_and_wait(describe)
+    declared, entry = run_on_loop(opened, describe)
     assert declared.declaration == (
         "/** Add two numbers. */\n"
         "add(args: {\n"
@@ -275,7 +277,7 @@ def test_each_call_is_on_the_record_before_it_runs(opened):
 
     @opened.tool
     async def look(a: int) -> None:
-        audit = opened._paddock._running.session.gate._audit
+        audit = find_session(opened).gate.audit
         seen.extend(audit.query(event="started", limit=1))
 
     opened.execute("await servers.local.look({a: 1})")

@@ -2,15 +2,13 @@
 
 import asyncio
 import gc
-import json
-import sys
 from pathlib import Path
+
+from tests.support.servers import make_entry, write_servers
 
 from paddock import Outcome, Paddock, Settings
 from paddock.model.request import ServerCall
 from paddock.settings.schema import AuditSettings
-
-ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
 
 
 def alive(kind: type) -> list[object]:
@@ -20,8 +18,8 @@ def alive(kind: type) -> list[object]:
 
 
 def test_calls_of_servers_are_forgotten_though_the_timers_of_their_limits_are_not_due(tmp_path: Path) -> None:
-    odd = {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
+    odd = make_entry("odd")
+    write_servers(tmp_path, {"odd": odd})
     settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 
     async def main() -> list[object]:

@@ -4,17 +4,13 @@ import asyncio
 import json
 
 import pytest
+from tests.support.session import find_session
 
 import paddock
 from paddock import BlockingPaddock, CallRecord, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
 from paddock.model.errors import ConfigurationError, ScriptNotFound, ToolNotFound
 from paddock.settings.rules import PolicySettings, Rule
 from paddock.settings.schema import AuditSettings
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(audit=AuditSettings(directory=tmp_path / "audit"))
 
 
 @pytest.fixture
@@ -63,7 +59,7 @@ def test_the_console_is_heard_as_it_comes(opened):
 
 def test_a_secret_is_neither_heard_nor_on_the_record_of_who_looks(opened, tmp_path):
     opened.execute("1")
-    opened._paddock._running.session.outgoing._secrets.learn("hunter2hunter2")
+    find_session(opened).outgoing.known_secrets.learn("hunter2hunter2")
     heard = []
     source = "console.log('is hunter2hunter2'); try { Object.keys(servers.hunter2hunter2) } catch {}"
     outcome = opened.execute(source, on_console=heard.append)
@@ -93,7 +89,7 @@ def test_calls_are_events_too(opened):
 
 
 def test_a_secret_in_the_name_of_a_call_leaves_nowhere(opened, tmp_path):
-    opened._paddock._running.session.outgoing._secrets.learn("hunter2hunter2")
+    find_session(opened).outgoing.known_secrets.learn("hunter2hunter2")
     *calls, last = opened.events("await servers.nowhere.call('hunter2hunter2', {}).catch(() => 0)")
     assert [call.tool for call in calls] == ["[REDACTED:vault]"]
     assert [call.tool for call in last.calls] == ["[REDACTED:vault]"]

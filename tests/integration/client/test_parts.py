@@ -194,10 +194,10 @@ class Plain:
     def user(self, grants):
         return None
 
-    async def place(self, grants, limits):
-        return FakeSandbox().place(grants, limits)
+    async def take_slot(self, grants, limits):
+        return FakeSandbox().take_slot(grants, limits)
 
-    async def run(self, argv, grants=None, limits=None, streams=None, *, place=None, stop=None):
+    async def run(self, argv, grants=None, limits=None, streams=None, *, slot=None, stop=None):
         cwd = grants.workspace if grants and grants.workspace else tempfile.gettempdir()
         process = await asyncio.create_subprocess_exec(
             *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=cwd
@@ -272,12 +272,12 @@ class Weakening:
     """Proves a tier, and runs programs in another one afterwards."""
 
     def __init__(self, inner):
-        self.inner, self.facts, self.tier, self.user, self.place = (
+        self.inner, self.facts, self.tier, self.user, self.take_slot = (
             inner,
             inner.facts,
             inner.tier,
             inner.user,
-            inner.place,
+            inner.take_slot,
         )
         self.proved = False
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.mcp.conftest import Place
+from tests.support.mcp_server import Place
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from tests.integration.mcp import npm
-from tests.integration.mcp.conftest import PADDOCK, TOKEN, Place
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import TOKEN, Place
 
 LIBRARIES: list[dict[str, Any]] = tomllib.loads(
     (Path(__file__).parents[2] / "client_libraries" / "libraries.toml").read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.mcp.conftest import Place
+from tests.support.mcp_server import Place
 
 RESERVED: list[dict[str, Any]] = tomllib.loads(
     (Path(__file__).parents[2] / "client_libraries" / "reserved_arguments.toml").read_text()

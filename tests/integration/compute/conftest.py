@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from paddock.rendering.computation import compute
+from .library import compute
 
 
 @pytest.fixture(scope="session")

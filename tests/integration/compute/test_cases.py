@@ -5,7 +5,9 @@ import json
 
 import pytest
 
-from paddock.rendering.computation import build_refused_envelope, compute, convert_request, parse_json
+from paddock.rendering.computation import build_refused_envelope, convert_request, parse_json
+
+from .library import compute
 
 
 def error(code, message):
@@ -127,7 +129,7 @@ def test_g13_limits_that_are_not_positive_are_the_default(guest, limits):
     request = convert_request(
         parse_json(json.dumps({"source": "1", "limits": limits}).encode())
     ).build_request(actor="a", surface="library", workspace=guest.workspace)
-    allowed = guest.runner.run(guest.session.gate.execute(request)).decision.limits
+    allowed = guest.execute(request).decision.limits
     assert (allowed.timeout_ms, allowed.output_bytes) == (1000, 64 * 1024)
 
 

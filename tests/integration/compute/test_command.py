@@ -1,21 +1,18 @@
 """`paddock compute` as people use it: exit code, both streams, and nothing else on them."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
+from tests.support.command import PADDOCK, make_environment, run_paddock
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture
 def environment(tmp_path):
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    return make_environment(tmp_path)
 
 
 @pytest.fixture
@@ -23,16 +20,9 @@ def run(tmp_path, environment):
     """Run the command; return exit code, standard output and standard error."""
 
     def run(stdin, *arguments, **variables):
-        done = subprocess.run(
-            [PADDOCK, "compute", *arguments],
-            cwd=tmp_path,
-            env={**environment, **variables},
-            input=stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode(),
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        given = stdin if isinstance(stdin, bytes) else json.dumps(stdin)
+        where = {**environment, **variables}
+        return run_paddock(tmp_path, "compute", *arguments, stdin=given, environment=where)
 
     return run
 
@@ -60,10 +50,11 @@ def test_g1_g2_g5_g9_streams_and_exit_codes(run):
         ({"source": "emit(1)", "inptu": "x"}, "`inptu` is unknown; did you mean `input`?"),
         ({"source": 5}, "`source` must be a text, not 5"),
         ({"source": ""}, "`source` is empty"),
-        ({"source": "emit(1)", "limits": {"wall_ms": 50.5}}, "`limits.wall_ms` must be a whole number, not 50.5"),
-        ({"source": "emit(1)", "limits": {"wal_ms": 50}}, "`limits.wal_ms` is unknown; did you mean `wall_ms`?"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 50.5}}, "`limits.timeout_ms` must be a whole number, not 50.5"),
+        ({"source": "emit(1)", "limits": {"timout_ms": 50}}, "`limits.timout_ms` is unknown; did you mean `timeout_ms`?"),
         ({"source": "emit(1)", "limits": {"partial": 1}}, "`limits.partial` must be true or false, not 1"),
-        ({"source": "emit(1)", "limits": {"wall_ms": 5, "wallMs": 5}}, "`wall_ms` and `wallMs` are one argument, given twice: give `limits.wall_ms` alone"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 5, "timeoutMs": 5}}, "`timeout_ms` and `timeoutMs` are one argument, given twice: give `limits.timeout_ms` alone"),
+        ({"source": "emit(1)", "limits": {"timeout_ms": 5, "wallMs": 5}}, "`limits.wall_ms` is the deprecated name of `limits.timeout_ms`, which is also given; remove `limits.wall_ms`"),
         ([1], "the value must be an object, not a list"),
     ],
 )  # fmt: skip
@@ -77,6 +68,7 @@ def test_a_request_that_makes_no_sense_is_explained_as_by_other_commands(run, bo
     [
         {"source": "emit(1)", "input": None, "limits": None},
         {"source": "emit(1)", "limits": {"wall_ms": None, "output_kb": "64", "partial": "true"}},
+        {"source": "emit(1)", "limits": {"timeoutMs": 5e3}},
         {"source": "emit(1)", "limits": {"wallMs": 5e3}},
     ],
 )
@@ -103,7 +95,7 @@ def test_what_is_not_allowed(run):
         '{"code":"DENIED","message":"timeout_ms = 600001 exceeds the maximum of 600000 '
         '(limits.compute.max_timeout_ms); ask for less, or raise the maximum in paddock.toml"}\n'
     )
-    assert run({"source": "emit(1)", "limits": {"wall_ms": 600_001}}) == (1, "", told)
+    assert run({"source": "emit(1)", "limits": {"timeout_ms": 600_001}}) == (1, "", told)
     told = '{"code":"DENIED","message":"Code size exceeds limit (1048576 bytes)"}\n'
     assert run({"source": " " * 2**20 + "1"}) == (1, "", told)
 
@@ -128,7 +120,7 @@ def test_an_interrupt_ends_in_order(tmp_path, environment):
         process.stdin.close()
         wait_for_record(audit)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stdout.read() == ""
         assert process.stderr.read() == '{"code":"CANCELLED","message":"cancelled"}\n'
 

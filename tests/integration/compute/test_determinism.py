@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
+
+from tests.support.command import run_paddock
 
 from paddock.javascript.computation import derive_seeds
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 EVERYTHING = """
 const date = new Date();
 emit([
@@ -46,7 +44,7 @@ def test_equal_runs_emit_the_same(answer):
 
 
 def test_zone_and_language_of_the_machine_do_not_show(tmp_path, answer):
-    body = json.dumps({"source": EVERYTHING, "input": "input", "limits": {"wall_ms": 60_000}})
+    body = json.dumps({"source": EVERYTHING, "input": "input", "limits": {"timeout_ms": 60_000}})
     environment = {
         **os.environ,
         "TZ": "Asia/Tokyo",
@@ -54,15 +52,7 @@ def test_zone_and_language_of_the_machine_do_not_show(tmp_path, answer):
         "LANG": "tr_TR.UTF-8",
         "PADDOCK_AUDIT_DIRECTORY": str(tmp_path / "audit"),
     }
-    done = subprocess.run(
-        [PADDOCK, "compute"],
-        input=body,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_paddock(None, "compute", stdin=body, environment=environment)
     assert json.loads(done.stdout)["output"] == answer(EVERYTHING, "input").output
 
 

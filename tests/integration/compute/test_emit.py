@@ -14,7 +14,7 @@ def run(guest, source, *, output_bytes, partial=False, given=""):
     work = GuestRun(source=source, input=given, profile="compute", partial=partial)
     limits = LimitOverrides(output_bytes=output_bytes, timeout_ms=60_000)
     request = ExecutionRequest(workspace=guest.workspace, work=work, limits=limits)
-    return guest.runner.run(guest.session.gate.execute(request))
+    return guest.execute(request)
 
 
 def spelled(text):

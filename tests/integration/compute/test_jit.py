@@ -2,7 +2,7 @@
 
 import json
 
-from paddock.rendering.computation import compute
+from .library import compute
 
 
 def of_body(guest, body):

@@ -10,8 +10,9 @@ import pytest
 from paddock.app.session import open_session
 from paddock.model.errors import LedgerError
 from paddock.model.request import ExecutionRequest, GuestRun, ServerCall
-from paddock.rendering.computation import compute
 from paddock.settings.schema import AuditSettings, Settings
+
+from .library import compute
 
 SECRET = "neither the source nor the input"
 NAMES = {"tool": "code.sandbox.js.run", "span": "tools.js.run"}

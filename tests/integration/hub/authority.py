@@ -31,6 +31,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub.auth.code_flow import AuthorizationPrompt
 from paddock.hub.config import HttpServer
@@ -197,7 +198,7 @@ def world() -> Generator[World]:
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(PATIENCE_S)
         yield made[0]
     finally:
         done.set()

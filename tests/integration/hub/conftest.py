@@ -1,11 +1,8 @@
 import os
-import select
-import socket
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from tests.support.servers import make_command
 
 from paddock.hub.config import StdioServer
 from paddock.hub.pool import Hub
@@ -14,15 +11,14 @@ from paddock.policy.environment import child_environment
 
 from . import authority
 
-ODD = Path(__file__).resolve().parents[2] / "servers" / "odd.py"
-
 
 @pytest.fixture
 def odd():
     """Make the configuration of a server that misbehaves on request."""
 
     def make(name="odd", *flags, **options):
-        return StdioServer(name, sys.executable, ("-I", "-S", str(ODD), *map(str, flags)), **options)
+        command, *rest = make_command("odd", *flags)
+        return StdioServer(name, command, tuple(rest), **options)
 
     return make
 
@@ -58,13 +54,6 @@ def given_up(monkeypatch):
 
 
 @pytest.fixture
-def unused_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@pytest.fixture
 def world():
     """Run a server that wants a login, and its authorization server."""
     with authority.world() as running:
@@ -85,15 +74,3 @@ async def failure(awaitable, kind):
         await awaitable
     assert type(caught.value) is kind
     return caught.value
-
-
-def ended(pid, seconds):
-    """Wait until a process has ended, at most `seconds`; tell whether it has."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watched], [], [], seconds)[0])
-    finally:
-        os.close(watched)

@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.command import make_environment, run_paddock
+from tests.support.servers import make_entry, write_servers
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
-SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
 HIDDEN = "Adds numbers.\u200b\u202e\U000e0069"
 SPELLED = r"Adds numbers.\u{200b}\u{202e}\u{e0069}"
 TOKEN = "tok-0123456789abcdef"
@@ -51,24 +49,18 @@ class Workspace:
         """Have the server `g` list these tools; `off` is disabled and `bad` is not understood."""
         file = self.directory / "tools.json"
         file.write_text(json.dumps(tools))
-        args = ["-I", "-S", str(SERVER), str(file), *([] if page is None else [str(page)])]
-        entry = {"command": sys.executable, "args": args, "env": {"TOKEN": TOKEN}}
+        entry = make_entry("turncoat", file, *([] if page is None else [page]), env={"TOKEN": TOKEN})
         servers = {"g": entry, "off": {**entry, "disabled": True}, "bad": {"command": 5}}
-        (self.directory / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        write_servers(self.directory, servers)
 
     def paddock(self, *args, stdin=""):
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory / "home"),
+        places = {
             "XDG_STATE_HOME": str(self.directory / "state"),
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
-            "LANG": "C.UTF-8",
             "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off",
         }
-        done = subprocess.run(
-            [PADDOCK, *args], cwd=self.directory, env=environment, input=stdin,
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        where = make_environment(self.directory / "home", **places)
+        done = run_paddock(self.directory, *args, stdin=stdin, environment=where)
         bad = '`command`: must be a text: write it between "quotes"; skipped.\n'
         lines = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(bad)]
         return done.returncode, done.stdout, "".join(lines)

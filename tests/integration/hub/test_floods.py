@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from tests.support.servers import make_command
 
 from paddock.hub import unsolicited
 from paddock.hub.config import HttpServer, StdioServer
@@ -14,9 +13,8 @@ from paddock.model.errors import ServerUnavailable
 from .conftest import failure
 from .test_hub_http_faults import SSE, answer, rude
 
-FLOOD = StdioServer(
-    "flood", sys.executable, ("-I", "-S", str(Path(__file__).resolve().parents[2] / "servers" / "flood.py"))
-)
+COMMAND, *REST = make_command("flood")
+FLOOD = StdioServer("flood", COMMAND, tuple(REST))
 MANY = "it sent more than 500 messages, or KiB of them, that answer no call, faster than 0 a second; correct the server"
 VALUES = "it has more than 30000 values; ask for less at once, or raise `servers.answer_values`"
 

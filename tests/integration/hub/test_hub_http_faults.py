@@ -7,6 +7,7 @@ import zlib
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub import connection, http
 from paddock.hub.config import HttpServer
@@ -260,7 +261,7 @@ def test_what_is_under_way_when_a_session_is_forgotten_is_answered_or_made_again
             assert (h.list_status()["web"].starts, h.list_status()["web"].failures) == (2, 0)
             await over.wait()  # nothing is waited for once the last of them is answered
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 
 
 def test_a_call_without_an_answer_may_have_been_made(hub):
@@ -300,7 +301,7 @@ def test_a_body_without_end_that_nobody_needs_is_not_read(hub, head):
         async with rude(t=said) as server, hub(HttpServer("web", server.url)) as h:
             await failure(h.call_tool("web", "t", {}), ServerUnavailable)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 
 
 def test_the_end_of_a_session_waits_for_no_answer(hub):
@@ -317,7 +318,7 @@ def test_the_end_of_a_session_waits_for_no_answer(hub):
                 assert text(await h.call_tool("web", "t", {})) == "fine"
             assert [verb for verb, _ in server.asked][-1] == "DELETE"
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 
 
 def test_the_rest_of_a_stream_is_not_asked_for_without_a_pause(hub, monkeypatch):

@@ -7,9 +7,10 @@ import sys
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
+from tests.support.processes import all_end, watched
 
-from paddock.hub.admission import Admission
 from paddock.hub.breaker import Breaker
+from paddock.hub.call_checks import CallChecks
 from paddock.hub.config import StdioServer
 from paddock.hub.pins import Pins
 from paddock.hub.process import ServerProcess, start_process
@@ -25,7 +26,7 @@ from paddock.model.errors import (
 )
 from paddock.redaction.known import ServerSecrets
 
-from .conftest import ended, failure, text
+from .conftest import failure, text
 
 
 def test_x25_m26_unknown_server_is_named(hub, odd):
@@ -113,7 +114,7 @@ def test_x28_server_that_died_while_idle_is_replaced_unnoticed(hub, odd):
         async with hub(odd()) as h:
             first = int(text(await h.call_tool("odd", "pid", {})))
             os.kill(first, signal.SIGKILL)
-            assert ended(first, 5)
+            assert all_end(watched([first]))
             assert int(text(await h.call_tool("odd", "pid", {}))) != first
             assert h.list_status()["odd"].starts == 2
 
@@ -151,7 +152,7 @@ def test_x29_five_failures_open_the_breaker_until_the_cooldown_is_over(hub, odd)
             assert (error.retryable, error.sent) == (True, False)
             now[0] = 30.001
             assert text(await h.call_tool("odd", "echo", {"text": "yes"})) == "yes"
-            assert ended(first, 5), "a server that failed so often is started anew"
+            assert all_end(watched([first])), "a server that failed so often is started anew"
 
     asyncio.run(main())
 
@@ -344,9 +345,9 @@ def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
 
     async def session():
         servers = {"odd": odd("odd", "--silent")}
-        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        admission = CallChecks(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
         before = admission.is_silent("odd")
-        async with hub(*servers.values(), admission=admission) as h:
+        async with hub(*servers.values(), checks=admission) as h:
             assert text(await h.call_tool("odd", "echo", {"text": "hello"})) == "hello"
         return before, admission.is_silent("odd")
 
@@ -365,9 +366,9 @@ def test_a_server_that_is_silent_on_the_probe_is_asked_once_by_all_processes(
 def test_a_server_that_answers_the_probe_again_is_no_longer_noted_as_silent(odd, hub, tmp_path):
     async def main():
         servers = {"odd": odd("odd", "--modern")}
-        admission = Admission(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
+        admission = CallChecks(servers, Pins(tmp_path, tmp_path / ".mcp.json"))
         admission.note_silent("odd", silent=True)
-        async with hub(*servers.values(), admission=admission) as h:
+        async with hub(*servers.values(), checks=admission) as h:
             assert text(await h.call_tool("odd", "echo", {"text": "hello"})) == "hello"
             assert h.list_status()["odd"].protocol == "2026-07-28"
         return admission.is_silent("odd")

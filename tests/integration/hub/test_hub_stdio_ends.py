@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from tests.support.processes import PATIENCE_S, all_end, watched
+
 from paddock.hub.breaker import Breaker
 from paddock.hub.config import Lifecycle, StdioServer
 from paddock.hub.process import ServerProcess, start_process
@@ -15,7 +17,7 @@ from paddock.model.errors import (
     ServerUnavailable,
 )
 
-from .conftest import ended, failure, text
+from .conftest import failure, text
 
 
 def test_x30_exits_of_the_process_do_not_count(hub, odd):
@@ -36,7 +38,7 @@ def test_x31_idle_server_is_really_ended_to_make_room(hub, odd):
         async with hub(odd("a"), odd("b"), max_live=1) as h:
             first = int(text(await h.call_tool("a", "pid", {})))
             await h.call_tool("b", "echo", {"text": "x"})
-            assert ended(first, 0)
+            assert all_end(watched([first]), 0)
             assert [s.live for s in h.list_status().values()] == [False, True]
 
     asyncio.run(main())
@@ -67,8 +69,8 @@ def test_x33_server_that_ignores_sigterm_and_its_grandchild_are_killed(hub, odd,
         begin = time.monotonic()
         await h.close()
         assert 1.5 < time.monotonic() - begin < 30
-        assert ended(server, 0)
-        assert ended(int(grandchild.read_text()), 1)
+        assert all_end(watched([server]), 0)
+        assert all_end(watched([int(grandchild.read_text())]))
 
     asyncio.run(main())
 
@@ -77,7 +79,7 @@ def test_x33_close_ends_all_servers_side_by_side(hub, odd, monkeypatch):
     stop = ServerProcess.stop
 
     async def with_the_others(process):
-        await asyncio.wait_for(together.wait(), 60)
+        await asyncio.wait_for(together.wait(), PATIENCE_S)
         await stop(process)
 
     async def main():
@@ -89,7 +91,7 @@ def test_x33_close_ends_all_servers_side_by_side(hub, odd, monkeypatch):
         monkeypatch.setattr(ServerProcess, "stop", with_the_others)
         await h.close()
         await h.close()
-        assert all(ended(pid, 0) for pid in pids)
+        assert all(all_end(watched([pid]), 0) for pid in pids)
         error = await failure(h.call_tool("a", "pid", {}), ServerUnavailable)
         assert str(error) == "The hub is closed; no server can be called any more."
 
@@ -103,7 +105,7 @@ def test_grandchild_of_a_server_that_left_is_ended(hub, odd, tmp_path):
         async with hub(odd("odd", "--grandchild", grandchild)) as h:
             await failure(h.call_tool("odd", "crash", {}), ServerUnavailable)
             first = int(grandchild.read_text())
-        assert ended(first, 1)
+        assert all_end(watched([first]))
 
     asyncio.run(main())
 
@@ -133,7 +135,9 @@ def test_servers_die_with_a_paddock_that_is_killed(odd):
         driver.kill()
         driver.wait()
         driver.stdout.close()
-    assert ended(server, 5), "it ignores SIGTERM and the end of its stdin; only the kernel can end it"
+    assert all_end(watched([server])), (
+        "it ignores SIGTERM and the end of its stdin; only the kernel can end it"
+    )
 
 
 def test_ephemeral_server_ends_after_its_call(hub, odd):
@@ -142,7 +146,7 @@ def test_ephemeral_server_ends_after_its_call(hub, odd):
             first = int(text(await h.call_tool("odd", "pid", {})))
             second = int(text(await h.call_tool("odd", "pid", {})))
             assert first != second
-            assert ended(first, 0)
+            assert all_end(watched([first]), 0)
 
     asyncio.run(main())
 
@@ -151,7 +155,7 @@ def test_idle_server_is_swept(hub, odd):
     async def main():
         async with hub(odd(), idle_timeout_ms=1, sweep_ms=1) as h:
             first = int(text(await h.call_tool("odd", "pid", {})))
-            assert await asyncio.to_thread(ended, first, 5)
+            assert await asyncio.to_thread(all_end, watched([first]))
 
     asyncio.run(main())
 
@@ -183,7 +187,7 @@ def test_close_while_starting_and_while_calling(hub, odd):
         await asyncio.sleep(0)
         await calling.close()
         assert (await failure(call, ServerUnavailable)).sent
-        assert ended(server, 0)
+        assert all_end(watched([server]), 0)
 
     asyncio.run(main())
 
@@ -196,7 +200,7 @@ def test_an_input_that_breaks_is_no_error_of_ours():
         server = StdioServer("sleeper", "/bin/sleep", ("60",))
         process = await start_process(server, {"PATH": os.environ["PATH"]})
         os.kill(process.pid, signal.SIGKILL)
-        assert ended(process.pid, 60)  # and the event loop does not know it yet
+        assert all_end(watched([process.pid]))  # and the event loop does not know it yet
         process.stdin.write(b"hello\n")
         await process.stop()
 

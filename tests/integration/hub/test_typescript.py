@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.processes import PATIENCE_S
 
 from paddock.hub.catalog_tool import CatalogTool
 from paddock.hub.result import ToolInfo
@@ -36,7 +37,7 @@ def complaints(compiler, directory, text):
     (directory / "tools.ts").write_text(f"{text}export {{}};\n")
     done = subprocess.run(
         [compiler, "--noEmit", "--strict", "--types", "", "tools.ts"],
-        cwd=directory, capture_output=True, text=True, check=False, timeout=120,
+        cwd=directory, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode in (0, 1, 2), done.stderr
     return done.stdout

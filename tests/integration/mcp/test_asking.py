@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
-
-from .conftest import ERAS, MODERN, Place
+from tests.support.mcp_server import ERAS, MODERN, Place
 
 RULES = """
 [[policy.rule]]

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from paddock.rendering.computation import render_one_line
+from tests.support.mcp_server import Place
 
-from .conftest import Place
+from paddock.rendering.computation import render_one_line
 
 CALLS: list[dict[str, Any]] = [
     {"source": "emit(read_input())", "input": "hello"},
@@ -34,7 +34,7 @@ INVALID = [
 EXPLAINED = [
     "`source` is empty",
     "`source` is missing",
-    '`limits.wall_ms` must be a whole number, not the text "soon"',
+    '`limits.timeout_ms` must be a whole number, not the text "soon"',
 ]
 """The same three under the default names."""
 
@@ -51,12 +51,26 @@ def answers(place: Place, name: str, *options: str) -> list[Any]:
     return asyncio.run(main())
 
 
+RENAMED = {
+    "output_kb": "`limits.output_kb` is deprecated; write `limits.output_bytes`",
+    "wall_ms": "`limits.wall_ms` is deprecated; write `limits.timeout_ms`",
+}
+
+
 def test_compute(place: Place) -> None:
     assert answers(place, "compute") == [
         (["hello"], {"output": "hello"}, False),
-        ([f"OUTPUT_LIMIT: output exceeded 1 KB\n{CUT}"], {**LIMIT, "output": CUT}, True),
+        (
+            [f"OUTPUT_LIMIT: output exceeded 1 KB\n{CUT}\nwarning: {RENAMED['output_kb']}"],
+            {**LIMIT, "output": CUT, "warnings": [RENAMED["output_kb"]]},
+            True,
+        ),
         (["EVAL_ERROR: Error: boom at <eval>:1:18\na"], BOOM, True),
-        (["TIMEOUT: execution exceeded 50 ms"], TIMEOUT, True),
+        (
+            [f"TIMEOUT: execution exceeded 50 ms\nwarning: {RENAMED['wall_ms']}"],
+            {**TIMEOUT, "warnings": [RENAMED["wall_ms"]]},
+            True,
+        ),
         *(
             ([f"INVALID_INPUT: {told}"], {"code": "INVALID_INPUT", "message": told}, True)
             for told in EXPLAINED

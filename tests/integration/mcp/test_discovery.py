@@ -3,13 +3,12 @@
 import asyncio
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .conftest import Place
+from tests.support.mcp_server import Place
+from tests.support.servers import make_entry
 
 
 def test_tools_are_found_described_and_called(place: Place) -> None:
@@ -60,7 +59,7 @@ ODDITIES = [
 def test_what_definitions_hide_or_leave_unchecked_and_what_errors_say_reaches_agents(place: Place) -> None:
     file = place.workspace / "oddities.json"
     file.write_text(json.dumps(ODDITIES))
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}
+    entry = make_entry("turncoat", file)
     place.servers({"g": entry, "off": {**entry, "disabled": True}})
 
     async def main() -> Any:
@@ -133,7 +132,7 @@ def test_an_alias_is_known_at_the_first_use_of_a_server(
 ) -> None:
     file = place.workspace / "oddities.json"
     file.write_text(json.dumps(ODDITIES))
-    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+    place.servers({"g": make_entry("turncoat", file)})
 
     async def main() -> Any:
         async with place.client(*flags) as client:
@@ -147,7 +146,7 @@ def test_more_tools_than_one_answer_lists_are_said_to_be_there(place: Place) -> 
     tools = [{"name": f"find_{n}", "inputSchema": {"type": "object"}} for n in range(60)]
     file = place.workspace / "many.json"
     file.write_text(json.dumps(tools))
-    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+    place.servers({"g": make_entry("turncoat", file)})
 
     async def main() -> Any:
         async with place.client(mode="auto") as client:
@@ -241,7 +240,7 @@ def test_a_list_of_queries_gives_the_best_tool_of_each_first(place: Place) -> No
     ]
     file = place.workspace / "steps.json"
     file.write_text(json.dumps(tools))
-    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+    place.servers({"g": make_entry("turncoat", file)})
 
     async def main() -> Any:
         async with place.client(mode="auto") as client:
@@ -280,7 +279,7 @@ def test_agents_find_tools_by_meaning_and_are_told_when_that_cannot_be(place: Pl
     )
     file = place.workspace / "meaning.json"
     file.write_text(json.dumps(tools))
-    place.servers({"g": {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(file)]}})
+    place.servers({"g": make_entry("turncoat", file)})
 
     async def main() -> Any:
         async with place.client(mode="auto") as client:

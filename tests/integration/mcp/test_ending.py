@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.mcp_server import AUTHORIZED, Place, Web
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
-from .conftest import AUTHORIZED, Place, Web, all_end, watched
 from .test_http import modern, shaken_hands
 from .test_lines import SPIN, spinning
 from .test_script_tools import tool
@@ -61,7 +61,7 @@ async def ending(http: httpx2.AsyncClient, web: Web) -> None:
 
 async def ended(web: Web) -> None:
     """Wait until the server has ended in order, without a word."""
-    assert await asyncio.wait_for(web.process.wait(), 60) == 0
+    assert await asyncio.wait_for(web.process.wait(), PATIENCE_S) == 0
     assert await web.process.stderr.read() == b""
 
 
@@ -71,7 +71,7 @@ def test_a_call_that_ends_within_the_grace_is_answered(place: Place, era: str) -
     gate = Gate(place.workspace)
 
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             request = call("run_program", SHELL)
             session = await shaken_hands(http, web.url)
             if era == "session":
@@ -102,7 +102,7 @@ def test_a_call_that_ends_within_the_grace_is_answered(place: Place, era: str) -
 
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "a script": ("execute_code", {"code": SPIN}),
-    "a computation": ("compute", {"source": "for (;;) {}", "limits": {"wall_ms": 60_000}}),
+    "a computation": ("compute", {"source": "for (;;) {}", "limits": {"timeout_ms": 60_000}}),
     "a program": ("run_program", SHELL),
     "a call of a server": ("call_tool", {"server": "odd", "tool": "hang"}),
     "a script tool": ("waits", {}),
@@ -143,7 +143,7 @@ def test_a_call_that_outlives_the_grace_is_answered_as_cancelled(place: Place, k
     tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
 
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             running = asyncio.create_task(post(http, web, call(*CALLS[kind])))
             async with gate.reached() if kind in READS else nullcontext():
                 await started(web, kind)
@@ -205,7 +205,7 @@ def test_over_standard_streams_a_call_has_the_grace_too(place: Place) -> None:
                 end.write("let go\n")
             answer = await lines.answer(number)
             assert answer["result"]["structuredContent"]["status"] == "success"
-            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
             assert await lines.process.stderr.read() == b""
 
     asyncio.run(main())
@@ -224,7 +224,7 @@ def test_over_standard_streams_the_rest_is_cancelled(place: Place, *, modern: bo
             lines.process.send_signal(signal.SIGTERM)
             result = (await lines.answer(number))["result"]
             assert (result["isError"], result["structuredContent"]["status"]) == (True, "cancelled")
-            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
             assert await asyncio.to_thread(all_end, handles)
 
     asyncio.run(main())
@@ -238,7 +238,7 @@ def test_a_client_that_closes_its_end_waits_for_no_grace(place: Place) -> None:
             await spinning(lines)
             lines.process.send_signal(signal.SIGTERM)
             lines.process.stdin.close()
-            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
 
     asyncio.run(main())
 
@@ -254,7 +254,7 @@ def test_a_second_signal_ends_the_server_at_once_and_the_record_is_whole(place: 
     tool(place, "waits", f"open({str(place.workspace / 'gate')!r}).read()", workspace="read-only")
 
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             running = asyncio.create_task(post(http, web, call(*CALLS[kind])))
             async with gate.reached() if kind in READS else nullcontext():
                 await started(web, kind)
@@ -264,7 +264,7 @@ def test_a_second_signal_ends_the_server_at_once_and_the_record_is_whole(place: 
                 while time.monotonic() - known <= SAME_S:
                     assert (await http.get(web.url.replace("/mcp", "/livez"))).status_code == 200
                 web.process.send_signal(signal.SIGTERM)
-                assert await asyncio.wait_for(web.process.wait(), 60) == -signal.SIGTERM
+                assert await asyncio.wait_for(web.process.wait(), PATIENCE_S) == -signal.SIGTERM
                 with pytest.raises(httpx2.TransportError):
                     await running
             assert await web.process.stderr.read() == b""

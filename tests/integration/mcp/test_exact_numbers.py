@@ -3,18 +3,17 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
-from tests.number_table import NUMBERS, TABLE, digits_in
+from tests.support.command import Ended, run_paddock
+from tests.support.mcp_server import AUTHORIZED, ERAS, MODERN, Place
+from tests.support.number_table import NUMBERS, TABLE, digits_in
+from tests.support.processes import PATIENCE_S
+from tests.support.servers import make_command, make_entry
 
-from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, Place
 from .test_http import modern, shaken_hands
-
-SERVER = Path(__file__).resolve().parents[2] / "servers/digits.py"
 
 
 @pytest.fixture
@@ -22,23 +21,13 @@ def digits(place: Place) -> Place:
     """Have a workspace with the server `digits`, which gives the table."""
     table = place.workspace / "table.json"
     table.write_text(TABLE)
-    entry = {"command": sys.executable, "args": ["-I", "-S", str(SERVER), str(table)]}
+    entry = make_entry("digits", table)
     place.servers({"digits": entry})
     return place
 
 
-def paddock(place: Place, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-    done = subprocess.run(
-        [PADDOCK, *arguments],
-        cwd=place.workspace,
-        env=place.environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return done.returncode, done.stdout, done.stderr
+def paddock(place: Place, *arguments: str, stdin: str = "") -> Ended:
+    return run_paddock(place.workspace, *arguments, stdin=stdin, environment=place.environment)
 
 
 def ran(place: Place, source: str, *arguments: str) -> str:
@@ -157,7 +146,7 @@ def test_agents_get_all_digits(digits: Place, mode: str) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 def test_agents_get_all_digits_over_http(digits: Place, mode: str) -> None:
     async def main() -> None:
-        async with digits.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=120) as http:
+        async with digits.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             if mode == "legacy":
                 headers = await shaken_hands(http, web.url)
             else:
@@ -176,7 +165,7 @@ def test_agents_get_all_digits_over_http(digits: Place, mode: str) -> None:
 @pytest.fixture(params=["--json", "--events"])
 def remote(digits: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
     """Have the server be one over HTTP, which answers with JSON or with events."""
-    command = [sys.executable, "-I", "-S", str(SERVER), str(digits.workspace / "table.json"), request.param]
+    command = make_command("digits", digits.workspace / "table.json", request.param)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         digits.servers({"digits": {"url": f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"}})

@@ -2,18 +2,18 @@
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.command import run_paddock
+from tests.support.mcp_server import AUTHORIZED, ERAS, MODERN, TOKEN, Place, Web
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
 from paddock.mcp_server.http.app import MAX_SESSIONS
 
-from .conftest import AUTHORIZED, ERAS, MODERN, PADDOCK, TOKEN, Place, Web, all_end, watched
 from .test_lines import SPIN
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -81,7 +81,7 @@ def post(http: httpx2.AsyncClient, web: Web, **headers: str) -> Any:
 
 def test_only_the_token_opens(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             wrong = ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN)
             refused = [await post(http, web, Authorization=text) for text in wrong]
             refused.append(await post(http, web))
@@ -98,7 +98,7 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
     async def main() -> None:
         async with (
             place.web("--allowed-host", "paddock.test") as web,
-            httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http,
+            httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http,
         ):
             port = web.url.split(":")[2].split("/")[0]
             statuses = {
@@ -132,7 +132,7 @@ def test_no_web_page_gets_in_by_another_name(place: Place) -> None:
 
 def test_bodies_are_bounded_and_broken_ones_refused(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             headers, _ = modern("tools/list", {})
             too_large = await http.post(web.url, headers=headers, content=b"x" * (17 * 1024 * 1024))
             assert too_large.status_code == 413
@@ -145,7 +145,7 @@ def test_bodies_are_bounded_and_broken_ones_refused(place: Place) -> None:
 
 def test_connections_that_ask_for_nothing_keep_nobody_out(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             port = int(web.url.split(":")[2].split("/")[0])
             idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
             head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -162,7 +162,7 @@ def test_connections_that_ask_for_nothing_keep_nobody_out(place: Place) -> None:
             for _, writer in idle:
                 writer.close()
             web.process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(web.process.wait(), 30) == 0
+            assert await asyncio.wait_for(web.process.wait(), PATIENCE_S) == 0
             assert await web.process.stderr.read() == b""
 
     asyncio.run(main())
@@ -170,7 +170,7 @@ def test_connections_that_ask_for_nothing_keep_nobody_out(place: Place) -> None:
 
 def test_closing_the_stream_kills_the_program(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             async with spinning(http, web.url, *modern("tools/call", CALL)):
                 handles = watched(running_workers(web.process.pid))
                 assert len(handles) == 1
@@ -184,7 +184,7 @@ def test_a_session_ends_its_programs(place: Place, how: str) -> None:
     async def main() -> None:
         async with (
             place.web() as web,
-            httpx2.AsyncClient(headers={**AUTHORIZED, **ACCEPT}, timeout=60) as http,
+            httpx2.AsyncClient(headers={**AUTHORIZED, **ACCEPT}, timeout=PATIENCE_S) as http,
         ):
             http.headers.update(await shaken_hands(http, web.url))
             body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
@@ -202,7 +202,7 @@ def test_a_session_ends_its_programs(place: Place, how: str) -> None:
 
 def test_sessions_that_were_left_keep_nobody_out(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             stays, left = await shaken_hands(http, web.url), await shaken_hands(http, web.url)
             ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
             async with http.stream("GET", web.url, headers=stays) as stream:
@@ -220,11 +220,11 @@ def test_sessions_that_were_left_keep_nobody_out(place: Place) -> None:
 
 def test_termination_ends_everything(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             async with spinning(http, web.url, *modern("tools/call", CALL)):
                 handles = watched(descendants(web.process.pid))
                 web.process.send_signal(signal.SIGTERM)
-                assert await asyncio.wait_for(web.process.wait(), 30) == 0
+                assert await asyncio.wait_for(web.process.wait(), PATIENCE_S) == 0
                 assert await web.process.stderr.read() == b""
             assert await asyncio.to_thread(all_end, handles)
 
@@ -235,7 +235,7 @@ def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
     place.settings("[mcp]\nshutdown_grace_ms = 0\n")
 
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             session = await shaken_hands(http, web.url)
             older = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
             async with spinning(http, web.url, session, older):
@@ -249,7 +249,7 @@ def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
                 response = await plain
                 assert response.status_code == 200
                 assert response.json()["result"]["structuredContent"]["status"] == "cancelled"
-                assert await asyncio.wait_for(web.process.wait(), 30) == 0
+                assert await asyncio.wait_for(web.process.wait(), PATIENCE_S) == 0
                 assert await web.process.stderr.read() == b""
 
     asyncio.run(main())
@@ -257,16 +257,8 @@ def test_termination_is_told_to_who_waits_and_is_no_error(place: Place) -> None:
 
 def serve(place: Place, *flags: str, **environment: str) -> tuple[int, str]:
     """Run a server that must not start; return its exit code and what it says."""
-    done = subprocess.run(
-        [PADDOCK, "serve", "mcp", *flags],
-        cwd=place.workspace,
-        env={**place.environment, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    where = {**place.environment, **environment}
+    done = run_paddock(place.workspace, "serve", "mcp", *flags, environment=where)
     return done.returncode, done.stderr
 
 
@@ -313,7 +305,7 @@ def test_names_that_are_none(place: Place) -> None:
 
 def test_probes_want_no_token_and_tell_nothing(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             for path in ("/health", "/livez", "/readyz"):
                 url = web.url.replace("/mcp", path)
                 for host in ("10.1.2.3:8700", "evil.test"):
@@ -335,12 +327,18 @@ def test_a_token_is_made_once_and_kept(place: Place) -> None:
     file = place.home / "token"
 
     async def main() -> None:
-        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient(timeout=60) as http:
+        async with (
+            place.web("--token-file", str(file)) as web,
+            httpx2.AsyncClient(timeout=PATIENCE_S) as http,
+        ):
             token = file.read_text().strip()
             assert (file.stat().st_mode & 0o777, len(token)) == (0o600, 43)
             assert (await post(http, web, Authorization=f"Bearer {token}")).status_code == 200
             assert (await post(http, web, **AUTHORIZED)).status_code == 401
-        async with place.web("--token-file", str(file)) as web, httpx2.AsyncClient(timeout=60) as http:
+        async with (
+            place.web("--token-file", str(file)) as web,
+            httpx2.AsyncClient(timeout=PATIENCE_S) as http,
+        ):
             assert (await post(http, web, Authorization=f"bearer {token}")).status_code == 200
 
     asyncio.run(main())

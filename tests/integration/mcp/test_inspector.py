@@ -6,11 +6,13 @@ import subprocess
 from typing import Any
 
 import pytest
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import TOKEN, Place
+from tests.support.processes import PATIENCE_S
 
 from paddock.script_tools.authoring import create
 
 from . import npm
-from .conftest import PADDOCK, TOKEN, Place
 
 CALLS: dict[str, dict[str, Any]] = {
     "execute_code": {"code": "return await servers.odd.echo({text: 'hi'})"},
@@ -41,7 +43,7 @@ def ask(inspector: list[str], place: Place, target: list[str], *what: str) -> tu
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     return done.returncode, done.stdout, done.stderr
 

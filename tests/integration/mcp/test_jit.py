@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 LOOP = "let n = 0; for (let i = 0; i < 1e6; i++) n += i; return n"
 
@@ -23,7 +23,7 @@ def test_without_the_grant_there_is_no_such_argument(place: Place) -> None:
     assert "jit" not in tools["compute"]["properties"]["limits"]["properties"]
     assert refused.is_error
     assert refused.content[0].text == (
-        "INVALID_INPUT: `limits.jit` is unknown; known: wall_ms, output_kb, deterministic, partial"
+        "INVALID_INPUT: `limits.jit` is unknown; known: timeout_ms, output_bytes, deterministic, partial"
     )
 
 

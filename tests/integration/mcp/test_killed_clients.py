@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes import descendants, running_workers
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import AUTHORIZED, ERAS, Place
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
-from .conftest import AUTHORIZED, ERAS, PADDOCK, Place, all_end, watched
 from .test_lines import SPIN
 
 DOOMED = Path(__file__).parents[2] / "clients" / "doomed.py"
@@ -33,7 +34,7 @@ async def calling(server: dict[str, Any], mode: str, tool: str) -> AsyncIterator
         sys.executable, str(DOOMED), *given, stdout=asyncio.subprocess.PIPE
     )
     try:
-        assert await asyncio.wait_for(client.stdout.readline(), 60) == b"up\n"
+        assert await asyncio.wait_for(client.stdout.readline(), PATIENCE_S) == b"up\n"
         yield client
     finally:
         if client.returncode is None:

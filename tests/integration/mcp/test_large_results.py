@@ -5,10 +5,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.mcp_server import ERAS, Place
 
 from paddock.mcp_server.media import MAX_MEDIA_BLOCKS
-
-from .conftest import ERAS, Place
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 

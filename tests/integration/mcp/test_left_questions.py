@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.processes import running_workers
+from tests.support.mcp_server import AUTHORIZED, MODERN, Place, Web
+from tests.support.processes import PATIENCE_S, running_workers
 
-from .conftest import AUTHORIZED, MODERN, Place, Web
 from .test_http import ACCEPT, HELLO, modern
 from .test_waiting import approve
 
@@ -70,10 +70,10 @@ def test_sessions_that_were_left_keep_nobody_from_being_asked(
         async with place.web() as web:
             sessions: list[dict[str, str]] = []
             for _ in range(6):
-                async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+                async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
                     sessions.append(await opened(http, web, capabilities))
                     await asked(http, web, sessions[-1])
-            async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
                 assert await value_of_another_program(http, web) == 1
                 if capabilities:
                     async with asyncio.timeout(60):
@@ -96,11 +96,11 @@ def test_connections_that_were_left_keep_nobody_from_being_asked(place: Place) -
     async def main() -> None:
         async with place.web() as web:
             for _ in range(6):
-                async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+                async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
                     headers, body = modern("tools/call", {**ECHO, "_meta": eliciting})
                     result = (await http.post(web.url, headers=headers, json=body)).json()["result"]
                     assert result["resultType"] == "input_required"
-            async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+            async with httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
                 answer = {"action": "accept", "content": {"allow": "once"}}
                 more = {"requestState": result["requestState"], "inputResponses": {"approval": answer}}
                 body["params"] |= more

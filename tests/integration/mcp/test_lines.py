@@ -7,9 +7,9 @@ import subprocess
 from functools import partial
 
 import pytest
-from tests.processes import descendants, running_workers
-
-from .conftest import MODERN, PADDOCK, Place, all_end, watched
+from tests.support.command import PADDOCK, run_paddock
+from tests.support.mcp_server import MODERN, Place
+from tests.support.processes import PATIENCE_S, all_end, descendants, running_workers, watched
 
 SPIN = "console.log('spinning'); for (;;) {}"
 
@@ -70,13 +70,7 @@ def test_x39_every_call_is_on_the_record_with_its_end_and_duration(place: Place)
             await lines.call("execute_code", code="return 1")
 
     asyncio.run(main())
-    done = subprocess.run(
-        [PADDOCK, "audit", "tail", "--json"],
-        env=place.environment,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_paddock(None, "audit", "tail", "--json", environment=place.environment)
     ends = [record["fields"] for record in json.loads(done.stdout) if record["event"] == "finished"]
     assert [(end["kind"], end["status"], end["actor"], end["tier"], end["ms"] > 0) for end in ends] == [
         ("guest", "ok", "lines 1", "landlock", True),
@@ -100,7 +94,7 @@ def test_nothing_is_left_when_the_client_or_the_server_ends(place: Place, how: s
                 lines.process.send_signal(signal.SIGTERM)
             else:
                 lines.process.stdin.close()
-            assert await asyncio.wait_for(lines.process.wait(), 30) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
             assert await asyncio.to_thread(all_end, handles)
 
     asyncio.run(main())
@@ -290,7 +284,7 @@ def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Pla
             params = {"requestId": number}
             lines.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             lines.process.stdin.close()
-            assert await asyncio.wait_for(lines.process.wait(), 60) == 0
+            assert await asyncio.wait_for(lines.process.wait(), PATIENCE_S) == 0
 
     asyncio.run(main())
     paddock = partial(
@@ -299,7 +293,7 @@ def test_s23_what_a_cancelled_program_wrote_is_kept_and_on_the_record(place: Pla
         cwd=place.workspace,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     records = json.loads(paddock([PADDOCK, "audit", "tail", "--json"]).stdout)
     (end,) = [record["fields"] for record in records if record["event"] == "finished"]

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from .conftest import Lines, Place
+from tests.support.mcp_server import Lines, Place
 
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 

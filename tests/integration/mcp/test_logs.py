@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 SECRET = "payload-7391"
 

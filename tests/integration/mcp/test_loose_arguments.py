@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "execute_code": {"code": "return [typeof input, input]"},
@@ -60,7 +60,7 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
             ("describe_tools", {"names": '["odd.echo"]'}),
             ("search_tools", {"query": "echo", "limit": "1"}),
             ("run_program", {"runtime": "shell", "code": "echo $1", "args": '["a"]', "timeoutMs": "9000"}),
-            ("compute", {"source": "emit('x')", "limits": '{"wall_ms": "5000", "partial": "false"}'}),
+            ("compute", {"source": "emit('x')", "limits": '{"timeout_ms": "5000", "partial": "false"}'}),
         ],
     )
     values = [result.structured_content["value"] for result in results[: len(inputs)]]
@@ -122,7 +122,7 @@ def test_whole_numbers_are_read_alike_at_every_argument(place: Place) -> None:
                 )
 
             for name, path, beside in [*paths, *FURTHER]:
-                for values in SAME[path[-1] in {"timeout_ms", "wall_ms"} :]:  # a short time may be too short
+                for values in SAME[path[-1] == "timeout_ms" :]:  # a short time may be too short
                     answers = {await told(name, path, beside, value) for value in values}
                     assert len(answers) == 1, (name, path, answers)
                 for value in NO_NUMBERS:
@@ -159,7 +159,7 @@ def test_camel_case_and_former_names_are_read(place: Place) -> None:
                     "persistOutput": True,
                 },
             ),
-            ("compute", {"source": "emit('xx')", "limits": {"wallMs": 5000, "outputKb": 1}}),
+            ("compute", {"source": "emit('xx')", "limits": {"timeoutMs": 5000, "outputBytes": 1024}}),
         ],
     )
     limited, ran, computed = [result.structured_content for result in results]
@@ -191,7 +191,7 @@ def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
             ("run_program", {"language": "shell", "code": ":", "timeoutMs": 500, "timeout_ms": 500}),
             ("run_program", {"languages": "shell", "code": ":"}),
             ("compute", {"source": "emit(1)", "inputs": "x"}),
-            ("compute", {"source": "emit(1)", "limits": {"wall": 5}}),
+            ("compute", {"source": "emit(1)", "limits": {"timeout": 5}}),
             ("provision_server", {"intents": "x"}),
         ],
     )
@@ -201,7 +201,7 @@ def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
         "invalid\nrun_program: `timeoutMs` and `timeout_ms` are one argument, given twice: give `timeout_ms` alone",
         "invalid\nrun_program: `languages` is unknown; did you mean `language`?\nrun_program: `language` is missing",
         "INVALID_INPUT: `inputs` is unknown; did you mean `input`?",
-        "INVALID_INPUT: `limits.wall` is unknown; did you mean `wall_ms`?",
+        "INVALID_INPUT: `limits.timeout` is unknown; did you mean `timeout_ms`?",
         "invalid\nprovision_server: `intents` is unknown; did you mean `intent`?",
     ]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-
-from .conftest import AUTHORIZED, MODERN, Place
+from tests.support.mcp_server import AUTHORIZED, MODERN, Place
 
 REQUESTS = int(os.environ.get("PADDOCK_RELIABILITY_REQUESTS", "60"))
 LATE = 20

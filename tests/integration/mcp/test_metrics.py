@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
-
-from .conftest import AUTHORIZED, Place, Web
+from tests.support.mcp_server import AUTHORIZED, Place, Web
+from tests.support.processes import PATIENCE_S
 
 ON = "[telemetry]\nmetrics = true\n"
 MADE_UP = "".join(
@@ -41,7 +41,7 @@ def test_metrics_count_requests_calls_and_what_lives(place: Place) -> None:
     place.settings(ON)
 
     async def main() -> dict[str, float]:
-        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             code = "await servers.odd.echo({text: 'x'}); await servers.odd.is_error().catch(() => 0)"
             await client.call_tool("execute_code", {"code": code})
             await client.call_tool("execute_code", {"code": "throw new Error('x')"})
@@ -72,7 +72,7 @@ def test_names_that_a_program_makes_up_are_no_labels(place: Place) -> None:
     place.settings(ON)
 
     async def main() -> str:
-        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             result = await client.call_tool("execute_code", {"code": MADE_UP})
             assert not result.is_error, result
             return await scraped(http, web)
@@ -94,7 +94,7 @@ def test_metrics_are_for_those_who_hold_the_token(place: Place) -> None:
     place.settings(ON)
 
     async def main() -> list[int]:
-        async with place.web() as web, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             url = web.url.replace("/mcp", "/metrics")
             asked = [await http.get(url), await http.get(url, headers={"Authorization": "Bearer wrong"})]
             asked += [await http.post(url, headers=AUTHORIZED), await http.get(url, headers=AUTHORIZED)]
@@ -108,7 +108,7 @@ def test_metrics_are_not_for_web_pages_that_a_browser_shows(place: Place) -> Non
     place.settings(ON)
 
     async def main() -> list[int]:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             url = web.url.replace("/mcp", "/metrics")
             port = url.split(":")[2].partition("/")[0]
             asked = [
@@ -128,7 +128,7 @@ def test_programs_in_other_workspaces_are_counted_too(place: Place, tmp_path: Pa
     place.settings(f'{ON}[[mcp.repos]]\nrepo_id = "site"\nroot_path = "{tmp_path / "elsewhere"}"\n')
 
     async def main() -> list[dict[str, float]]:
-        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=60) as http:
+        async with place.web() as web, web.client() as client, httpx2.AsyncClient(timeout=PATIENCE_S) as http:
             found = []
             for repository in ("site", "ws"):
                 arguments = {"repoId": repository, "runtime": "shell", "code": "true"}
@@ -144,7 +144,7 @@ def test_programs_in_other_workspaces_are_counted_too(place: Place, tmp_path: Pa
 
 def test_without_the_setting_there_are_none(place: Place) -> None:
     async def main() -> int:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
             return (await http.get(web.url.replace("/mcp", "/metrics"))).status_code
 
     assert asyncio.run(main()) == 404

@@ -5,10 +5,9 @@ import base64
 from typing import Any
 
 from tests.integration.test_exec_files import PNG
+from tests.support.mcp_server import Place
 
 from paddock.mcp_server.stored_output import MAX_IMAGES
-
-from .conftest import Place
 
 PLOT = f"open('p.png', 'wb').write(bytes.fromhex('{PNG.hex()}'))\n"
 

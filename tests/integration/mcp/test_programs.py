@@ -1,12 +1,11 @@
 """`run_program` and `query_output`: programs in language runtimes and what is stored of them."""
 
 import asyncio
-import subprocess
 from typing import Any
 
 import pytest
-
-from .conftest import ERAS, PADDOCK, Place
+from tests.support.command import run_paddock
+from tests.support.mcp_server import ERAS, Place
 
 
 def calls(place: Place, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -59,12 +58,12 @@ def test_of_progress_the_last_frame_is_told_and_all_of_it_is_kept(place: Place) 
     assert "\n".join(heard) == "300/300\ndone"
     frames = "".join(f"\r{number}/300" for number in range(1, 301))
     assert done.structured_content["truncation"]["totalStdoutBytes"] == len(f"{frames}\ndone\n")
-    shown = subprocess.run(
-        [PADDOCK, "output", "show", done.structured_content["artifactHandle"]],
-        env=place.environment,
-        cwd=place.workspace,
-        capture_output=True,
-        check=True,
+    shown = run_paddock(
+        place.workspace,
+        "output",
+        "show",
+        done.structured_content["artifactHandle"],
+        environment=place.environment,
     )
     assert shown.stdout.decode() == f"{frames}\ndone\n"
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from mcp import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, PromptReference
+from tests.support.mcp_server import ERAS, MODERN, Place
 
 from paddock.saved_scripts import MAX_SCRIPT_BYTES
-
-from .conftest import ERAS, MODERN, Place
 
 
 @pytest.mark.parametrize("mode", ERAS)

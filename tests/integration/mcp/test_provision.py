@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from mcp_types import ElicitRequestParams, ElicitResult
-
-from .conftest import ERAS, Place
+from tests.support.mcp_server import ERAS, Place
 
 
 def registry(place: Place) -> None:

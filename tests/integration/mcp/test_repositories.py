@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.mcp_server import Place
 
-from .conftest import Place
 from .test_seed_programs import in_seed, text
 
 EXECUTE, QUERY = "sdl.runtime.execute", "sdl.runtime.queryOutput"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 from mcp_types import ResourceTemplateReference
-
-from .conftest import ERAS, PADDOCK, Place
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import ERAS, Place
 
 OUTPUT = "paddock://artifacts/{handle}/{stream}{?start,length}"
 TRANSPORTS = ("stdio", "http")

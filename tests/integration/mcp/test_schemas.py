@@ -4,10 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.mcp_server import ERAS, SCHEMAS, Place
 
 from paddock.schema.check import Schema
-
-from .conftest import ERAS, SCHEMAS, Place
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("execute_code", {"code": "return {a: 1}"}),

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.mcp_server import ERAS, Lines, Place
+from tests.support.processes import PATIENCE_S
 
 from paddock.script_tools.authoring import create
-
-from .conftest import ERAS, Lines, Place
 
 FOLDER = ".paddock/tools"
 SECRET = f"ghp_{'a' * 36}"
@@ -190,6 +190,6 @@ def test_changes_are_announced_over_http(place: Place) -> None:
         async with place.web() as web, web.client(message_handler=listen) as client:
             await client.list_tools()
             create(place.workspace / FOLDER, "word_count", "python")
-            await asyncio.wait_for(heard.wait(), 60)
+            await asyncio.wait_for(heard.wait(), PATIENCE_S)
 
     asyncio.run(main())

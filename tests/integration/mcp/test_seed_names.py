@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 import pytest
-
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 TYPE = {
     "mcp_discover": [],

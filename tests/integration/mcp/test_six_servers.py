@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from typing import Any
 
-from .conftest import Place
+from tests.support.mcp_server import Place
 
 PROGRAM = """
 const [echo, when, log] = await Promise.all([

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 import pytest
-
-from .conftest import ERAS, Place
+from tests.support.mcp_server import ERAS, Place
+from tests.support.processes import PATIENCE_S
 
 RUN = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 MS = re.compile(r"· \d+ ms ·")
@@ -156,7 +156,7 @@ def test_console_lines_are_streamed_while_the_program_runs(place: Place) -> None
                     "execute_code", {"code": source, "timeout_ms": 60_000}, progress_callback=listen
                 )
             )
-            await asyncio.wait_for(arrived.wait(), 30)
+            await asyncio.wait_for(arrived.wait(), PATIENCE_S)
             assert (seen, call.done()) == (["first"], False)
             call.cancel()
 

@@ -5,8 +5,9 @@ import json
 import subprocess
 from pathlib import Path
 
+from tests.support.mcp_server import Place
+
 from . import npm
-from .conftest import Place
 
 BUDGET = 1000
 """Tokens (o200k) of what a client puts before its model: names, descriptions and schemas of the arguments."""

@@ -4,15 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.command import Ended, run_paddock
+from tests.support.mcp_server import ERAS, Place
+from tests.support.processes import PATIENCE_S
+from tests.support.servers import make_entry
 
 from .collector import attributes, collecting
-from .conftest import ERAS, PADDOCK, Place
 
-CONTEXT = Path(__file__).resolve().parents[2] / "servers" / "context.py"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECRET = "payload-7391"
 CALLS = f"""
@@ -28,17 +29,10 @@ def telemetry(url: str) -> str:
     return f'[telemetry]\ntraces = "otlp"\nendpoint = "{url}"\n'
 
 
-def run(place: Place, program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def run(place: Place, program: str, **environment: str) -> Ended:
     (place.workspace / "program.js").write_text(program)
-    return subprocess.run(
-        [PADDOCK, "run", "./program.js"],
-        cwd=place.workspace,
-        env={**place.environment, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    where = {**place.environment, **environment}
+    return run_paddock(place.workspace, "run", "./program.js", environment=where)
 
 
 def test_a_program_and_its_calls_are_spans_without_any_data(place: Place) -> None:
@@ -92,7 +86,7 @@ def test_the_wait_for_an_answer_is_a_span_beside_that_of_the_request(place: Plac
 
 @pytest.mark.parametrize("mode", ERAS)
 def test_the_trace_of_a_client_goes_on_in_its_servers(place: Place, mode: str) -> None:
-    place.servers({"context": {"command": sys.executable, "args": ["-I", "-S", str(CONTEXT)]}})
+    place.servers({"context": make_entry("context")})
 
     async def main() -> Any:
         async with place.client(mode=mode) as client:
@@ -160,7 +154,7 @@ def test_without_its_packages_the_error_says_what_to_install(place: Place) -> No
         env=place.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -190,7 +184,7 @@ def test_where_nothing_is_configured_nothing_of_it_is_loaded(place: Place) -> No
         env={**os.environ, **place.environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
     kinds = (

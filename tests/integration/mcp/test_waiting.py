@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.at_terminal import at_terminal
-
-from .conftest import ERAS, PADDOCK, Place
+from tests.support.command import PADDOCK
+from tests.support.mcp_server import ERAS, Place
+from tests.support.terminal import at_terminal
 
 RULES = """
 [[policy.rule]]

@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import httpx2
+from tests.support.mcp_server import AUTHORIZED, Lines, Place
+from tests.support.processes import PATIENCE_S
 
 from paddock.mcp_server.list_changes import MAX_CLIENTS
 from paddock.script_tools.authoring import create
 
-from .conftest import AUTHORIZED, Lines, Place
 from .test_http import shaken_hands
 from .test_script_tools import CHANGED, FOLDER
 
@@ -98,7 +99,7 @@ def test_what_one_client_watches_is_bounded(place: Place) -> None:
 
 def test_a_session_is_told_of_changes_however_many_others_came_and_went(place: Place) -> None:
     async def main() -> None:
-        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=60) as http:
+        async with place.web() as web, httpx2.AsyncClient(headers=AUTHORIZED, timeout=PATIENCE_S) as http:
 
             async def ask(headers: dict[str, str], method: str, params: dict[str, Any]) -> str:
                 body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

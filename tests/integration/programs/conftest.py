@@ -1,18 +1,15 @@
 """Programs through a real gate, in each tier."""
 
-import asyncio
-import importlib.util
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.session import SessionRunner
 
-from paddock.app.session import Session, open_session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -25,14 +22,10 @@ PATIENT_MS = 120_000
 """Time for programs that are to end by themselves, however busy the machine is."""
 
 
-class Programs:
+class Programs(SessionRunner):
     """Runs programs one after the other through one gate."""
 
-    def __init__(self, runner: asyncio.Runner, session: Session, workspace: Path, settings: Settings) -> None:
-        self.runner = runner
-        self.session = session
-        self.workspace = workspace
-        self.settings = settings
+    settings: Settings
 
     def request(
         self, runtime: str, code: str | None = None, *, limits: LimitOverrides | None = None, **work: Any
@@ -44,7 +37,7 @@ class Programs:
 
     def run(self, runtime: str, code: str | None = None, **given: Any) -> Outcome:
         """Return what became of a program."""
-        return self.runner.run(self.session.gate.execute(self.request(runtime, code, **given)))
+        return self.execute(self.request(runtime, code, **given))
 
     def text(self, runtime: str, code: str | None = None, **given: Any) -> str:
         """Return what a program printed that must end well."""
@@ -55,21 +48,8 @@ class Programs:
 
     def records(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of the audit records of an event, the newest first."""
-        sink = self.session.gate._audit
+        sink = self.session.gate.audit
         return [dict(record.fields) for record in sink.query(event=event)]
-
-
-@pytest.fixture(scope="session")
-def toolchains() -> str:
-    """Every toolchain, installed once into a cache; the PATH to find them on."""
-    path = Path(__file__).resolve().parents[3] / "scripts" / "install_toolchains.py"
-    spec = importlib.util.spec_from_file_location("install_toolchains", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["install_toolchains"] = module
-    spec.loader.exec_module(module)
-    return module.install()
 
 
 Open = Callable[..., Programs]
@@ -96,12 +76,12 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),
                 runtimes=RuntimeSettings.model_validate({"timeout_ms": PATIENT_MS, **runtimes}),
             )
-            runner = stack.enter_context(asyncio.Runner())
-            opened = AsyncExitStack()
-            session = runner.run(opened.enter_async_context(open_session(settings, workspace)))
-            stack.callback(lambda: runner.run(opened.aclose()))
-            session.processes.use_sandbox(KernelSandbox(SandboxFacts(tier=tier), tier, job_user))
-            return Programs(runner, session, workspace, settings)
+            programs = stack.enter_context(Programs(workspace))
+            programs.settings = settings
+            programs.start(settings).processes.use_sandbox(
+                KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
+            )
+            return programs
 
         yield open_
 

@@ -337,7 +337,7 @@ def test_s23_stopped_while_it_waits_for_its_turn(open_programs):
         task = asyncio.create_task(gate.execute(first, on_output=lambda *_: running.set()))
         await running.wait()
         second = asyncio.create_task(gate.execute(programs.request("shell", "echo second"), stop=stop))
-        while not gate._context.engines.programs.waiting:  # noqa: ASYNC110 - nothing tells of a turn that is waited for
+        while not gate.engines.programs.waiting:  # noqa: ASYNC110 - nothing tells of a turn that is waited for
             await asyncio.sleep(0)
         stop.set()
         outcome = await second

@@ -178,11 +178,11 @@ def test_unittest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verbose", [(), ("-v",)])
-def test_go(toolchains: str, tmp_path: Path, verbose: tuple[str, ...]) -> None:
+def test_go(toolchain_path: str, tmp_path: Path, verbose: tuple[str, ...]) -> None:
     for name, text in GO.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = run(tmp_path, "go", "test", "-p", "1", *verbose, "./...", path=toolchains)
+    found = run(tmp_path, "go", "test", "-p", "1", *verbose, "./...", path=toolchain_path)
     assert (found.kind, found.summary) == ("go-test", "go-test: 1 package passed, 3 failed")
     assert {
         each.name: (each.file, each.line, each.message.partition(" [")[0]) for each in found.failures
@@ -192,15 +192,15 @@ def test_go(toolchains: str, tmp_path: Path, verbose: tuple[str, ...]) -> None:
         "TestWrites": ("maps_test.go", 7, "panic: assignment to entry in nil map"),
         None: ("typo_test.go", 5, "declared and not used: x"),
     }
-    assert run(tmp_path, "go", "test", *verbose, "./fine", path=toolchains) == Digest(
+    assert run(tmp_path, "go", "test", *verbose, "./fine", path=toolchain_path) == Digest(
         kind="go-test", ok=True, summary="go-test: 1 package passed, 0 failed"
     )
 
 
-def test_rust(toolchains: str, tmp_path: Path) -> None:
+def test_rust(toolchain_path: str, tmp_path: Path) -> None:
     (tmp_path / "lib.rs").write_text(RUST)
     command = ("rustc", "--test", "lib.rs", "-o", "suite")
-    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": toolchains}, check=True)
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": toolchain_path}, check=True)
     found = run(tmp_path, "./suite", "--test-threads=1")
     assert (found.kind, found.summary) == ("rust-test", "rust-test: 4 tests, 1 passed, 3 failed")
     assert {each.name: (each.file, each.line, each.message) for each in found.failures} == {

@@ -39,10 +39,10 @@ Fail = Callable[..., Iterator[Outcome]]
 
 
 @pytest.fixture(scope="module")
-def fail(toolchains, open_programs) -> Iterator[Fail]:
+def fail(toolchain_path, open_programs) -> Iterator[Fail]:
     """Yield what has the program of a runtime go wrong in each tier; each tells what became of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         gates = [open_programs(tier, access="workspace-write") for tier in ("landlock", "namespaces")]
         made: set[str] = set()
 
@@ -73,9 +73,9 @@ def test_more_memory_than_there_is(fail, name):
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_a_runtime_that_gets_no_more_memory_ends_at_the_memory_limit(toolchains, open_programs, name):
+def test_a_runtime_that_gets_no_more_memory_ends_at_the_memory_limit(toolchain_path, open_programs, name):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         programs = open_programs("namespaces")
         outcome = programs.run(name, HUGE[name])
     assert outcome.program.phase == "run"

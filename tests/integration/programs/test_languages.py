@@ -17,10 +17,10 @@ NUMBERS = "".join(f"{number}\n" for number in range(1, 101)).encode()
 
 
 @pytest.fixture(scope="module")
-def languages(toolchains, programs):
+def languages(toolchain_path, programs):
     """Programs that find every toolchain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         yield programs
 
 
@@ -57,13 +57,13 @@ def test_s27_what_a_toolchain_goes_by(languages, monkeypatch, tmp_path, word):
 def test_the_next_place_is_made_beside_a_compiler(open_programs, monkeypatch):
     programs = open_programs("landlock")
     programs.session.processes.use_sandbox(KernelSandbox(SandboxFacts(tier="landlock"), "landlock", spares=1))
-    made, refill = [], KernelSandbox._refill
+    made, prepare = [], KernelSandbox.prepare
 
-    def note(sandbox, key, grants, limits):
+    async def note(sandbox, grants, limits, count):
         made.append(grants.access)
-        refill(sandbox, key, grants, limits)
+        await prepare(sandbox, grants, limits, count)
 
-    monkeypatch.setattr(KernelSandbox, "_refill", note)
+    monkeypatch.setattr(KernelSandbox, "prepare", note)
     for number in range(2):
         assert (
             programs.text("c", f'#include <stdio.h>\nint main() {{ puts("{number}"); }}\n') == f"{number}\n"

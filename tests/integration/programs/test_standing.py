@@ -50,10 +50,10 @@ NEIGHBOURS = {
 
 
 @pytest.fixture(scope="module")
-def languages(toolchains, programs):
+def languages(toolchain_path, programs):
     """Programs that find every toolchain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         yield programs
 
 

@@ -51,10 +51,10 @@ WAITING = tomllib.loads(Path(__file__).with_name("output.toml").read_text(encodi
 
 
 @pytest.fixture(scope="module")
-def languages(toolchains, open_programs):
+def languages(toolchain_path, open_programs):
     """A gate for programs in every language, in the tier that runs all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", toolchains)
+        patch.setenv("PATH", toolchain_path)
         yield open_programs("namespaces")
 
 
@@ -69,7 +69,7 @@ def test_lines_of_every_language_come_as_they_are_written_and_in_their_order(lan
             (languages.workspace / "go").touch()
 
     request = languages.request(runtime, WAITING[runtime], output={"combined": True})
-    outcome = languages.runner.run(languages.session.gate.execute(request, on_output=listen))
+    outcome = languages.execute(request, on_output=listen)
     (languages.workspace / "go").unlink()
     assert outcome.ok, outcome.error
     lines = outcome.program.stdout.head.splitlines()
@@ -113,9 +113,7 @@ def test_frames_of_progress_come_as_they_are_written(programs):
         heard.append(data)
         (programs.workspace / "go").touch()
 
-    outcome = programs.runner.run(
-        programs.session.gate.execute(programs.request("python", code), on_output=listen)
-    )
+    outcome = programs.execute(programs.request("python", code), on_output=listen)
     (programs.workspace / "go").unlink()
     assert outcome.ok, outcome.error
     assert b"".join(heard) == outcome.program.stdout.head.encode() == b"\r50%\r100%\n"

@@ -57,7 +57,7 @@ def test_what_nobody_catches_ends_the_program_and_says_what_it_was(bench, name):
 def test_s30_a_syntax_error_names_the_line_and_nothing_is_run(bench, name):
     toolchain = bench.toolchain(name)
     ended = bench.run("landlock", toolchain, PROGRAMS[name]["syntax"])
-    assert ended.phase == ("compile" if toolchain.way.compile else "run")
+    assert ended.phase == ("compile" if toolchain.variant.compile else "run")
     assert ended.exit_code
     said = PROGRAMS[name].get("syntax_says")
     text = ended.stdout + ended.stderr

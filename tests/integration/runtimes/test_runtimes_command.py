@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.command import make_environment, run_paddock
 
 from paddock.runtimes.recipe import recipes
 
@@ -18,17 +18,8 @@ def paddock(tmp_path):
     """Run the command in an empty workspace and with an own home; return exit code, output and errors."""
 
     def run(*words, path):
-        command = [str(Path(sys.executable).with_name("paddock")), *words]
-        environment = {
-            "PATH": path,
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "XDG_STATE_HOME": str(tmp_path / "state"),
-        }
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
-        return done.returncode, done.stdout, done.stderr
+        environment = make_environment(tmp_path, PATH=path, XDG_STATE_HOME=str(tmp_path / "state"))
+        return run_paddock(tmp_path, *words, environment=environment)
 
     return run
 

@@ -1,18 +1,16 @@
 """What tests of confinement share: jobs that have begun, ends of processes, and a folder that every user can get into."""
 
 import asyncio
-import select
 import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.sandbox.sandbox import Streams
 
 ROOT = 0
 """Value of `job_user` with which programs that get a workspace stay root in every tier, as the workspaces of tests are."""
-PATIENCE_S = 60
-"""How long tests wait for what must come, on the slowest machine."""
 
 
 @pytest.fixture
@@ -39,12 +37,7 @@ async def started(sandbox, script, *given, **options):
     return task
 
 
-def has_ended(handle):
-    """Wait until the process of a pidfd, or behind a socket, has ended; tell whether it has."""
-    return bool(select.select([handle], [], [], PATIENCE_S)[0])
-
-
 def wardens(sandbox):
     """Return the wardens of a sandbox, which its zygote has forked."""
-    zygote = sandbox._fork_server._process.pid
+    zygote = sandbox.describe_state().fork_server.pid
     return [int(pid) for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock.model.process import ProcessLimits
 from paddock.sandbox import tiers
@@ -76,7 +77,7 @@ def test_memory_is_limited_by_the_kernel_or_it_is_told_that_it_is_not():
 def test_what_a_killed_server_left_is_ended_and_removed_and_nothing_else():
     """Controllers aside, the groups are real."""
     command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", sys.executable, "-c", LEFT_BEHIND]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stderr == ""
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"dead": False, "alive": True, "other": True, "left": -9, "kept": None},

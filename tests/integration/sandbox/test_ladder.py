@@ -32,7 +32,7 @@ def test_the_canary_succeeds_where_nothing_confines():
     """The control: what is refused in a tier is refused by it."""
 
     async def go(folder):
-        return await tiers._attack(folder, KernelSandbox(SandboxFacts(tier="unconfined"), "unconfined"))
+        return await tiers.attack(folder, KernelSandbox(SandboxFacts(tier="unconfined"), "unconfined"))
 
     with tempfile.TemporaryDirectory() as folder:
         attempts = asyncio.run(go(Path(folder)))
@@ -179,12 +179,12 @@ def test_doctor_names_what_the_user_of_programs_cannot_get_at(open_path, monkeyp
     (open_path / "closed" / "bin").mkdir(parents=True)
     (open_path / "closed").chmod(0o700)
     monkeypatch.setenv("PATH", f"/usr/bin:{open_path}/closed/bin")
-    (layer,) = tiers._job_user(54321)
+    (layer,) = tiers.find_job_user(54321)
     assert (layer.name, layer.available) == ("PATH of programs", False)
     assert layer.detail == f"programs run as user 54321, which cannot enter {open_path}/closed/bin of PATH"
     assert layer.fix == f"install toolchains outside of {open_path}/closed, for instance with apt"
     monkeypatch.setenv("PATH", "/usr/bin")
-    (layer,) = tiers._job_user(54321)
+    (layer,) = tiers.find_job_user(54321)
     assert (layer.available, layer.detail) == (
         True,
         "programs run as user 54321, which can enter all of PATH",

@@ -33,7 +33,7 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
             ended.append(await second)
             (workspace / ".envrc").write_text("mine")
             await sandbox.run(["sh", "-c", "echo theirs > .envrc"], grants, LONG)
-            return ended, sandbox._known
+            return ended, sandbox.describe_state().workspaces
 
     ended, known = asyncio.run(go())
     assert [(result.status, result.violations) for result in ended] == [
@@ -42,4 +42,4 @@ def test_what_one_leaves_is_not_put_back_by_another_that_has_seen_it(tier, open_
     ]
     assert (workspace / ".envrc").read_text() == "mine"
     assert sorted(path.name for path in workspace.iterdir()) == [".envrc", "over", "seen"]
-    assert known == {}
+    assert known == ()

@@ -54,12 +54,18 @@ async def running(tier: str, program: str, streams: Streams | None = None) -> As
             await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
 
 
+def read_count(path: Path) -> int:
+    try:
+        return int(path.read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+
 async def wait_for_count(path: Path, above: int) -> int:
     async with asyncio.timeout(PATIENCE_S):
-        while True:
-            if path.exists() and (text := path.read_text()) and int(text) > above:
-                return int(text)
+        while (count := read_count(path)) <= above:
             await asyncio.sleep(0.005)
+        return count
 
 
 @pytest.mark.parametrize("program", COUNTING)

@@ -9,14 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.processes import PATIENCE_S, has_ended
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.sandbox import fork_server
+from paddock.sandbox import sandbox as module
 from paddock.sandbox.child import process_tree
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 
-from .conftest import PATIENCE_S, ROOT, has_ended, patiently, started, wardens
+from .conftest import ROOT, patiently, started, wardens
 
 tiers = pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 MIB = 1024 * 1024
@@ -30,6 +32,11 @@ def with_sandbox(tier, root, go, **options):
             return await go(sandbox)
 
     return patiently(main())
+
+
+def count_prepared(sandbox):
+    """Return the number of slots that wait, for each set of grants."""
+    return [len(slots) for slots in sandbox.describe_state().prepared]
 
 
 @tiers
@@ -69,7 +76,7 @@ def test_a_prepared_place_runs_the_program_that_comes_with_its_own_limits(tier, 
         script = ["sh", "-c", "echo $A; pwd; ulimit -n; cat"]
         streams = Streams(stdin=b"in")
         result = await sandbox.run(script, grants, ProcessLimits(open_files=99), streams)
-        return [len(places) for places in sandbox._waiting.values()], len(sandbox._idle), result
+        return count_prepared(sandbox), len(sandbox.describe_state().idle), result
 
     waiting, idle, result = with_sandbox(tier, open_path, go)
     assert result.stdout.head == "1\n/usr\n99\nin"
@@ -83,7 +90,7 @@ def test_a_place_that_died_while_it_waited_is_not_used(tier, open_path):
         await sandbox.run(["true"])
         (warden,) = wardens(sandbox)
         await sandbox.prepare(ProcessGrants(), ProcessLimits(), 1)
-        assert not sandbox._idle
+        assert not sandbox.describe_state().idle
         handle = os.pidfd_open(warden)
         os.kill(warden, signal.SIGKILL)
         assert has_ended(handle)
@@ -99,7 +106,7 @@ def test_places_are_kept_for_the_last_grants_only(open_path):
     async def go(sandbox):
         for number in range(10):
             await sandbox.prepare(ProcessGrants(), ProcessLimits(scratch_bytes=MIB + number), 1)
-        return len(sandbox._waiting)
+        return len(sandbox.describe_state().prepared)
 
     assert with_sandbox("landlock", open_path, go) == 8
     assert list(open_path.iterdir()) == []
@@ -109,8 +116,8 @@ def test_places_are_kept_for_the_last_grants_only(open_path):
 def test_spares_are_filled_up_again(tier, open_path):
     async def go(sandbox):
         results = [await sandbox.run(["true"]) for _ in range(3)]
-        await asyncio.gather(*sandbox._refills)
-        return results, [len(places) for places in sandbox._waiting.values()]
+        await sandbox.finish_refills()
+        return results, count_prepared(sandbox)
 
     results, waiting = with_sandbox(tier, open_path, go, spares=2)
     assert [result.status for result in results] == ["ok", "ok", "ok"]
@@ -118,22 +125,24 @@ def test_spares_are_filled_up_again(tier, open_path):
 
 
 @tiers
-def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row(tier, open_path):
-    async def go(sandbox, seconds_ago):
+def test_the_next_place_waits_for_the_end_of_a_program_unless_they_come_in_a_row(
+    tier, open_path, monkeypatch
+):
+    async def go(sandbox, pause_s):
         for _ in range(2):
             await sandbox.run(["true"])
-            await asyncio.gather(*sandbox._refills)
-        sandbox._last_end = asyncio.get_running_loop().time() - seconds_ago
+            await sandbox.finish_refills()
+        monkeypatch.setattr(module, "MAX_PAUSE_S", pause_s)
         task = await started(sandbox, "echo; sleep 60")
-        await asyncio.gather(*sandbox._refills)
-        beside = [len(places) for places in sandbox._waiting.values()]
+        await sandbox.finish_refills()
+        beside = count_prepared(sandbox)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.gather(*sandbox._refills)
-        return beside, [len(places) for places in sandbox._waiting.values()]
+        await sandbox.finish_refills()
+        return beside, count_prepared(sandbox)
 
-    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, 60), spares=1) == ([0], [1])
-    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, -60), spares=1) == ([1], [1])
+    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, -1), spares=1) == ([0], [1])
+    assert with_sandbox(tier, open_path, lambda sandbox: go(sandbox, 3600), spares=1) == ([1], [1])
     assert list(open_path.iterdir()) == []
 
 
@@ -142,10 +151,10 @@ def test_who_lets_a_place_wait_can_have_the_next_one_made(tier, open_path):
     async def go(sandbox):
         waiting = []
         for _ in range(2):
-            place = await sandbox.place(ProcessGrants(), ProcessLimits())
+            place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
             place.make_next()
-            await asyncio.gather(*sandbox._refills)
-            waiting.append([len(places) for places in sandbox._waiting.values()])
+            await sandbox.finish_refills()
+            waiting.append(count_prepared(sandbox))
             place.release()
         return waiting
 
@@ -250,13 +259,15 @@ def test_a_sandbox_that_closes_leaves_no_process_to_whoever_inherits_orphans(tie
 def test_a_zygote_that_is_killed_is_replaced_and_leaves_nothing_open(open_path):
     async def go(sandbox):
         await sandbox.run(["true"])
-        old = sandbox._fork_server
-        os.kill(old._process.pid, signal.SIGKILL)
-        old._process.wait()
+        old = sandbox.describe_state().fork_server
+        handle = os.pidfd_open(old.pid)
+        os.kill(old.pid, signal.SIGKILL)
+        assert has_ended(handle)
+        os.close(handle)
         result = await sandbox.run(["sh", "-c", "echo fine"])
-        return result.stdout.head, sandbox._fork_server is not old, old._control.fileno()
+        return result.stdout.head, sandbox.describe_state().fork_server is not old, old.connected
 
-    assert with_sandbox("landlock", open_path, go) == ("fine\n", True, -1)
+    assert with_sandbox("landlock", open_path, go) == ("fine\n", True, False)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -278,14 +289,15 @@ def test_a_place_that_is_released_while_its_sandbox_closes_starts_nothing(open_p
 
     async def go(sandbox):
         for _ in range(2):  # the second time these grants are known, so there is to be a spare
-            places.append(await sandbox.place(ProcessGrants(), ProcessLimits()))
-            assert (await sandbox.run(["true"], place=places[-1])).status == "ok"
+            places.append(await sandbox.take_slot(ProcessGrants(), ProcessLimits()))
+            assert (await sandbox.run(["true"], slot=places[-1])).status == "ok"
         places[0].release()
         return sandbox
 
     monkeypatch.setattr("paddock.sandbox.sandbox.ForkServerClient", Zygote)
     sandbox = with_sandbox("landlock", open_path, go, spares=1)
-    assert (len(begun), [*sandbox._idle], [*sandbox._waiting]) == (1, [], [])
+    state = sandbox.describe_state()
+    assert (len(begun), state.idle, state.prepared) == (1, (), ())
     while places[-1].scratch.exists():  # a warden that nobody waits for removes it
         os.sched_yield()
 
@@ -296,7 +308,7 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, open_path):
         job = await sandbox.launch(["true"])
         await job.result
         job.cancel()
-        (warden,) = sandbox._idle
+        (warden,) = sandbox.describe_state().idle
         warden.socket.send(b"stop:wall")
         return await sandbox.run(["sh", "-c", "echo fine"])
 
@@ -307,11 +319,11 @@ def test_a_stop_that_comes_too_late_hits_nobody_else(tier, open_path):
 @tiers
 def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path):
     async def go(sandbox):
-        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
         (place.scratch / "in").write_text("given")
         (place.scratch / "in").chmod(0o644)
         script = ["sh", "-c", "cat in > out; (setsid sleep 60 &)"]
-        result = await sandbox.run(script, place=place)
+        result = await sandbox.run(script, slot=place)
         (warden,) = wardens(sandbox)
         made = (place.scratch / "out").read_text()
         place.release()
@@ -327,11 +339,11 @@ def test_a_kept_place_is_filled_before_the_job_and_read_after_it(tier, open_path
 
 def test_a_place_that_was_not_used_goes_with_its_warden_and_one_that_runs_is_killed(open_path):
     async def go(sandbox):
-        place = await sandbox.place(ProcessGrants(), ProcessLimits())
+        place = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
         place.release()
-        assert (list(sandbox._idle), place.supervisor.socket.fileno()) == ([], -1)
-        running = await sandbox.place(ProcessGrants(), ProcessLimits())
-        task = await started(sandbox, "echo; sleep 60", place=running)
+        assert (sandbox.describe_state().idle, place.supervisor.socket.fileno()) == ((), -1)
+        running = await sandbox.take_slot(ProcessGrants(), ProcessLimits())
+        task = await started(sandbox, "echo; sleep 60", slot=running)
         running.release()
         return await task, running.supervisor.socket.fileno()
 
@@ -358,7 +370,7 @@ def test_a_place_from_before_the_workspace_changed_is_not_used(tier, open_path, 
         else:
             (workspace / ".git" / "hooks").mkdir()
         result = await sandbox.run(["sh", "-c", "ls; ls .git; touch here .git/hooks/x"], grants, limits)
-        return result, [len(places) for places in sandbox._waiting.values()]
+        return result, count_prepared(sandbox)
 
     result, waiting = with_sandbox(tier, open_path, go)
     assert waiting == [1, 0]
@@ -376,8 +388,8 @@ def test_the_first_program_of_its_kind_leaves_no_spare(tier, open_path):
         seen = []
         for _ in range(2):
             await sandbox.run(["true"])
-            await asyncio.gather(*sandbox._refills)
-            seen.append([len(places) for places in sandbox._waiting.values()])
+            await sandbox.finish_refills()
+            seen.append(count_prepared(sandbox))
         return seen
 
     assert with_sandbox(tier, open_path, go, spares=1) == [[0], [1]]
@@ -390,11 +402,11 @@ def test_closing_is_not_cut_short_by_a_cancellation(tier, open_path):
         sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=open_path, spares=1)
         for _ in range(3):
             assert (await sandbox.run(["true"])).status == "ok"
-        zygote = sandbox._fork_server
+        zygote = sandbox.describe_state().fork_server
         asyncio.current_task().cancel()
         try:
             await sandbox.close()
         except asyncio.CancelledError:
-            return zygote.alive, sandbox._fork_server, list(open_path.iterdir())
+            return zygote.alive, sandbox.describe_state().fork_server, list(open_path.iterdir())
 
     assert patiently(main()) == (False, None, [])

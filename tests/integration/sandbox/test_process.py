@@ -14,16 +14,17 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.processes import descendants
+from tests.support.processes import descendants, has_ended
 
+from paddock.model.capture import decode_stream
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.program import CapturedStream
-from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
+from paddock.sandbox.io import InputWriter, OutputReader
 from paddock.sandbox.job import RunningProcess
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 
-from .conftest import ROOT, has_ended, patiently, started
+from .conftest import ROOT, patiently, started
 
 TIERS = ("landlock", "namespaces")
 tiers = pytest.mark.parametrize("tier", TIERS)
@@ -246,7 +247,7 @@ def test_cancelling_the_caller_kills_the_program(tier):
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo $$; sleep 60")
-            (job,) = sandbox._jobs
+            (job,) = sandbox.describe_state().jobs
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -325,7 +326,7 @@ def test_a_killed_warden_is_a_lost_job_without_survivors(tier):
     async def go():
         async with KernelSandbox(SandboxFacts(tier=tier), tier) as sandbox:
             task = await started(sandbox, "echo x; sleep 60")
-            family = descendants(sandbox._fork_server._process.pid)
+            family = descendants(sandbox.describe_state().fork_server.pid)
             handles = opened(family)
             os.kill(family[0], signal.SIGKILL)
             result = await task

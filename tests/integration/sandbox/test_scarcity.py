@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, make_environment, run_command
+from tests.support.processes import PATIENCE_S, has_ended
 
 from paddock.app.session import open_session
 from paddock.javascript import launch
@@ -22,14 +23,13 @@ from paddock.sandbox import interpreter
 from paddock.sandbox.sandbox import KernelSandbox, Streams
 from paddock.settings.schema import AuditSettings, GuestSettings, Settings
 
-from .conftest import PATIENCE_S, has_ended, patiently, wardens
+from .conftest import patiently, wardens
 
 FEW_FILES = str(Path(__file__).with_name("few_files.py"))
 NO_FILE = (
     "no further file can be opened: this process, or this machine, has reached its limit of open files; close some, or "
     "raise the limit (ulimit -n)"
 )
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 NO_MORE = (
     "no further process or thread can be started: this user, or this control group, has reached its limit; "
     "end some of them, or raise the limit (ulimit -u; in a container, pids.max)"
@@ -58,7 +58,7 @@ def children(monkeypatch):
 
     def scarce(forks: str = "", *, threadless: bool = False) -> None:
         text = REFUSING.replace("{answers}", str(list(forks))).replace("{threadless}", str(threadless))
-        monkeypatch.setattr(interpreter, "_CHILD", text)
+        monkeypatch.setattr(interpreter, "CHILD_PROGRAM", text)
 
     return scarce
 
@@ -141,17 +141,9 @@ def test_where_no_helper_can_be_started_a_program_ends_as_unavailable(tmp_path, 
 
 
 def test_a_limit_on_addresses_is_named_where_the_engine_would_abort(tmp_path):
-    done = subprocess.run(
-        ["sh", "-c", 'ulimit -v 2097152 && exec "$@"', "sh", PADDOCK, "run", "-"],
-        input="1 + 1",
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (
+    words = ("sh", "-c", 'ulimit -v 2097152 && exec "$@"', "sh", PADDOCK, "run", "-")
+    done = run_command(tmp_path, *words, stdin="1 + 1", environment=make_environment(tmp_path))
+    assert done == (
         1,
         "",
         "V8 reserves 160 GiB of address space, whatever memory it uses, and this process may have 2.0 (ulimit -v); "
@@ -184,7 +176,7 @@ def test_a_place_that_never_got_its_warden_is_not_used(open_path, children):
 
     async def go(sandbox):
         await sandbox.prepare(ProcessGrants(), ProcessLimits(), 1)
-        [[place]] = sandbox._waiting.values()
+        [[place]] = sandbox.describe_state().prepared
         assert has_ended(place.supervisor.socket)
         return await sandbox.run(["true"])
 
@@ -246,13 +238,7 @@ def test_without_further_files_nothing_runs_and_nothing_is_left_behind(open_path
     """From no further file to enough of them, one by one: each start meets the end at another place."""
     for name in ("scratch", "workspace"):
         (open_path / name).mkdir()
-    done = subprocess.run(
-        [sys.executable, FEW_FILES, str(open_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2 * PATIENCE_S,
-    )
+    done = run_command(None, sys.executable, FEW_FILES, str(open_path))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     unrecorded = (

@@ -1,13 +1,11 @@
 """Where a container or a chroot lacks what confinement is built on, nothing runs, and people are told why."""
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.support.command import PADDOCK, run_command
 
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 NO_PROCESSES = (
     "/proc is missing, or shows the processes of another PID namespace, so that Paddock could neither limit nor end "
     "programs; mount it: mount -t proc proc /proc"
@@ -22,16 +20,7 @@ pytestmark = pytest.mark.usefixtures("as_root")
 def told(*command, home, given="return 6 * 7", **environment):
     """Return the exit code of a command and all that it said; programs of `run` come by standard input."""
     environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), **environment}
-    done = subprocess.run(
-        command,
-        input=given,
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=home,
-        timeout=60,
-        check=False,
-    )
+    done = run_command(home, *command, stdin=given, environment=environment)
     return done.returncode, done.stdout + done.stderr
 
 

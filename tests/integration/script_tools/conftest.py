@@ -1,18 +1,17 @@
 """A workspace with script tools, and a session that runs them as the gate does."""
 
-import asyncio
 import json
 import os
 import textwrap
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.session import SessionRunner
 
 from paddock.app.script_tool_service import make_tool_run
-from paddock.app.session import Session, open_session
+from paddock.app.session import Session
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, ToolRun
@@ -20,28 +19,20 @@ from paddock.model.tool import ToolEnd
 from paddock.settings.schema import AuditSettings, Settings, ToolSettings
 
 
-class Workshop:
+class Workshop(SessionRunner):
     """Makes tools and runs them, one after the other."""
 
-    def __init__(self, directory: Path, runner: asyncio.Runner) -> None:
-        self.workspace = directory / "ws"
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory / "ws")
         self.workspace.mkdir()
         self.ledger = directory / "audit"
-        self.runner = runner
-        self._stack = AsyncExitStack()
         self._number = 0
-        self.session = self.open()
+        self.open()
 
     def open(self, **tools: Any) -> Session:
         """Return a session with settings of its own; it ends with the workshop."""
         settings = Settings(audit=AuditSettings(directory=self.ledger), tools=ToolSettings(**tools))
-        self.session = self.runner.run(
-            self._stack.enter_async_context(open_session(settings, self.workspace))
-        )
-        return self.session
-
-    def close(self) -> None:
-        self.runner.run(self._stack.aclose())
+        return self.start(settings)
 
     def make(
         self,
@@ -75,7 +66,7 @@ class Workshop:
         limits = LimitOverrides(**options.pop("limits", {}))
         work = work or make_tool_run(self.session.scripts.library, tool, options, env=env)
         request = ExecutionRequest(workspace=self.workspace, work=work, limits=limits)
-        return self.runner.run(self.session.gate.execute(request))
+        return self.execute(request)
 
     def run(self, tool: str, **options: Any) -> ToolEnd:
         """Return the end of a run."""
@@ -91,9 +82,5 @@ class Workshop:
 @pytest.fixture
 def workshop(tmp_path: Path) -> Iterator[Workshop]:
     os.chmod(tmp_path, 0o755)  # noqa: PTH101
-    with asyncio.Runner() as runner:
-        made = Workshop(tmp_path, runner)
-        try:
-            yield made
-        finally:
-            made.close()
+    with Workshop(tmp_path) as made:
+        yield made

@@ -5,18 +5,16 @@ import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.at_terminal import at_terminal
+from tests.support.command import PADDOCK
+from tests.support.terminal import at_terminal
 
 from paddock.cli.root import command
 from paddock.script_tools.authoring import OWN_TOOLS, create
 from paddock.script_tools.engine import ToolEngine
-
-PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
 
 @pytest.fixture

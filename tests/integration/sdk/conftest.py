@@ -1,12 +1,10 @@
 """A session whose state is all in one place, for the SDK and what is built on it."""
 
-import asyncio
 import contextlib
 import datetime as dt
 import ipaddress
 import ssl
 import threading
-from contextlib import AsyncExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -14,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.support.session import SessionRunner
 
-from paddock.app.session import open_session
 from paddock.audit.read import read
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.sdk import webhooks
@@ -32,16 +30,14 @@ from paddock.settings.schema import (
 )
 
 
-class Desk:
+class Desk(SessionRunner):
     """A session with all state in one place."""
 
-    def __init__(self, runner, place):
-        self.runner = runner
-        self.place = place
-        self.workspace = place / "workspace"
+    def __init__(self, place):
+        super().__init__(place / "workspace")
         self.workspace.mkdir()
+        self.place = place
         self.vault = FileVault(place / "vault")
-        self._stack = AsyncExitStack()
 
     def open(self, sdk=None, rules=(), workers=8, tools=None, **further):
         settings = Settings(
@@ -61,30 +57,21 @@ class Desk:
             guest=GuestSettings(max_workers=workers),
             **further,
         )
-        self.session = self.runner.run(
-            self._stack.enter_async_context(open_session(settings, self.workspace))
-        )
+        self.start(settings)
         return self
 
     def run(self, source, *, profile="script", lines=None):
         request = ExecutionRequest(workspace=self.workspace, work=GuestRun(source=source, profile=profile))
-        return self.runner.run(self.session.gate.execute(request, on_console=lines))
+        return self.execute(request, on_console=lines)
 
     def records(self):
         return list(read(self.place / "audit", newest_first=False))
 
-    def close(self):
-        self.runner.run(self._stack.aclose())
-
 
 @pytest.fixture
 def desk(tmp_path):
-    with asyncio.Runner() as runner:
-        made = Desk(runner, tmp_path)
-        try:
-            yield made
-        finally:
-            made.close()
+    with Desk(tmp_path) as made:
+        yield made
 
 
 def certificate(folder):

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.number_table import NUMBERS, TABLE, digits_in
+from tests.support.number_table import NUMBERS, TABLE, digits_in
 
 from paddock.model.numbers import dumps, loads
 from paddock.model.outcome import ConsoleLine, Outcome
@@ -43,7 +43,7 @@ def make_tool(desk: Any) -> None:
 
 def carry_out(desk: Any, work: Any) -> Outcome:
     request = ExecutionRequest(workspace=desk.workspace, work=work)
-    return desk.runner.run(desk.session.gate.execute(request))
+    return desk.execute(request)
 
 
 def kept(outcome: Outcome) -> tuple[str, ...]:

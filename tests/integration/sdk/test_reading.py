@@ -47,7 +47,7 @@ def test_output_of_another_workspace_is_not_there(desk, tmp_path):
     elsewhere.mkdir()
     work = GuestRun(source=f"await paddock.output.query({handle!r}, {{terms: ['1']}})", profile="script")
     request = ExecutionRequest(workspace=elsewhere, work=work)
-    outcome = desk.runner.run(desk.session.gate.execute(request))
+    outcome = desk.execute(request)
     assert (outcome.status, outcome.error.name) == (Status.FAILED, "UnknownArtifact")
 
 
@@ -167,7 +167,7 @@ def test_a_run_that_may_only_read_runs_no_tool_that_writes(desk):
     request = ExecutionRequest(
         workspace=desk.workspace, work=GuestRun(source=source, profile="script"), calls="read_only"
     )
-    outcome = desk.runner.run(desk.session.gate.execute(request))
+    outcome = desk.execute(request)
     assert (outcome.error.name, outcome.error.message) == (
         "PolicyError",
         "this run may only read (read_only); ask for read-only access and no network",

@@ -242,15 +242,13 @@ def test_a_script_runs_another_one_with_its_variables_and_gets_its_value(desk):
     assert (outcome.status, outcome.error.message) == (Status.FAILED, "inner trouble")
 
 
-def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(desk, monkeypatch):
+def test_m28_a_call_that_takes_too_long_fails_after_its_limit_and_can_be_caught(desk):
     class Slow:
         async def call(self, request, work):
             await asyncio.Event().wait()
 
     desk.open(sdk={"call_timeout_ms": 100})
-    gate = desk.session.gate
-    slow = gate._context.engines._replace(sdk=Slow())
-    monkeypatch.setattr(gate, "_context", gate._context._replace(engines=slow))
+    desk.session.gate.replace_engines(sdk=Slow())
     outcome = desk.run(
         "try { mentu.notify.send('a', 'b') } catch (e) { return [e.name, e.message, e.status] }"
     )
@@ -351,9 +349,7 @@ def test_people_are_told_whole_paths(desk):
     desk.open()
     (desk.place / "signals.db").write_text("no such thing" * 100)
     work = SdkCall(method="cir.stats")
-    outcome = desk.runner.run(
-        desk.session.gate.execute(ExecutionRequest(workspace=desk.workspace, work=work))
-    )
+    outcome = desk.execute(ExecutionRequest(workspace=desk.workspace, work=work))
     assert (
         outcome.error.message
         == f"the signals in {desk.place}/signals.db cannot be used: file is not a database"

@@ -29,7 +29,7 @@ def script(desk, name, text):
 def execute(desk, name, **variables):
     work = SdkCall(method="sequence.run", arguments=(name, {"vars": variables}))
     request = ExecutionRequest(workspace=desk.workspace, work=work)
-    return desk.runner.run(desk.session.gate.execute(request))
+    return desk.execute(request)
 
 
 def steps(answer):

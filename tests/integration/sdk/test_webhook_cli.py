@@ -2,13 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from tests.support.command import run_paddock
 
-PADDOCK = Path(sys.executable).with_name("paddock")
 SECRET = "a-secret-of-some-length"
 
 
@@ -18,21 +15,12 @@ def paddock(tmp_path):
 
     def call(*arguments, stdin="", networks="127.0.0.0/8,::1/128"):
         flags = ["--set", "vault.backend=file", "--set", f"sdk.webhook_networks={networks}"]
-        done = subprocess.run(
-            [PADDOCK, *arguments, *flags],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path / "ws",
-            env={
-                **os.environ,
-                "XDG_STATE_HOME": str(tmp_path / "state"),
-                "PADDOCK_AUDIT_DIRECTORY": str(tmp_path / "audit"),
-            },
-            timeout=60,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+        places = {
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "PADDOCK_AUDIT_DIRECTORY": str(tmp_path / "audit"),
+        }
+        environment = {**os.environ, **places}
+        return run_paddock(tmp_path / "ws", *arguments, *flags, stdin=stdin, environment=environment)
 
     return call
 

@@ -13,15 +13,6 @@ SHORT_MS = 400
 """A timeout for programs that never end; it says nothing about the speed of the others."""
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace, and no settings but its own."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    (place := tmp_path / "workspace").mkdir()
-    return place
-
-
 def run_all(workspace: Path, language: str, *programs: str, **overrides: object) -> list[Outcome]:
     """Return the outcomes of programs, one after another in one session."""
     with (
@@ -320,7 +311,7 @@ def test_a_session_that_is_not_used_expires(workspace: Path) -> None:
             outcome = await p.exec("shell", "sleep 0.1; echo on", session="new")
             assert (outcome.status, outcome.text) == (Status.OK, "on\n")
             assert outcome.session is not None
-            while await p.sessions():
+            while await p.sessions():  # noqa: ASYNC110 - nobody announces it
                 await asyncio.sleep(0.005)
             return await p.exec("shell", "true", session=outcome.session.id)
 

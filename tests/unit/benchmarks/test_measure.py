@@ -110,6 +110,6 @@ def test_what_is_missed_here_and_met_there_is_told_as_both() -> None:
     assert report.summary([section]) == (
         "1 of 4 targets met, 2 at the speed of the machine that they were set on"
     )
-    assert [report._mark(line, 1.5) for line in lines] == [
+    assert [report.mark_change(line, 1.5) for line in lines] == [
         "**missed**, met there", "met", "**missed**; n", "**missed**", "",
     ]  # fmt: skip

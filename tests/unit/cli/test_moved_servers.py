@@ -111,7 +111,7 @@ def test_servers_do_not_move_from_a_file_to_itself(home: Path, *, back: bool) ->
     assert (done.exit_code, done.output) == (
         1,
         f".paddock/servers.json and .mcp.json are one file here, {real}, so its servers cannot move from one to the "
-        "other. Nothing was changed; replace the link by a file of its own first.\n",
+        "other. Nothing was changed; replace the link by a copy of the file first.\n",
     )
     assert (real.read_text(), link.is_symlink()) == (G, True)
 

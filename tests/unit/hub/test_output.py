@@ -65,9 +65,9 @@ class Input:
         return False
 
 
-def made(lane: object, most_values: int = 100) -> tuple[ServerOutput, Pipe]:
+def made(lane: object, max_values: int = 100) -> tuple[ServerOutput, Pipe]:
     output, pipe = ServerOutput(), Pipe()
-    output.rpc, output.most_values = lane, most_values  # pyright: ignore[reportAttributeAccessIssue]
+    output.rpc, output.max_values = lane, max_values  # pyright: ignore[reportAttributeAccessIssue]
     output.connection_made(pipe)
     return output, pipe
 
@@ -136,7 +136,7 @@ def test_a_line_that_swells_is_dropped_as_it_comes_and_the_next_one_is_read(
         data = b'{"id":1,' + values + b'"id":1}\n{"id":22}\n'
         for start in range(0, len(data), size):
             output.data_received(data[start : start + size])
-            assert len(output._begun) <= max(size, 65_536)
+            assert output.begun_bytes <= max(size, 65_536)
         assert offered.lines == [b'{"id":1,..."id":1}: ' + why.encode(), b'{"id":22}']
 
     asyncio.run(use())
@@ -146,7 +146,7 @@ def test_a_line_that_swells_is_dropped_as_it_comes_and_the_next_one_is_read(
 def test_a_dropped_answer_fails_its_own_request_and_no_other(start: bytes, end: bytes) -> None:
     async def use() -> None:
         lane = StdioRpc(Input())  # pyright: ignore[reportArgumentType]
-        output, _ = made(lane, most_values=20_000)
+        output, _ = made(lane, max_values=20_000)
         asked = [asyncio.create_task(lane.send_request("tools/call", {}, tell=False)) for _ in range(2)]
         await asyncio.sleep(0)
         number = b"%d" % FIRST
@@ -186,12 +186,12 @@ def test_a_dropped_line_that_answers_nothing_ends_the_output() -> None:
 def test_a_large_answer_is_decoded_in_slices_before_what_comes_behind_it() -> None:
     async def use() -> None:
         lane = StdioRpc(Input())  # pyright: ignore[reportArgumentType]
-        output, pipe = made(lane, most_values=200_000)
+        output, pipe = made(lane, max_values=200_000)
         asked = asyncio.create_task(lane.send_request("tools/call", {}, tell=False))
         await asyncio.sleep(0)
         value = [[] for _ in range(100_000)]
         output.data_received(json.dumps({"id": FIRST, "result": value}).encode() + b"\nbehind\n")
-        assert (pipe.reading, asked.done(), output._queue) == (False, False, output._queue.__class__())
+        assert (pipe.reading, asked.done(), output.queued_lines) == (False, False, ())
         assert await output.next_line() == b"behind"
         assert pipe.reading
         assert await asked == value

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.hub.admission import Admission
+from paddock.hub.call_checks import CallChecks
 from paddock.hub.config import HttpServer, StdioServer
 from paddock.hub.pins import MAX_DEFINITION_CHARS, Change, PinCheck, Pins
 from paddock.hub.result import ToolInfo
@@ -125,13 +125,13 @@ def test_a_definition_that_is_too_long_to_keep_is_still_pinned(pins):
         "log"
     ]
     assert changed == PinCheck(ToolInfo("log", "", {"type": "object"}, None, {}), changed=True)
-    [kept] = [path for path in pins._kept.path.parent.iterdir() if path.suffix == ".json"]
+    [kept] = [path for path in pins.path.parent.iterdir() if path.suffix == ".json"]
     assert kept.stat().st_size < 2_000
 
 
 def test_pins_that_cannot_be_read_stop_calls(pins):
     pins.review_listing(SERVER, [LOG])
-    path = pins._kept.path
+    path = pins.path
     path.write_text("{")
     with pytest.raises(ConfigurationError, match="remove it to start afresh"):
         pins.review_listing(SERVER, [LOG])
@@ -154,7 +154,7 @@ def test_many_writers_lose_nothing(tmp_path):
 
 @pytest.fixture
 def admission(pins):
-    admission = Admission({"git": SERVER}, pins)
+    admission = CallChecks({"git": SERVER}, pins)
     admission.record_listing("git", [LOG, STATUS])
     return admission
 
@@ -260,10 +260,10 @@ def test_a_call_of_a_tool_that_hides_characters_is_refused(admission):
 
 
 def test_names_mean_tools_by_alias_once_a_server_is_known(pins, tmp_path):
-    first = Admission({"git": SERVER}, pins)
+    first = CallChecks({"git": SERVER}, pins)
     assert first.resolve_alias("git", "get_log") == "get_log"
     first.record_listing("git", [LOG._replace(name="get-log"), LOG])
-    second = Admission({"git": SERVER}, again(pins, tmp_path))  # knows it by what is pinned
+    second = CallChecks({"git": SERVER}, again(pins, tmp_path))  # knows it by what is pinned
     for admission in (first, second):
         spelled = [admission.resolve_alias("git", name) for name in ("get_log", "get-log", "log", "no_log")]
         assert spelled == ["get-log", "get-log", "log", "no_log"]
@@ -272,10 +272,10 @@ def test_names_mean_tools_by_alias_once_a_server_is_known(pins, tmp_path):
 
 
 def test_pins_that_cannot_be_read_know_no_alias(pins, tmp_path):
-    Admission({"git": SERVER}, pins).record_listing("git", [LOG._replace(name="get-log")])
+    CallChecks({"git": SERVER}, pins).record_listing("git", [LOG._replace(name="get-log")])
     [file] = (tmp_path / "state").rglob("pins.json")
     file.write_text("[")
-    assert Admission({"git": SERVER}, again(pins, tmp_path)).resolve_alias("git", "get_log") == "get_log"
+    assert CallChecks({"git": SERVER}, again(pins, tmp_path)).resolve_alias("git", "get_log") == "get_log"
 
 
 def test_of_a_schema_that_does_not_compile_the_rest_is_checked(admission):

@@ -18,17 +18,17 @@ def test_death_signal_is_set_by_setpriv_but_not_by_that_of_busybox(tmp_path, mon
         link.unlink(missing_ok=True)
         link.symlink_to(program)
         monkeypatch.setattr(files, "SYSTEM_PATH", str(link.parent))
-        process._death_signal.cache_clear()
-        return process._death_signal()
+        process.find_death_signal.cache_clear()
+        return process.find_death_signal()
 
     try:
         assert found("busybox") == ()
         assert found("setpriv") == (str(tmp_path / "bin" / "setpriv"), "--pdeathsig", "KILL", "--")
         monkeypatch.setattr(files, "SYSTEM_PATH", "")
-        process._death_signal.cache_clear()
-        assert process._death_signal() == ()
+        process.find_death_signal.cache_clear()
+        assert process.find_death_signal() == ()
     finally:
-        process._death_signal.cache_clear()
+        process.find_death_signal.cache_clear()
 
 
 def test_nothing_that_lies_in_a_workspace_takes_the_place_of_what_we_start_ourselves(tmp_path, monkeypatch):
@@ -36,16 +36,16 @@ def test_nothing_that_lies_in_a_workspace_takes_the_place_of_what_we_start_ourse
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    process._death_signal.cache_clear()
+    process.find_death_signal.cache_clear()
     try:
-        assert str(tmp_path) not in str(process._death_signal())
+        assert str(tmp_path) not in str(process.find_death_signal())
     finally:
-        process._death_signal.cache_clear()
+        process.find_death_signal.cache_clear()
     for path in (".", "", f".:{tmp_path.parent}", "../" + tmp_path.name):
         with pytest.raises(FileNotFoundError, match="server is not on the PATH"):
-            process._find_executable(StdioServer("one", "server"), {"PATH": path})
+            process.find_executable(StdioServer("one", "server"), {"PATH": path})
     assert (
-        process._find_executable(StdioServer("one", "server"), {"PATH": f".:{tmp_path}"})
+        process.find_executable(StdioServer("one", "server"), {"PATH": f".:{tmp_path}"})
         == f"{tmp_path}/server"
     )
 
@@ -53,12 +53,12 @@ def test_nothing_that_lies_in_a_workspace_takes_the_place_of_what_we_start_ourse
 def test_a_zombie_is_not_a_running_member_of_its_group():
     child = subprocess.Popen(["sleep", "30"], start_new_session=True)
     try:
-        assert process._any_running(child.pid)
+        assert process.is_any_running(child.pid)
         child.kill()
         watched = os.pidfd_open(child.pid)
         assert select.select([watched], [], [], 5)[0]
         os.close(watched)
         os.killpg(child.pid, 0)  # the kernel still counts it
-        assert not process._any_running(child.pid)
+        assert not process.is_any_running(child.pid)
     finally:
         child.wait()

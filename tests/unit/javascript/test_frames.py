@@ -216,7 +216,7 @@ def test_a_call_that_swells_is_refused_before_it_is_kept_and_the_next_message_is
     found = []
     for start in range(0, len(stream), size):
         found += reader.feed(stream[start : start + size])
-        assert len(reader._pending) <= max(size, 65_536)
+        assert reader.pending_bytes <= max(size, 65_536)
     assert found == [refused, ConsoleLine(level="log", text="a")]
 
 

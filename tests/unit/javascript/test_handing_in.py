@@ -1,28 +1,24 @@
 """How a worker hands a text to V8: in pieces of the exchange buffer."""
 
 import time
-from types import SimpleNamespace
-from typing import Any
 
-from paddock.javascript.child.worker import EXCHANGE_CHARS, Guest
-
-IN_LENGTH = 7
+from paddock.javascript.child.worker import EXCHANGE_CHARS, IN_LENGTH, InputBuffer
 
 
 def handed_in(text: str) -> tuple[str, float]:
     """Return what V8 sees of a text, and the seconds that it took to put it there."""
     exchange = memoryview(bytearray(2 * EXCHANGE_CHARS))
-    guest: Any = SimpleNamespace(_in=exchange, _header=[0.0] * 8)
-    guest._fill = lambda: Guest._fill(guest)
+    header = memoryview(bytearray(64)).cast("d")
+    given = InputBuffer(header, exchange)
     seen = bytearray()
     begun = time.process_time()
-    Guest._hand_in(guest, text.encode())
-    while guest._header[IN_LENGTH] == EXCHANGE_CHARS:
+    given.put(text.encode())
+    while header[IN_LENGTH] == EXCHANGE_CHARS:
         seen += exchange
-        guest._fill()
+        given.fill()
     spent = time.process_time() - begun
-    seen += exchange[: 2 * guest._header[IN_LENGTH]]
-    assert bytes(guest._incoming) == b""
+    seen += exchange[: 2 * int(header[IN_LENGTH])]
+    assert given.remaining == 0
     return seen.decode("utf-16-le"), spent
 
 

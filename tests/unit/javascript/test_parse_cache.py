@@ -64,11 +64,11 @@ def test_what_was_used_longest_ago_makes_room(directory: Path, monkeypatch: pyte
     (directory / ".new-left").touch()
     os.utime(directory / ".new-left", ns=(0, 0))
     for entry in directory.iterdir():
-        if entry.name == kept._entry("a", "auto").name:
+        if entry.name == kept.find_entry("a", "auto").name:
             os.utime(entry, ns=(1, 1))
     kept.store("d", "auto", b"{}")
     assert sorted(path.name for path in directory.iterdir()) == sorted(
-        kept._entry(text, "auto").name for text in [*recent, "d"]
+        kept.find_entry(text, "auto").name for text in [*recent, "d"]
     )
 
 

@@ -13,7 +13,7 @@ async def waited(leaps: int) -> str:
     clock, ahead = loop.time, 0
     loop.time = lambda: clock() + ahead
     ready: asyncio.Future[None] = loop.create_future()
-    waiting = asyncio.create_task(pool._await_ready(ready))
+    waiting = asyncio.create_task(pool.await_ready(ready))
     for _ in range(leaps):
         await asyncio.sleep(0)
         ahead += 1000

@@ -22,9 +22,9 @@ def test_a_minted_id_is_remembered_until_it_is_spent() -> None:
 
 
 def test_no_more_ids_are_remembered_than_the_limit(monkeypatch) -> None:
-    monkeypatch.setattr(ids, "_MAX_UNSPENT", len(ids._unspent) + 2)
-    minted = [mint_id() for _ in range(len(ids._unspent) + 10)]
-    assert len(ids._unspent) == ids._MAX_UNSPENT
+    monkeypatch.setattr(ids, "MAX_UNSPENT", ids.count_unspent() + 2)
+    minted = [mint_id() for _ in range(ids.count_unspent() + 10)]
+    assert ids.count_unspent() == ids.MAX_UNSPENT
     assert is_unspent(minted[-1], 0)
     assert not is_unspent(minted[0], 0)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.model.places import in_workspace, without_places
+from paddock.model.path_privacy import hide_paths, shorten_paths
 
 WORKSPACE = Path("/srv/ada/project")
 
@@ -25,11 +25,11 @@ WORKSPACE = Path("/srv/ada/project")
     ],
 )
 def test_only_places_in_the_workspace_are_told(text: str, told: str):
-    assert without_places(text, WORKSPACE) == told
+    assert hide_paths(text, WORKSPACE) == told
 
 
 def test_what_a_program_gave_itself_is_left_alone():
     assert (
-        in_workspace("there is no sequence called /etc/x", WORKSPACE) == "there is no sequence called /etc/x"
+        shorten_paths("there is no sequence called /etc/x", WORKSPACE) == "there is no sequence called /etc/x"
     )
-    assert in_workspace("/tmp/a stays", Path("/")) == "/tmp/a stays"
+    assert shorten_paths("/tmp/a stays", Path("/")) == "/tmp/a stays"

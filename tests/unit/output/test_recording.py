@@ -106,14 +106,14 @@ def test_files_are_for_the_owner_alone(artifacts: Artifacts) -> None:
 
 def test_cancelled_it_leaves_nothing_half(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, leave = threading.Event(), threading.Event()
-    real = artifacts._objects.put
+    real = artifacts.store.put
 
     def slow(*arguments: Any, **options: Any) -> object:
         entered.set()
         assert leave.wait(60)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(artifacts._objects, "put", slow)
+    monkeypatch.setattr(artifacts.store, "put", slow)
 
     async def cancelled() -> None:
         recording = artifacts.record()
@@ -147,7 +147,7 @@ def test_a_store_that_cannot_be_listed_is_an_error(
         raise error
 
     asyncio.run(artifacts.record().finish(FACTS))
-    monkeypatch.setattr(artifacts._objects, "groups", failing)
+    monkeypatch.setattr(artifacts.store, "groups", failing)
     with pytest.raises(ArtifactError) as caught:
         artifacts.sweep()
     assert str(caught.value) == f"cannot list artifacts: {told}"
@@ -210,13 +210,13 @@ def test_small_output_in_a_directory_is_written_at_once_and_any_other_in_a_threa
 ) -> None:
     """Another thread takes longer to begin than a small file to write; a sweep or a bucket may take long."""
     threads: list[bool] = []
-    real = artifacts._objects.put
+    real = artifacts.store.put
 
     def noting(group: str, name: str, data: IO[bytes], *, whole: bool = False) -> None:
         threads.append(threading.current_thread() is not threading.main_thread())
         real(group, name, data, whole=whole)
 
-    monkeypatch.setattr(artifacts._objects, "put", noting)
+    monkeypatch.setattr(artifacts.store, "put", noting)
     for size in (1, 1, 100_000):
         recording = artifacts.record()
         recording.stdout(b"x" * size)
@@ -308,7 +308,7 @@ def test_output_that_cannot_be_stored_at_the_end_of_the_streams_costs_the_artifa
 
     recording = artifacts.record()
     recording.prepare(Path(FACTS.workspace))
-    monkeypatch.setattr(artifacts._objects, "put", full)
+    monkeypatch.setattr(artifacts.store, "put", full)
     recording.stdout(b"text")
     recording.stdout(b"")
     recording.stderr(b"")

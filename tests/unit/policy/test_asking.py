@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from paddock.app.work import KINDS
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Decision
+from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall, ToolRun
-from paddock.policy.questions import (
-    format_details,
-    make_act_question,
-    make_printable,
-)
+from paddock.policy.questions import format_details, make_act_question
 from paddock.redaction.known import KnownSecrets
 from paddock.redaction.outgoing import OutgoingRedaction
 from paddock.settings.schema import RedactionSettings

@@ -171,4 +171,4 @@ def test_the_rules_are_those_of_their_sources() -> None:
 
 
 def test_every_pattern_compiles() -> None:
-    assert len([rule._regex for rule in load_rules().all]) == len(load_rules().all) > 200
+    assert len([rule.regex for rule in load_rules().all]) == len(load_rules().all) > 200

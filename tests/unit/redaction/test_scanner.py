@@ -434,13 +434,13 @@ def test_hostile_text_is_redacted_in_slices(text: str, candidates: int) -> None:
 
 def test_a_line_is_looked_at_once_however_many_secrets_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[tuple[int, int]] = []
-    find_line = scanner._find_line
+    find_line = scanner.find_line
 
     def count_line(data: bytes, position: int) -> tuple[int, int]:
         lines.append(find_line(data, position))
         return lines[-1]
 
-    monkeypatch.setattr(scanner, "_find_line", count_line)
+    monkeypatch.setattr(scanner, "find_line", count_line)
     data, removals = Scanner(RedactionSettings()).redact(b"https://a:pw9xq7@h " * 1000)
     assert (data, removals) == (b"https://a:[REDACTED:url-password]@h " * 1000, 1000)
     assert len(lines) < 10

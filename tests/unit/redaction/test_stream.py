@@ -364,13 +364,13 @@ def test_a_long_line_of_many_secrets_loses_nothing_else() -> None:
 
 def test_a_window_of_a_long_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    find_in = scanner._find_in
+    find_in = scanner.find_in
 
     def find_and_count(data: bytes, *rest: Any) -> Any:
         searched.append(len(data))
         return find_in(data, *rest)
 
-    monkeypatch.setattr(scanner, "_find_in", find_and_count)
+    monkeypatch.setattr(scanner, "find_in", find_and_count)
     text = "password=password=" * (MAX_LINE_BYTES // 4)
     assert redact(DEFAULT, text) == text
     assert sum(searched) < len(text) * 1.5

@@ -332,7 +332,7 @@ def test_output_of_a_compiler_that_paths_do_not_reach_is_its_fault(tmp_path: Pat
     for folder, _, _ in [*os.walk(made)][::-1][:-1]:
         Path(folder).rename(Path(folder).with_name("d" * 200))
     engine = RuntimeEngine(Mock(), {}, Cache(tmp_path / "cache", 1000))
-    told = engine._collect_output("a", str(made), str(tmp_path / "target"), os.getuid())
+    told = engine.collect_output("a", str(made), str(tmp_path / "target"), os.getuid())
     assert told == "Compile succeeded but its output cannot be copied: File name too long"
 
 

@@ -314,7 +314,7 @@ def ends_out_of_memory(
     ended = ProcessResult(
         status=Status.FAILED, exit_code=code, signal=number, stderr=CapturedStream(head=said)
     )
-    return is_out_of_memory(ended, recipes()[runtime].ways[0].out_of_memory)
+    return is_out_of_memory(ended, recipes()[runtime].variants[0].out_of_memory)
 
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "code.py", line 1, in <module>\n'
@@ -390,4 +390,4 @@ def test_only_a_failure_is_taken_to_be_out_of_memory() -> None:
     said = CapturedStream(head="memory allocation of 1 bytes failed")
     for status in (Status.OK, Status.TIMEOUT, Status.CANCELLED):
         ended = ProcessResult(status=status, signal=signal.SIGABRT, stderr=said)
-        assert not is_out_of_memory(ended, recipes()["rust"].ways[0].out_of_memory)
+        assert not is_out_of_memory(ended, recipes()["rust"].variants[0].out_of_memory)

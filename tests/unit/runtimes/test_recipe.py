@@ -34,8 +34,8 @@ def test_recipes_cannot_be_changed():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"run": ["{executable}", "{sauce}"]}, "no place is called sauce"),
-        ({"prefixes": ["{scratch}"]}, "no place is called scratch"),
+        ({"run": ["{executable}", "{sauce}"]}, "no placeholder is called sauce"),
+        ({"prefixes": ["{scratch}"]}, "no placeholder is called scratch"),
         ({"compile": ["cc", "{source}"]}, "what is compiled must be run, and nothing else"),
         ({"run": ["{output}"]}, "what is compiled must be run, and nothing else"),
         ({"executables": []}, "at least 1 item"),
@@ -46,12 +46,14 @@ def test_recipes_cannot_be_changed():
 )
 def test_a_way_that_makes_no_sense_is_refused(change, message):
     data = entry("shell")
-    data["way"] = [{**data["way"][0], **change}]
+    data["variant"] = [{**data["variant"][0], **change}]
     with pytest.raises(ValidationError, match=message):
         Recipe.model_validate(data)
 
 
-@pytest.mark.parametrize("change", [{"extensions": ["sh"]}, {"style": "fast"}, {"hello": ""}, {"way": []}])
+@pytest.mark.parametrize(
+    "change", [{"extensions": ["sh"]}, {"style": "fast"}, {"hello": ""}, {"variant": []}]
+)
 def test_a_recipe_that_makes_no_sense_is_refused(change):
     with pytest.raises(ValidationError):
         Recipe.model_validate(entry("shell", **change))

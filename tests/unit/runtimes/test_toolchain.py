@@ -13,7 +13,7 @@ from paddock.runtimes.toolchain import (
     MissingToolchain,
     Search,
     Toolchain,
-    fill_places,
+    fill_placeholders,
     find,
     normalise_name,
     reachable,
@@ -188,13 +188,13 @@ def test_a_virtual_environment_stays_one(shop):
     (venv / "bin" / "python3").symlink_to(base)
     found = look("python", venv / "bin")
     assert found.executable == venv / "bin" / "python3"
-    assert found.places["executable"] == str(venv / "bin" / "python3")
+    assert found.placeholders["executable"] == str(venv / "bin" / "python3")
     assert set(found.prefixes) == {venv / "bin", venv / "lib", venv / "pyvenv.cfg", base.parent}
     (shop / ".venv").symlink_to(venv)
     (shop / "shortcut").symlink_to(venv / "bin")
     for folder in (shop / ".venv" / "bin", shop / "shortcut"):
         linked = look("python", folder)
-        assert (linked.places, linked.prefixes) == (found.places, found.prefixes)
+        assert (linked.placeholders, linked.prefixes) == (found.placeholders, found.prefixes)
 
 
 def test_an_interpreter_behind_a_link_to_its_version_is_granted_by_its_name(shop):
@@ -244,7 +244,7 @@ def test_the_identity_changes_with_the_toolchain(shop):
 
 
 def test_what_is_put_into_a_word_is_not_looked_at_again():
-    assert fill_places("{source}-{bin}-{x}", {"source": "{bin}", "bin": "/b"}) == "{bin}-/b-{x}"
+    assert fill_placeholders("{source}-{bin}-{x}", {"source": "{bin}", "bin": "/b"}) == "{bin}-/b-{x}"
 
 
 def test_real_programs_of_this_machine_are_found():

@@ -25,13 +25,13 @@ def shop():
 def searches(monkeypatch):
     """What was searched for, in order."""
     told = []
-    search = room._find_first
+    search = room.find_first
 
     def spy(recipe, *rest):
         told.append(recipe.name)
         return search(recipe, *rest)
 
-    monkeypatch.setattr(room, "_find_first", spy)
+    monkeypatch.setattr(room, "find_first", spy)
     return told
 
 
@@ -152,10 +152,10 @@ def test_a_warm_start_that_is_made_meanwhile_is_used(shop, monkeypatch):
         return asyncio.run(toolchains.find(recipes()["go"], user=None, untrusted=()))
 
     cold = look()
-    assert "warm" not in cold.places
+    assert "warm" not in cold.placeholders
     made = shop / "warm" / "go" / cold.identity
     made.mkdir(parents=True)
-    assert look().places["warm"] == str(made)
+    assert look().placeholders["warm"] == str(made)
 
 
 def test_only_so_many_are_remembered(shop, searches, monkeypatch):

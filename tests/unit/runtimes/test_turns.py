@@ -104,7 +104,7 @@ def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
             full = f"{FULL}the waiting programs already use 2 MiB{RETRY}"
             assert await job(1) == (full, "raise runtimes.max_jobs")
         assert [*await asyncio.gather(*waiting), await job(2**21)] == [True, True, True]
-        assert turns._bytes == 0
+        assert turns.waiting_bytes == 0
 
     asyncio.run(go())
 
@@ -161,6 +161,6 @@ def test_no_turn_is_lost_and_none_is_taken_twice(
             await asyncio.sleep(0)
         await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
         assert (active, peak <= most) == (0, True)
-        assert (turns._active, dict(turns._waiting)) == (0, {})
+        assert (turns.active, turns.callers) == (0, ())
 
     asyncio.run(go())

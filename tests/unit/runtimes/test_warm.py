@@ -22,9 +22,9 @@ def shell():
 
     def with_commands(*commands):
         recipe = recipes()["shell"]
-        [first, *rest] = recipe.ways
-        way = first.model_copy(update={"warm": WarmCache(program=SCRIPT, commands=commands)})
-        return recipe.model_copy(update={"ways": (way, *rest)})
+        [first, *rest] = recipe.variants
+        variant = first.model_copy(update={"warm": WarmCache(program=SCRIPT, commands=commands)})
+        return recipe.model_copy(update={"variants": (variant, *rest)})
 
     return with_commands
 
@@ -43,7 +43,7 @@ def test_a_warm_start_is_made_once_whole_and_for_everybody_to_read(shell, tmp_pa
     os.utime(made, ns=(1, 1))
     assert warm(cold, tmp_path) == ready
     assert made.stat().st_mtime_ns == 1
-    assert find(recipe, search).places["warm"] == str(ready)
+    assert find(recipe, search).placeholders["warm"] == str(ready)
 
 
 def test_of_what_was_made_for_other_toolchains_the_oldest_goes(shell, tmp_path):
@@ -60,7 +60,7 @@ def test_what_others_may_write_to_is_not_used(shell, tmp_path):
     search = Search("/bin", warm=tmp_path)
     ready = warm(find(recipe, search), tmp_path)
     ready.chmod(0o777)
-    assert "warm" not in find(recipe, search).places
+    assert "warm" not in find(recipe, search).placeholders
 
 
 def test_a_failed_command_says_why_and_leaves_nothing(shell, tmp_path):

@@ -40,7 +40,7 @@ It stands alone: this process has what other tests left, such as the birth of a 
 
 
 def found(folder, *places, moved=AnonymousMemory()):  # noqa: B008 - a constant
-    amounts = [*measure_in_slices(places, str(folder), moved=moved, most=AnonymousMemory(MIB, MIB))]
+    amounts = [*measure_in_slices(places, str(folder), moved=moved, limit=AnonymousMemory(MIB, MIB))]
     assert set(amounts[:-1]) <= {None}
     return amounts[-1]._replace(page_tables=0)
 
@@ -126,7 +126,7 @@ def test_a_look_at_many_descriptors_pauses(tmp_path):
         assert holder.stdout.readline() == b"ready\n"
         place = f"/proc/{holder.pid}"
         *pauses, last = measure_in_slices(
-            [place, place], str(tmp_path), moved=AnonymousMemory(), most=AnonymousMemory(MIB, MIB)
+            [place, place], str(tmp_path), moved=AnonymousMemory(), limit=AnonymousMemory(MIB, MIB)
         )
         tables = page_tables(place)
         holder.kill()
@@ -143,7 +143,7 @@ def test_tables_of_pages_count_where_nothing_is_in_the_pages(tmp_path, place, do
     do("start = libc.mmap(None, 1 << 30, 1, 0x4022, -1, 0)")
     do("[ctypes.string_at(start + (each << 21), 1) for each in range(512)]")
     limits = AnonymousMemory(MIB, MIB)
-    *_, last = measure_in_slices([place], str(tmp_path), moved=AnonymousMemory(), most=limits)
+    *_, last = measure_in_slices([place], str(tmp_path), moved=AnonymousMemory(), limit=limits)
     assert last.page_tables == page_tables(place) > 2 * MIB
 
 
@@ -189,8 +189,8 @@ import os, sys
 from paddock.sandbox.child.anonymous_memory import AnonymousMemory, measure_in_slices
 far = AnonymousMemory(1000 << 20, 1000 << 20)
 for moved in (AnonymousMemory(), AnonymousMemory(2 << 20), far):
-    print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, most=AnonymousMemory(1, 1))][-1][:2])
-print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=far, most=AnonymousMemory(1, 1))][-1].page_tables)
+    print(*[*measure_in_slices([sys.argv[1]], "/nowhere", moved=moved, limit=AnonymousMemory(1, 1))][-1][:2])
+print([*measure_in_slices([sys.argv[1]], "/nowhere", moved=far, limit=AnonymousMemory(1, 1))][-1].page_tables)
 assert (os.geteuid(), os.getegid()) == (0, 0)
 os.listdir("/root")
 """

@@ -24,7 +24,7 @@ def left(tmp_path):
 def test_what_is_little_is_removed_at_once(left):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        service._remove_scratch(str(left), ours)
+        service.remove_scratch(str(left), ours)
         os.set_blocking(theirs.fileno(), False)
         with pytest.raises(BlockingIOError):
             theirs.recv(1)
@@ -35,14 +35,13 @@ def test_what_takes_long_is_moved_away_and_removed_by_the_zygote(left, monkeypat
     control, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, ours:
         zygote = ForkServer(control)
-        service._remove_scratch(str(left), zygote._of_supervisors)
+        service.remove_scratch(str(left), zygote.for_supervisors)
         assert not os.path.lexists(left)
-        assert zygote._serve_once(None)
-        assert [folder for _, folder in zygote._children.values()] == [""]
-        assert zygote._serve_once(None)
-        assert zygote._children == {}
-        zygote._rubbish.close()
-        zygote._of_supervisors.close()
+        assert zygote.serve_once(None)
+        assert zygote.children == ("",)
+        assert zygote.serve_once(None)
+        assert zygote.children == ()
+        zygote.close()
 
 
 def test_where_there_is_no_zygote_any_more_it_is_removed_all_the_same(left, monkeypatch):
@@ -50,4 +49,4 @@ def test_where_there_is_no_zygote_any_more_it_is_removed_all_the_same(left, monk
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.close()
     with ours:
-        service._remove_scratch(str(left), ours)
+        service.remove_scratch(str(left), ours)

@@ -18,7 +18,7 @@ def test_a_program_starts_with_its_own_limits_and_never_with_more_than_there_wer
     given = {}
     monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
     monkeypatch.setattr(resource, "setrlimit", given.__setitem__)
-    shim._set_limits(ORDER, 7)
+    shim.set_limits(ORDER, 7)
     bounded = {
         resource.RLIMIT_FSIZE: 4096,
         resource.RLIMIT_NOFILE: files,

@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.sandbox.io import InputWriter, OutputReader, decode_stream
+from paddock.model.capture import decode_stream
+from paddock.sandbox.io import InputWriter, OutputReader
 
 FEW = settings(max_examples=30, deadline=None)
 """Each example starts an event loop."""

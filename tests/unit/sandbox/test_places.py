@@ -30,8 +30,8 @@ def paths(settings):
 
 
 def test_places_stay_the_same_while_nothing_changes(settings):
-    before = namespaces.identify_places(paths(settings))
-    assert namespaces.identify_places(paths(settings)) == before
+    before = namespaces.identify_paths(paths(settings))
+    assert namespaces.identify_paths(paths(settings)) == before
     etc, resolv = settings.stat(), (settings / "resolv.conf").stat()
     assert dict(before) == {
         str(settings): (etc.st_dev, etc.st_ino, etc.st_mtime_ns, etc.st_ctime_ns),
@@ -42,24 +42,24 @@ def test_places_stay_the_same_while_nothing_changes(settings):
 
 @pytest.mark.parametrize("name", ["etc/hosts", "resolv", "etc/missing", "other", "etc/unasked"])
 def test_another_file_is_seen(settings, name):
-    before = namespaces.identify_places(paths(settings))
+    before = namespaces.identify_paths(paths(settings))
     replace(settings.parent / name)
-    assert namespaces.identify_places(paths(settings)) != before
+    assert namespaces.identify_paths(paths(settings)) != before
 
 
 def test_a_link_that_leads_elsewhere_and_a_file_that_becomes_a_link_are_seen(settings):
-    before = namespaces.identify_places(paths(settings))
+    before = namespaces.identify_paths(paths(settings))
     (settings / "hosts").unlink()
     (settings / "hosts").symlink_to(settings.parent / "resolv")
-    linked = namespaces.identify_places(paths(settings))
+    linked = namespaces.identify_paths(paths(settings))
     replace(settings.parent / "resolv")
-    assert len({before, linked, namespaces.identify_places(paths(settings))}) == 3
+    assert len({before, linked, namespaces.identify_paths(paths(settings))}) == 3
 
 
 def test_a_folder_that_is_gone_is_seen(settings):
-    before = namespaces.identify_places(paths(settings))
+    before = namespaces.identify_paths(paths(settings))
     settings.rename(settings.parent / "elsewhere")
-    gone = namespaces.identify_places(paths(settings))
+    gone = namespaces.identify_paths(paths(settings))
     assert gone != before
     assert gone[0] == (str(settings), None)
 

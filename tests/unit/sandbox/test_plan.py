@@ -225,7 +225,9 @@ def test_protected_paths_behind_links_cannot_be_refused(folder):
 
 
 def room(grants, tier="landlock"):
-    return spec.room(grants, LIMITS, tier=tier, abi=3, scratch=Path("/scratch"), job_user=0, group="/group")
+    return spec.build_slot_spec(
+        grants, LIMITS, tier=tier, abi=3, scratch=Path("/scratch"), job_user=0, group="/group"
+    )
 
 
 def test_what_the_room_of_a_job_says(folder):
@@ -292,7 +294,9 @@ def test_what_names_of_the_network_mean_is_read_by_who_has_a_network(folder):
 
 def test_what_the_order_of_a_job_says():
     grants = ProcessGrants(environment={"PATH": "/mine", "HOME": "/root", "TMP": "/tmp", "A": "b"})
-    assert spec.order(JobSpec(scratch="/scratch"), ["a", "b"], grants, LIMITS, canary="canary") == JobSpec(
+    assert spec.build_job_spec(
+        JobSpec(scratch="/scratch"), ["a", "b"], grants, LIMITS, canary="canary"
+    ) == JobSpec(
         scratch="/scratch",
         argv=["a", "b"],
         environment={
@@ -328,7 +332,7 @@ def test_where_a_job_begins(folder):
         (writing(workspace, cwd=below), below),
         (ProcessGrants(workspace=workspace), "/scratch"),
     ):
-        assert spec.order(JobSpec(scratch="/scratch"), ["a"], grants, LIMITS).cwd == str(cwd)
+        assert spec.build_job_spec(JobSpec(scratch="/scratch"), ["a"], grants, LIMITS).cwd == str(cwd)
 
 
 def test_a_room_stands_for_its_grants_until_something_appears_in_them(folder):

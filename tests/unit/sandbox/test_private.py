@@ -54,16 +54,16 @@ def test_the_way_leads_from_the_innermost_writable_directory_as_far_as_a_user_ma
     root = os.path.realpath(tmp_path)
     hidden = f"{root}/a/b/c/state"
     Path(hidden).mkdir(parents=True)
-    assert [*state_paths.ways([hidden], [root], os.geteuid())] == [
+    assert [*state_paths.list_parents([hidden], [root], os.geteuid())] == [
         f"{root}/a",
         f"{root}/a/b",
         f"{root}/a/b/c",
     ]
-    assert [*state_paths.ways([hidden], [root, f"{root}/a/b"], os.geteuid())] == [f"{root}/a/b/c"]
-    assert [*state_paths.ways([hidden], ["/elsewhere"], os.geteuid())] == []
+    assert [*state_paths.list_parents([hidden], [root, f"{root}/a/b"], os.geteuid())] == [f"{root}/a/b/c"]
+    assert [*state_paths.list_parents([hidden], ["/elsewhere"], os.geteuid())] == []
     Path(root, "a/b").chmod(0o600)
     try:
-        assert [*state_paths.ways([hidden], [root], os.geteuid())] == [f"{root}/a", f"{root}/a/b"]
+        assert [*state_paths.list_parents([hidden], [root], os.geteuid())] == [f"{root}/a", f"{root}/a/b"]
     finally:
         Path(root, "a/b").chmod(0o700)
 

@@ -47,8 +47,8 @@ def test_a_record_comes_whole_however_little_is_written_at_a_time(workspace, kno
     monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, data[:100], offset))
     first = ProtectedPaths(str(workspace), os.dup(known))
     second = ProtectedPaths(str(workspace), known)
-    assert second._record.nodes == first._record.nodes
-    assert [*second._record.nodes] == [".envrc"]
+    assert second.record.nodes == first.record.nodes
+    assert [*second.record.nodes] == [".envrc"]
     first.close()
     second.close()
 
@@ -110,7 +110,7 @@ def test_what_was_put_in_its_place_is_removed_and_all_is_let_go_of(workspace, kn
     assert before.restore() == ([".envrc"], {})
     assert [path.name for path in workspace.iterdir()] == [".envrc"]
     assert before.close() == []
-    for file in (known, before._root):
+    for file in (known, before.root):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(file)
 

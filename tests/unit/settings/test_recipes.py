@@ -18,7 +18,7 @@ title = "AWK"
 extensions = [".awk"]
 hello = 'BEGIN { print "hello from paddock" }'
 
-[[runtimes.recipes.awk.way]]
+[[runtimes.recipes.awk.variant]]
 executables = ["mawk"]
 run = ["{executable}", "-f", "{source}"]
 version = { argv = ["{executable}", "-W", "version"], pattern = 'awk (\\S+)' }
@@ -55,6 +55,21 @@ def test_files_of_user_and_system_add_languages(tmp_path: Path) -> None:
     assert found.allows("awk")
     assert executables("awk", found.recipes).compatible == {"mawk"}
     assert executables("awk").candidates == ()
+
+
+def test_variants_have_a_deprecated_name(tmp_path: Path) -> None:
+    old = AWK.replace("awk.variant", "awk.way")
+    with pytest.warns(FutureWarning) as warned:
+        found = load_runtimes(tmp_path, user=old)
+    assert {str(each.message) for each in warned} == {
+        "`runtimes.recipes.awk.way` is deprecated; write `runtimes.recipes.awk.variant`"
+    }
+    assert found.recipes == load_runtimes(tmp_path, user=AWK).recipes
+    both = AWK + old.partition("\n\n")[2]
+    assert failure(tmp_path, user=both) == (
+        "/user.toml, line 1: runtimes.recipes.awk: `way` is the deprecated name of `variant`, which is also set; "
+        "remove `way`"
+    )
 
 
 def test_a_workspace_adds_none(tmp_path: Path) -> None:
@@ -127,21 +142,21 @@ def test_a_language_is_defined_once(tmp_path: Path) -> None:
         ),
         (
             ("executables =", "executable ="),
-            "line 6: `runtimes.recipes.awk.way.executables` is missing\n"
-            "/user.toml, line 7: unknown key `runtimes.recipes.awk.way.executable`; did you mean "
-            "`runtimes.recipes.awk.way.executables`?",
+            "line 6: `runtimes.recipes.awk.variant.executables` is missing\n"
+            "/user.toml, line 7: unknown key `runtimes.recipes.awk.variant.executable`; did you mean "
+            "`runtimes.recipes.awk.variant.executables`?",
         ),
         (
             ("{source}", "{sauce}"),
-            "line 1: runtimes.recipes.awk: mawk: no place is called sauce",
+            "line 1: runtimes.recipes.awk: mawk: no placeholder is called sauce",
         ),
         (
             ("(\\S+)", "\\S+"),
-            "line 9: runtimes.recipes.awk.way.version.pattern: the pattern of a version needs a group",
+            "line 9: runtimes.recipes.awk.variant.version.pattern: the pattern of a version needs a group",
         ),
         (
             ('["mawk"]', '["/bin/mawk"]'),
-            "line 7: runtimes.recipes.awk.way.executables must be a text that matches ^[A-Za-z][A-Za-z0-9+.-]*$, not "
+            "line 7: runtimes.recipes.awk.variant.executables must be a text that matches ^[A-Za-z][A-Za-z0-9+.-]*$, not "
             'the text "/bin/mawk"',
         ),
     ],
@@ -153,7 +168,7 @@ def test_mistakes_are_told_with_file_line_and_key(tmp_path: Path, change: tuple[
 @pytest.mark.parametrize("name", ["../up", "/etc/cron.d/x", "a/b", "", ".", ".hidden"])
 def test_files_beside_a_program_lead_nowhere_else(tmp_path: Path, name: str) -> None:
     files = f'{AWK}files = {{ "{name}" = "x" }}\n'
-    assert "runtimes.recipes.awk.way.files" in failure(tmp_path, user=files)
+    assert "runtimes.recipes.awk.variant.files" in failure(tmp_path, user=files)
 
 
 def test_a_table_is_wanted(tmp_path: Path) -> None:

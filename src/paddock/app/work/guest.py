@@ -9,10 +9,10 @@ from paddock.app.work.ends import CANCELLED
 from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
 from paddock.app.work.live_console import relay_console
 from paddock.audit.sink import Field
-from paddock.javascript.job import GuestJob, OnConsole
+from paddock.javascript.job import GuestJob
 from paddock.model import computation
 from paddock.model.base import Json
-from paddock.model.outcome import Decision, RawResult, Status
+from paddock.model.outcome import Decision, OnConsole, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
 from paddock.model.session import NEW, name_session

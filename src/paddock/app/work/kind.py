@@ -13,7 +13,7 @@ from paddock.app import visible_tools
 from paddock.audit.sink import Field
 from paddock.model.base import Json, Value
 from paddock.model.outcome import Decision, PlannedCall, RawResult
-from paddock.model.request import ExecutionRequest, Places, SdkCall
+from paddock.model.request import ExecutionRequest, JsonPaths, SdkCall
 from paddock.policy.decision import Policy
 from paddock.policy.kinds import WorkPolicy
 from paddock.policy.questions import Subject
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from paddock.hub.result import ToolResult
     from paddock.javascript.clock import Clock
     from paddock.javascript.engine import GuestEngine
-    from paddock.javascript.job import OnConsole
+    from paddock.model.outcome import OnConsole
     from paddock.output.large_results import Results
     from paddock.output.recorder import OnOutput
     from paddock.redaction.outgoing import OnCall, OutgoingRedaction
@@ -59,7 +59,7 @@ class Servers(visible_tools.Servers, Protocol):
         """Return whether a name may be an alias: its server has not listed its tools yet."""
         ...
 
-    async def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+    async def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
         """Raise ServerError if a tool does not declare base64 at each of these places of its arguments."""
         ...
 

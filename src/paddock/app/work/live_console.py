@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from paddock.large_json import run_in_slices
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import ConsoleLine
-from paddock.redaction.outgoing import OnConsole, OutgoingRedaction
+from paddock.model.outcome import ConsoleLine, OnConsole
+from paddock.redaction.outgoing import OutgoingRedaction
 
 _LONG_CHARS = 65_536
 """Longer lines are searched for secrets in slices, so that other requests do not wait."""

@@ -152,7 +152,7 @@ async def _call_tool(
     person = PERSON.set(context.person_of(request, work.server))
     try:
         if work.encoded:
-            await servers.admit_bytes(work.server, work.tool, work.encoded)
+            await servers.check_bytes(work.server, work.tool, work.encoded)
         result = await servers.call_tool(work.server, work.tool, work.arguments, limit_ms=limit_ms)
         value = result.raw if work.raw else await read_native(result)
     except (ServerError, ConfigurationError) as error:

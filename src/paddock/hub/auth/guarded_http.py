@@ -21,7 +21,7 @@ ANSWER_BYTES = 256 * 1024
 MAX_REQUESTS = 20
 """Maximum number of requests of one login or refresh."""
 _MAX_URL_CHARS = 2000
-_TIMEOUT_S = 15.0
+TIMEOUT_S = 15.0
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -52,11 +52,11 @@ class AuthorizationHttp:
         if self._left < 0:
             raise LoginFailed(f"the login takes more than {MAX_REQUESTS} requests")
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 return await self._try_addresses(request)
         except TimeoutError:
             raise LoginFailed(
-                f"{_render_url(request.url)} did not answer within {_TIMEOUT_S:g} seconds"
+                f"{_render_url(request.url)} did not answer within {TIMEOUT_S:g} seconds"
             ) from None
 
     async def _try_addresses(self, request: httpx2.Request) -> httpx2.Response:
@@ -120,7 +120,7 @@ async def _send_to_address(request: httpx2.Request, address: Address) -> httpx2.
     headers = httpx2.Headers(request.headers)
     headers["host"], headers["accept-encoding"] = url.netloc.decode("ascii"), "identity"
     trusted = await asyncio.to_thread(ssl.create_default_context)
-    client = httpx2.AsyncClient(verify=trusted, trust_env=False, timeout=_TIMEOUT_S)
+    client = httpx2.AsyncClient(verify=trusted, trust_env=False, timeout=TIMEOUT_S)
     names = {"sni_hostname": url.raw_host.decode("ascii")}
     async with (
         client,

@@ -35,14 +35,14 @@ EXCHANGE_CHARS = 32768
 """Size of each half of the exchange buffer, in UTF-16 units; bootstrap/exchange.js has the same number."""
 
 _HEADER_BYTES = 64
-_OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, _IN_LENGTH = range(8)
+_OPERATION, _OUT_LENGTH, _OUT_MORE, _QUEUED, _SETTLED, _OPEN_CALLS, _NEXT_DUE, IN_LENGTH = range(8)
 _SEND, _FILL, _WAIT, _HALT, _CLOCK, _GATHER, _MEET, _RANDOM, _LOAD, _GIVE = range(1, 11)
 _IDLE, _TIMER, _TAKE, _FOLLOW = -1, -2, -3, -4
 
 _MAX_TURNS = 256
 """Maximum turns of the bootstrap in a row. Then mini-racer gets one, for tasks that V8 has posted to itself."""
 
-_MAX_WAIT_MS = 2.0**30
+MAX_WAIT_MS = 2.0**30
 """Maximum wait of poll(2), in milliseconds; a timer that is due later is checked again then."""
 
 _EMPTY_VIEW = memoryview(b"")
@@ -150,6 +150,33 @@ class Channel:
         return part or os._exit(0)
 
 
+class InputBuffer:
+    """Hands texts to V8 in pieces that fit into the exchange buffer; the header has the length of each."""
+
+    def __init__(self, header: "memoryview[float]", buffer: "memoryview[int]") -> None:
+        self._header = header
+        self._buffer = buffer
+        self._rest = _EMPTY_VIEW
+
+    def put(self, message: bytes) -> None:
+        """Put the first piece of a message into the buffer, instead of what is left of the one before."""
+        self._rest = memoryview(codecs.utf_16_le_encode(message.decode("utf-8"))[0])
+        self.fill()
+
+    def fill(self) -> None:
+        """Put the next piece into the buffer; an empty one at the end."""
+        part = self._rest[: 2 * EXCHANGE_CHARS]
+        rest = self._rest[2 * EXCHANGE_CHARS :]
+        self._rest = rest or _EMPTY_VIEW  # an empty slice would keep the whole text in memory
+        self._buffer[: len(part)] = part
+        self._header[IN_LENGTH] = len(part) // 2
+
+    @property
+    def remaining(self) -> int:
+        """Bytes of the message that are still to come, as UTF-16."""
+        return len(self._rest)
+
+
 class Guest:
     """Passes messages between the bootstrap in V8 and the parent."""
 
@@ -157,8 +184,8 @@ class Guest:
         """Run the bootstrap, which may load `libraries` later. Raises LibraryError for another version of V8."""
         self._libraries = libraries
         self._library = 0
-        self._native = NativeIsolate(isolate.library)
-        self._rejections = UnhandledRejections(self._native)
+        self.native = NativeIsolate(isolate.library)
+        self._rejections = UnhandledRejections(self.native)
         self._isolate = isolate
         self._task = isolate.evaluate(bootstrap, keep=True)
         self._nothing = isolate.evaluate("[]", keep=True)
@@ -168,9 +195,9 @@ class Guest:
         self._header = exchange[:_HEADER_BYTES].cast("d")
         self._out = exchange[_HEADER_BYTES : _HEADER_BYTES + 2 * EXCHANGE_CHARS]
         self._in = exchange[_HEADER_BYTES + 2 * EXCHANGE_CHARS :]
+        self._input = InputBuffer(self._header, self._in)
         self._outgoing: list[bytes] = []
         self._rehearsing = True
-        self._incoming = _EMPTY_VIEW
         self._program: bytes | None = None
         self._taking = False
         self._started = False
@@ -180,7 +207,7 @@ class Guest:
         self._idle = False
         """Whether `idle` was sent after the last program."""
         self._deferred: deque[bytes] = deque()
-        self._channel: Channel
+        self.channel: Channel
         self._data_bytes = 0
 
     def hand_over(self, become: "Callable[[], tuple[Channel, int]]") -> None:
@@ -192,7 +219,7 @@ class Guest:
 
         def meet(_: object) -> None:
             v8.keep_thread()
-            self._native.enter()
+            self.native.enter()
             self._rejections.listen(self._take_claims)
             self._isolate.on_turn = on_turn
             self._isolate.queue(self._task, self._nothing)
@@ -204,7 +231,7 @@ class Guest:
         self._isolate.queue_script(b"undefined")
 
     def _start(self, channel: Channel, data_bytes: int) -> None:
-        self._channel = channel
+        self.channel = channel
         self._data_bytes = data_bytes
         channel.send(b'["ready"]')
         if channel.hears(_SPARE_MS):
@@ -230,12 +257,12 @@ class Guest:
 
     def _act(self, message: bytes = b'["wake"]') -> None:
         """Rehearse one turn of `_take_turns`."""
-        scope = self._native.open_scope()
-        self._native.checkpoint()
-        self._hand_in(message)
-        self._native.step()
-        self._native.checkpoint()
-        self._native.close_scope(scope)
+        scope = self.native.open_scope()
+        self.native.checkpoint()
+        self._input.put(message)
+        self.native.step()
+        self.native.checkpoint()
+        self.native.close_scope(scope)
 
     def _serve(self) -> None:
         self._isolate.on_turn = self._take_turns
@@ -246,13 +273,13 @@ class Guest:
         if isinstance(result, v8.ScriptError):
             self._interrupt_program(str(result))
         elif isinstance(result, v8.PromiseHandle):
-            self._header[_IN_LENGTH] = _FOLLOW
+            self._header[IN_LENGTH] = _FOLLOW
             self._isolate.follow(self._task, result, self._nothing)
             return
         elif self._taking and isinstance(result, bytes):
-            self._channel.send(result)
+            self.channel.send(result)
         self._taking = False
-        native = self._native
+        native = self.native
         for _ in range(_MAX_TURNS):
             # mini-racer has no scope open, so that handles would never be freed.
             scope = native.open_scope()
@@ -268,32 +295,32 @@ class Guest:
             if self._taking:
                 break
         else:
-            self._header[_IN_LENGTH] = _IDLE
+            self._header[IN_LENGTH] = _IDLE
         self._isolate.queue(self._task, self._nothing)
 
     def _interrupt_program(self, why: str) -> None:
-        self._channel.send(json.dumps(["broken", why[:8192]]).encode())
+        self.channel.send(json.dumps(["broken", why[:8192]]).encode())
 
     def _on_post(self) -> None:
         """Carry out what the bootstrap requests during a turn."""
         operation = self._header[_OPERATION]
         if operation == _SEND:
-            self._send()
+            self.send_text()
         elif operation == _CLOCK:
             self._header[_OUT_LENGTH] = _milliseconds()
         elif operation == _WAIT:
-            self._hand_in(self._answer(int(self._header[_OUT_LENGTH])))
+            self._input.put(self._answer(int(self._header[_OUT_LENGTH])))
         elif operation == _HALT:
             self._halt()
         elif operation == _FILL:
-            self._fill()
+            self._input.fill()
         elif operation == _RANDOM:
             count = min(int(self._header[_OUT_LENGTH]), 2 * EXCHANGE_CHARS)
             self._in[:count] = os.urandom(count)
         elif operation == _LOAD:
-            self._library = self._native.run(self._libraries[int(self._header[_OUT_LENGTH])])
+            self._library = self.native.run(self._libraries[int(self._header[_OUT_LENGTH])])
 
-    def _send(self) -> None:
+    def send_text(self) -> None:
         header = self._header
         part = self._out[: 2 * min(int(header[_OUT_LENGTH]), EXCHANGE_CHARS)]
         if header[_OUT_MORE] or self._outgoing:
@@ -304,7 +331,7 @@ class Guest:
             self._outgoing.clear()
         if not self._rehearsing:
             text, _ = codecs.utf_16_le_decode(part, "surrogatepass", True)
-            self._channel.send(text.encode("utf-8", "replace"))
+            self.channel.send(text.encode("utf-8", "replace"))
 
     def _take_claims(self, reason: int) -> bool:
         """Handle a promise that the bootstrap rejected in order to call the worker; return whether it is one."""
@@ -312,9 +339,9 @@ class Guest:
         if operation == _GATHER:
             self._rejections.give(reason)
         elif operation == _MEET:
-            self._native.introduce(reason, self._on_post)
+            self.native.introduce(reason, self._on_post)
         elif operation == _GIVE and self._library:
-            self._native.put(reason, 0, self._library)
+            self.native.put(reason, 0, self._library)
         else:
             return False
         self._header[_OPERATION] = 0
@@ -323,7 +350,7 @@ class Guest:
     def _answer(self, call: int) -> bytes:
         """Wait for the reply to a call; defer the messages that arrive before it."""
         while True:
-            message = self._channel.receive()
+            message = self.channel.receive()
             assert message is not None
             reply = _REPLY.match(message)
             if reply is not None and int(reply[1]) == call:
@@ -332,36 +359,36 @@ class Guest:
 
     def _halt(self) -> NoReturn:
         """Never return to a program that has emitted more than it may; the parent ends the process."""
-        self._channel.send(b'["overflow"]')
+        self.channel.send(b'["overflow"]')
         while True:
-            self._channel.receive()
+            self.channel.receive()
 
     def _await_task(self) -> None:
         """Wait for the next message or timer, and pass it to the bootstrap."""
         header = self._header
         if header[_QUEUED]:
             self._taking = True
-            header[_IN_LENGTH] = _TAKE
+            header[IN_LENGTH] = _TAKE
             return
         due = header[_NEXT_DUE]
-        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), _MAX_WAIT_MS)
+        timeout = None if due == float("inf") else min(max(0.0, due - _milliseconds()), MAX_WAIT_MS)
         if self._started and not header[_SETTLED] and timeout is None and not header[_OPEN_CALLS]:
-            self._hand_in(b'["stuck"]')
+            self._input.put(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = _MAX_WAIT_MS  # the parent reads the program's cost and ends the process, or stops it
+            timeout = MAX_WAIT_MS  # the parent reads the program's cost and ends the process, or stops it
             if self._in_session and not self._idle:
                 self._idle = True
-                self._channel.send(b'["idle"]')
-        message = self._deferred.popleft() if self._deferred else self._channel.receive(timeout)
+                self.channel.send(b'["idle"]')
+        message = self._deferred.popleft() if self._deferred else self.channel.receive(timeout)
         if message is None:
-            header[_IN_LENGTH] = _TIMER
+            header[IN_LENGTH] = _TIMER
         elif message[:1] in b"RS":
             self._begin(message)
         else:
             if message == _END:
-                self._native.cancel_termination()
-            self._hand_in(message)
+                self.native.cancel_termination()
+            self._input.put(message)
 
     def _begin(self, message: bytes) -> None:
         """Take a program. Limit the memory of the process; a program of a session cannot raise the limit again."""
@@ -373,19 +400,8 @@ class Guest:
         self._outgoing.clear()
         self._deferred.clear()
         if self._in_session:
-            self._native.cancel_termination()  # a signal may have come after the end of the program before
-        self._hand_in(message[_RUN.size : _RUN.size + size])
-
-    def _hand_in(self, message: bytes) -> None:
-        self._incoming = memoryview(codecs.utf_16_le_encode(message.decode("utf-8"))[0])
-        self._fill()
-
-    def _fill(self) -> None:
-        part = self._incoming[: 2 * EXCHANGE_CHARS]
-        rest = self._incoming[2 * EXCHANGE_CHARS :]
-        self._incoming = rest or _EMPTY_VIEW  # an empty slice would keep the whole text in memory
-        self._in[: len(part)] = part
-        self._header[_IN_LENGTH] = len(part) // 2
+            self.native.cancel_termination()  # a signal may have come after the end of the program before
+        self._input.put(message[_RUN.size : _RUN.size + size])
 
 
 def _milliseconds() -> float:

@@ -1,13 +1,14 @@
 """The tool `compute` under the name, schema and texts of the compat profile."""
 
 from pathlib import Path
+from typing import cast
 
 from paddock.app.gate import Gate
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
 from paddock.mcp_server.tools.compute import ANNOTATIONS, run_computation
 from paddock.model.base import Json
 from paddock.rendering.computation import (
-    LIMITS,
+    COMPAT_LIMITS,
     Envelope,
     InvalidInput,
     build_refused_envelope,
@@ -21,7 +22,7 @@ _SCHEMA: dict[str, Json] = {
     "properties": {
         "source": {"type": "string"},
         "input": {"type": "string"},
-        "limits": {"type": "object", "properties": LIMITS},
+        "limits": {"type": "object", "properties": COMPAT_LIMITS},
     },
     "required": ["source"],
 }
@@ -32,7 +33,10 @@ def build_compat_compute_tool(gate: Gate, workspace: Path) -> Tool:
     """Return `code.sandbox.js.run`, which answers with one line for each of the two streams."""
 
     async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        return _render_lines((await run_computation(gate, workspace, arguments, caller, exact=False))[0])
+        done, _ = await run_computation(
+            caller, gate, workspace, lambda: convert_request(cast("Json", arguments)), exact=False
+        )
+        return _render_lines(done)
 
     return Tool(
         name=COMPUTE_TOOL,

@@ -1,22 +1,23 @@
 """The tool `compute`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
+from paddock.mcp_server.computation_request import read_computation_request
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import cut_text
 from paddock.mcp_server.toolbox import Arguments, Caller, Tool, ToolAnswer, text_block
 from paddock.model.outcome import Outcome
 from paddock.rendering.computation import (
+    ComputationRequest,
     Envelope,
     InvalidInput,
     build_envelope,
     build_refused_envelope,
     build_schema,
-    check_request,
-    convert_request,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def build_compute_tool(
     """
 
     async def compute(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        done, outcome = await run_computation(gate, workspace, arguments, caller)
+        done, outcome = await run_computation(
+            caller, gate, workspace, lambda: read_computation_request(cast("Json", arguments), jit=jit)
+        )
         shown, emitted = render_envelope(done, cap), done.output or done.partial or ""
         if outcome is None or len(emitted) <= cap:
             return shown
@@ -51,25 +54,27 @@ def build_compute_tool(
         run=compute,
         output_schema=output_schemas.COMPUTATION_SCHEMA,
         annotations=ANNOTATIONS,
-        explain=lambda _tool, _given, problems: render_envelope(
-            build_refused_envelope(InvalidInput("; ".join(problems))), cap
-        ),
+        checks=False,
     )
 
 
 async def run_computation(
-    gate: Gate, workspace: Path, arguments: Arguments, caller: Caller, *, exact: bool = True
+    caller: Caller,
+    gate: Gate,
+    workspace: Path,
+    read: Callable[[], ComputationRequest],
+    *,
+    exact: bool = True,
 ) -> tuple[Envelope, Outcome | None]:
-    """Return the envelope of a computation, and its outcome if it ran."""
+    """Return the envelope of the computation that `read` returns, and its outcome if it ran."""
     try:
-        if exact:
-            check_request(cast("Json", arguments), ())
-        wish = convert_request(cast("Json", arguments))
+        wish = read()
     except InvalidInput as problem:
         return build_refused_envelope(problem), None
     request = wish.build_request(actor=caller.actor, surface="mcp", workspace=workspace, exact=exact)
     outcome = await caller.execute(gate, request)
-    return build_envelope(outcome), outcome
+    answer = build_envelope(outcome)
+    return answer.replace(warnings=(*wish.warnings, *answer.warnings)), outcome
 
 
 def render_envelope(done: Envelope, cap: int) -> ToolAnswer:

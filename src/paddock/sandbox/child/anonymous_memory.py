@@ -1,11 +1,11 @@
-"""Memory and disk that a job holds outside of its address space: memory files, deleted files, and tables of pages.
+"""Memory and disk that a job holds outside of its address space: memory files, deleted files, and page tables.
 
-What was removed lives on while it is open or mapped. Memory files (memfd_create(2), and what processes share without
-any file) take memory, removed files of scratch take the disk. What is open counts by its blocks. What is mapped alone,
-on its way through a socket, or held by who hides it from his user (PR_SET_DUMPABLE of prctl(2)) cannot be told so well.
-It is looked for when the machine's own gauges have moved by more than the job may have, and believed as far as they
-moved. Tables of pages count as each process reports them. What lies in sockets and pipes, and what else the kernel
-keeps for a job, only a control group counts (cgroup v2).
+A removed file exists as long as it is open or mapped. Memory files (memfd_create(2), and memory that processes share
+without a file) use memory; removed files in scratch use the disk. An open file counts with its blocks. Three kinds of
+files cannot be measured so exactly: mapped but not open, in flight through a socket, and held by a process that hides
+from its user (PR_SET_DUMPABLE of prctl(2)). They are searched for when the machine's own gauges have increased by more
+than the job's limit, and count up to that increase. Page tables count as each process reports them. Data in sockets and
+pipes, and other kernel memory of a job, is counted only by a control group (cgroup v2).
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from typing import NamedTuple, TypeVar
 
 _BLOCK_BYTES = 512
 _STEP = 500
-"""Descriptors that are looked at together."""
+"""Number of descriptors in one step of a scan."""
 _MEMORY_FILE_PREFIXES = ("/memfd:", "/dev/zero (deleted)")
-"""How links and mappings call files that are memory and nothing else (proc_pid_maps(5))."""
+"""Names of memory files in links and mappings (proc_pid_maps(5))."""
 _REMOVED_SUFFIX = " (deleted)"
 _SOCKET = "socket:"
 _IN_FLIGHT = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
-"""Descriptors that were sent through a socket and not taken yet."""
+"""Number of descriptors that were sent through a socket and not yet received."""
 _MAPPING_PATTERN = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
@@ -40,19 +40,19 @@ _File = tuple[int, int]
 
 
 class AnonymousMemory(NamedTuple):
-    """Bytes of memory files, of files on the disk, and of tables of pages."""
+    """Bytes of memory files, of files on the disk, and of page tables."""
 
     memory: int = 0
     disk: int = 0
     page_tables: int = 0
 
     def since(self, earlier: "AnonymousMemory") -> "AnonymousMemory":
-        """Return by how much this is more than `earlier`."""
+        """Return the increase since `earlier`."""
         return AnonymousMemory(*(max(0, now - then) for now, then in zip(self, earlier, strict=True)))
 
 
 def read_gauges(directory: str) -> AnonymousMemory:
-    """Return what this machine has in memory files, and on the file system of a directory; 0 where it does not say."""
+    """Return the use of memory files on this machine, and of a directory's file system; 0 where it is unknown."""
     memory = disk = 0
     with contextlib.suppress(OSError):
         memory = _find_kib(_SHARED_MEMORY_PATTERN, "/proc/meminfo")
@@ -62,30 +62,30 @@ def read_gauges(directory: str) -> AnonymousMemory:
 
 
 def measure_in_slices(
-    places: Iterable[str], scratch: str, *, moved: AnonymousMemory, most: AnonymousMemory
+    folders: Iterable[str], scratch: str, *, moved: AnonymousMemory, limit: AnonymousMemory
 ) -> Iterator[AnonymousMemory | None]:
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
-    `places` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
-    those in memory. `moved` is by how much the gauges have moved since the job began, `most` what it may have.
+    `folders` are their folders below /proc, or those of one of their threads; of files those below `scratch` count, and
+    those in memory. `moved` is by how much the gauges have moved since the job began, `limit` its maximum.
     """
-    thorough = moved.memory > most.memory or moved.disk > most.disk
+    thorough = moved.memory > limit.memory or moved.disk > limit.disk
     look = _ProcessScan(f"{scratch}/", thorough=thorough)
-    for place in places:
-        look.count_page_tables(place)
-        for thread in look.threads(place):
+    for folder in folders:
+        look.count_page_tables(folder)
+        for thread in look.threads(folder):
             numbers = look.descriptors(thread)
             for start in range(0, len(numbers), _STEP):
                 look.at(thread, numbers[start : start + _STEP])
                 yield None
         if thorough:
-            yield from look.at_mappings(place)
+            yield from look.at_mappings(folder)
             yield None
     yield look.totals(moved)
 
 
 class _ProcessScan:
-    """One look at some processes."""
+    """One scan of some processes."""
 
     def __init__(self, below: str, *, thorough: bool) -> None:
         self._below = below
@@ -95,50 +95,50 @@ class _ProcessScan:
         self._page_tables = 0
         self._hides = False
 
-    def count_page_tables(self, place: str) -> None:
-        """Count what the kernel needs to map the memory of a process, which nobody can hide; none when it is gone."""
+    def count_page_tables(self, folder: str) -> None:
+        """Count the page tables of a process, which it cannot hide. Does nothing if the process has ended."""
         with contextlib.suppress(OSError):
-            self._page_tables += _find_kib(_PAGE_TABLES_PATTERN, f"{place}/status")
+            self._page_tables += _find_kib(_PAGE_TABLES_PATTERN, f"{folder}/status")
 
-    def threads(self, place: str) -> list[str]:
-        """Return where descriptors are to be looked for: a thread may have its own (CLONE_FILES of clone(2))."""
+    def threads(self, folder: str) -> list[str]:
+        """Return the /proc folders whose descriptors count: a thread may have its own (CLONE_FILES of clone(2))."""
         if not self._thorough:
-            return [place]
-        tasks = f"{place.partition('/task')[0]}/task"
+            return [folder]
+        tasks = f"{folder.partition('/task')[0]}/task"
         return [f"{tasks}/{thread}" for thread in self._look_as_owner(tasks, lambda: os.listdir(tasks))]
 
-    def descriptors(self, place: str) -> list[str]:
-        """Return the descriptors of a process or thread; none when it is gone, or hides them."""
-        return self._look_as_owner(place, lambda: os.listdir(f"{place}/fd"))
+    def descriptors(self, folder: str) -> list[str]:
+        """Return the descriptors of a process or thread; none if it has ended or hides them."""
+        return self._look_as_owner(folder, lambda: os.listdir(f"{folder}/fd"))
 
-    def at(self, place: str, numbers: Sequence[str]) -> None:
-        """Look at open files."""
-        self._look_as_owner(place, lambda: [self._at_file(place, number) for number in numbers])
+    def at(self, folder: str, numbers: Sequence[str]) -> None:
+        """Count open files."""
+        self._look_as_owner(folder, lambda: [self._at_file(folder, number) for number in numbers])
 
-    def _at_file(self, place: str, number: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            self._at_open_file(place, number)
+    def _at_file(self, folder: str, number: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # it has been closed
+            self._at_open_file(folder, number)
 
-    def _at_open_file(self, place: str, number: str) -> None:
-        path = f"{place}/fd/{number}"
+    def _at_open_file(self, folder: str, number: str) -> None:
+        path = f"{folder}/fd/{number}"
         name = os.readlink(path)
         if name.startswith(_SOCKET):
             if self._thorough:
-                self._hides |= _IN_FLIGHT.search(_read_file(f"{place}/fdinfo/{number}")) is not None
+                self._hides |= _IN_FLIGHT.search(_read_file(f"{folder}/fdinfo/{number}")) is not None
         elif name.startswith(_MEMORY_FILE_PREFIXES):
             facts = os.stat(path)
             self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(memory=facts.st_blocks * _BLOCK_BYTES)
         elif name.startswith(self._below) and name.endswith(_REMOVED_SUFFIX):
             facts = os.stat(path)
-            if not facts.st_nlink:  # else its folder shows it
+            if not facts.st_nlink:  # otherwise the walk of its folder counts it
                 self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(disk=facts.st_blocks * _BLOCK_BYTES)
 
-    def at_mappings(self, place: str) -> Iterator[None]:
-        """Look at what is mapped, some hundred files at a time.
+    def at_mappings(self, folder: str) -> Iterator[None]:
+        """Count mapped files, a few hundred at a time.
 
-        How much of one is there its blocks tell, which root alone may see (map_files, in proc(5)).
+        The number of blocks of a mapped file is visible only to root (map_files, in proc(5)).
         """
-        maps = self._look_as_owner(place, lambda: [_read_file(f"{place}/maps")])
+        maps = self._look_as_owner(folder, lambda: [_read_file(f"{folder}/maps")])
         for number, line in enumerate(_MAPPING_PATTERN.finditer(b"".join(maps)), 1):
             if number % _STEP == 0:
                 yield
@@ -149,7 +149,7 @@ class _ProcessScan:
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
             try:
-                facts = os.stat(f"{place}/map_files/{first.decode()}-{end.decode()}")
+                facts = os.stat(f"{folder}/map_files/{first.decode()}-{end.decode()}")
                 known, size = self._open, facts.st_blocks * _BLOCK_BYTES
             except OSError:
                 known, size = self._mapped, int(end, 16) - int(first, 16) + int(offset, 16)
@@ -157,7 +157,7 @@ class _ProcessScan:
             known[file] = max(amount, known.get(file, amount))
 
     def totals(self, moved: AnonymousMemory) -> AnonymousMemory:
-        """Return what was found."""
+        """Return the totals of the scan."""
         known = _sum(self._open.values())
         if self._hides and self._thorough:
             known = AnonymousMemory(max(known.memory, moved.memory), max(known.disk, moved.disk))
@@ -167,20 +167,20 @@ class _ProcessScan:
             known = AnonymousMemory(known.memory + memory, known.disk + disk)
         return known._replace(page_tables=self._page_tables)
 
-    def _look_as_owner(self, place: str, look: Callable[[], list[_T]]) -> list[_T]:
-        """Return what `look` does with the rights of a process's user; nothing where it is gone, or hides.
+    def _look_as_owner(self, folder: str, look: Callable[[], list[_T]]) -> list[_T]:
+        """Return the result of `look` with the rights of the process's user; nothing if the process has ended or hides.
 
         Root without CAP_SYS_PTRACE may not look into the processes of others (ptrace(2)).
         """
         user, group = os.geteuid(), os.getegid()
         try:
             if not user:
-                facts = os.stat(place)
+                facts = os.stat(folder)
                 _LIBC.setfsgid(facts.st_gid)
                 _LIBC.setfsuid(facts.st_uid)
             return look()
         except PermissionError:
-            self._hides |= not _is_ending(place)
+            self._hides |= not _is_ending(folder)
         except OSError:
             pass
         finally:
@@ -190,17 +190,17 @@ class _ProcessScan:
         return []
 
 
-def _is_ending(place: str) -> bool:
-    """Tell whether a process or thread has ended or is about to: what is there of it is root's, and nothing."""
+def _is_ending(folder: str) -> bool:
+    """Return whether a process or thread has ended or is about to end: its /proc folder then belongs to root."""
     try:
-        state, *fields = _read_file(f"{place}/stat").rpartition(b")")[2].split()
+        state, *fields = _read_file(f"{folder}/stat").rpartition(b")")[2].split()
         return state in {b"Z", b"X"} or bool(int(fields[_FLAGS]) & _EXITING)
     except OSError:
         return True
 
 
 def _find_kib(number: re.Pattern[bytes], path: str) -> int:
-    """Return the bytes of a number of KiB in a file; 0 where it is not there. Raises OSError."""
+    """Return a number of KiB in a file, in bytes; 0 if the file does not contain it. Raises OSError."""
     found = number.search(_read_file(path))
     return int(found[1]) * 1024 if found else 0
 

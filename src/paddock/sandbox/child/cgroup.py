@@ -4,7 +4,7 @@
       paddock-<random>               one per sandbox, locked while its server lives
         <random>                     one per job, made and removed by its supervisor
 
-Systemd delegates a subtree with `Delegate=yes`, and a container by a writable hierarchy of its own. Without either,
+Systemd delegates a subtree with `Delegate=yes`, and a container by a writable hierarchy. Without either,
 root may use the whole tree. A server that starts ends and removes the groups of killed servers. Source of all rules:
 cgroups(7) and the kernel's cgroup-v2 document.
 """

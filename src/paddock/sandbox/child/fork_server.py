@@ -35,7 +35,7 @@ class ForkServer:
         self._control = control
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
-        self._rubbish, self._of_supervisors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._rubbish, self.for_supervisors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._poll.register(self._rubbish, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
         """Pid and folder of each supervisor by pidfd; for a process that removes a folder, its pid and ""."""
@@ -48,15 +48,25 @@ class ForkServer:
             self._control.send(b"ready")
         except OSError:  # the server has died already
             return
-        while self._serve_once(None):
+        while self.serve_once(None):
             pass
         self._poll.unregister(self._control)
         self._control.close()
         deadline = time.monotonic() + _END_S
         while (self._children or self._unborn) and (left := deadline - time.monotonic()) > 0:
-            self._serve_once(left)
+            self.serve_once(left)
 
-    def _serve_once(self, seconds: float | None) -> bool:
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The folder of each running supervisor; empty for a process that removes a folder."""
+        return tuple(folder for _, folder in self._children.values())
+
+    def close(self) -> None:
+        """Close the sockets between this server and its supervisors."""
+        self._rubbish.close()
+        self.for_supervisors.close()
+
+    def serve_once(self, seconds: float | None) -> bool:
         """Wait for events and handle them; return whether the server is still connected."""
         for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if descriptor in self._children:
@@ -115,8 +125,8 @@ class ForkServer:
 
     def _become_supervisor(self, connection: int, folder: str) -> None:
         try:
-            lockdown.close_all_except(connection, self._of_supervisors.fileno())
-            service.serve_jobs(socket.socket(fileno=connection), folder, self._of_supervisors)
+            lockdown.close_all_except(connection, self.for_supervisors.fileno())
+            service.serve_jobs(socket.socket(fileno=connection), folder, self.for_supervisors)
         except BaseException as error:  # noqa: BLE001  (nothing may return into the fork server's loop)
             os.write(2, f"paddock supervisor: {type(error).__name__}: {error}\n".encode())
             os._exit(1)
@@ -138,7 +148,7 @@ class ForkServer:
             self._remove_scratch(folder)
 
     def _remove_scratch(self, folder: str) -> None:
-        """Remove a folder that a supervisor left, in a process of its own, because that may take long."""
+        """Remove a folder that a supervisor left, in a separate process, because that may take long."""
         try:
             pid = os.fork()
         except OSError:

@@ -74,16 +74,16 @@ def open_up() -> int:
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def furnish_jail(order: JobSpec) -> None:
-    """Mount the jail's private directories, and move the granted paths below them to their places.
+def furnish_jail(spec: JobSpec) -> None:
+    """Mount the jail's private directories, and move the granted paths below them to where they belong.
 
     Other jobs would see files in the root's directories. Needs the capabilities of the root's user namespace. Raises
     OSError.
     """
-    folder = os.path.dirname(order.scratch)
+    folder = os.path.dirname(spec.scratch)
     apart = not folder.startswith(tuple(f"{path}/" for path in PRIVATE_FOLDERS))
-    carried = [(path, _clone_mount_tree(path)) for path in (*order.carried, order.scratch)]
-    for path, size in zip(PRIVATE_FOLDERS, (order.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
+    carried = [(path, _clone_mount_tree(path)) for path in (*spec.carried, spec.scratch)]
+    for path, size in zip(PRIVATE_FOLDERS, (spec.ceilings.scratch_bytes, _SHARED_MEMORY_BYTES), strict=True):
         _mount_filesystem(
             "tmpfs", path, _NOSUID | _NODEV, f"size={size},nr_inodes={size // _FILE_BYTES + 64},mode=1777"
         )
@@ -95,13 +95,13 @@ def furnish_jail(order: JobSpec) -> None:
         _mount_filesystem("", folder, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 
 
-def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
+def run_first_process(spec: JobSpec, channel: socket.socket) -> NoReturn:
     """Run the program as a child, send a `JailReport` to `channel`, and exit.
 
     Kills the processes that the program leaves, and reaps them, so that their cost counts. No other process of the jail
     is left then. Raises OSError if the program cannot be started.
     """
-    program = _spawn_program(order)
+    program = _spawn_program(spec)
     for stream in range(STREAM_COUNT):
         os.close(stream)
     channel.send(b"{}")
@@ -128,14 +128,14 @@ def run_first_process(order: JobSpec, channel: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _spawn_program(order: JobSpec) -> int:
-    """Start the program in a session of its own, found as execvp(3) does. Uses vfork(2), which copies no memory."""
-    name = order.argv[0]
-    paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(order.environment)]
+def _spawn_program(spec: JobSpec) -> int:
+    """Start the program in a new session, found as execvp(3) does. Uses vfork(2), which copies no memory."""
+    name = spec.argv[0]
+    paths = [name] if "/" in name else [f"{folder}/{name}" for folder in os.get_exec_path(spec.environment)]
     missing = refused = None
     for path in paths:
         try:
-            return os.posix_spawn(path, list(order.argv), order.environment, setsid=True)
+            return os.posix_spawn(path, list(spec.argv), spec.environment, setsid=True)
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = error
         except OSError as error:

@@ -136,7 +136,7 @@ def is_mapped(number: int) -> bool:
 
 @functools.cache
 def has_own_user() -> bool:
-    """Return whether workers can run as a user of their own: Paddock must be root, and the user must be mapped."""
+    """Return whether workers can run as a separate user: Paddock must be root, and the user must be mapped."""
     return os.geteuid() == 0 and is_mapped(UNPRIVILEGED_UID)
 
 

@@ -75,7 +75,7 @@ class JobSpec(NamedTuple):
 
     def to_file(self) -> int:
         """Write this spec to a new memory file and return its descriptor."""
-        file = os.memfd_create("order", os.MFD_CLOEXEC)
+        file = os.memfd_create("job-spec", os.MFD_CLOEXEC)
         fields: list[Any] = [*self[:-1], tuple(self.ceilings)]
         data = marshal.dumps(fields)
         while data:

@@ -58,7 +58,7 @@ _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _SETTINGS_FOLDER = "/etc"
 _MESSAGE_BYTES = 4096
 _START_S = 10.0
-_MAX_CACHED_ROOTS = 2
+MAX_CACHED_ROOTS = 2
 """Maximum number of roots that a supervisor keeps, the most recently used ones."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PYTHON = ctypes.PyDLL(None, use_errno=True)
@@ -68,7 +68,7 @@ Life = Callable[[socket.socket, JobSpec], NoReturn]
 """The code of a jail's first process. It gets the channel to its supervisor and the job spec that the root was built
 for."""
 
-Places = tuple[tuple[str, tuple[int, ...] | None], ...]
+PathIdentities = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Paths, and the identity of the file that each leads to; None if it does not exist."""
 
 
@@ -80,13 +80,13 @@ def build_command(
     links: Iterable[str],
     scratch: str,
     network: bool,
-    ways: Iterable[str] = (),
+    parents: Iterable[str] = (),
     hidden: Iterable[str] = (),
 ) -> str:
     """Return the command that builds a root with these paths at the same names, and with the folder of `scratch`.
 
     `covered` paths below writable ones stay read-only. `hidden` directories are empty except for paths that are given
-    themselves; `ways` are the directories that lead to them. `links` are links outside of the given paths. bubblewrap
+    themselves; `parents` are the directories above them. `links` are links outside of the given paths. bubblewrap
     writes its facts to the descriptor `{info}`. The two hundred arguments are one string with NULs between them, which
     each process on the way decodes faster.
     """
@@ -102,7 +102,7 @@ def build_command(
         found += ["--dir", path]
     shown, bound = list(readable), [*writable, os.path.dirname(scratch)]
     found += [word for path in shown for word in _bind_arguments(path)]
-    for path in (*bound, *ways):
+    for path in (*bound, *parents):
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
@@ -128,17 +128,17 @@ def _bind_arguments(path: str) -> list[str]:
 class MountRoot:
     """Mounts that bubblewrap made for some grants, and the keeper, which clones jails from them."""
 
-    def __init__(self, order: JobSpec, life: Life) -> None:
+    def __init__(self, spec: JobSpec, life: Life) -> None:
         """Build the mounts for the grants of a job spec; `life` is the code of each jail's first process.
 
         Raises StartError and OSError if they cannot be built.
         """
-        self._sources = _list_bound_paths(order.jail)
-        self._seen = self._check_places()
+        self._sources = _list_bound_paths(spec.jail)
+        self._seen = self._identify_sources()
         self._keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self.pid = _keeper_of(theirs, order, life)
+                self.pid = _keeper_of(theirs, spec, life)
             self._receive_answer()
         except BaseException:
             self.close()
@@ -147,7 +147,7 @@ class MountRoot:
     def is_true(self) -> bool:
         """Return whether every path still leads to the file that was bound, and the keeper lives."""
         ended = select.select([self._keeper], [], [], 0)[0]  # a living keeper sends nothing unasked
-        return not ended and self._check_places() == self._seen
+        return not ended and self._identify_sources() == self._seen
 
     def fork_jail(self, channel: socket.socket) -> int:
         """Make a jail whose first process gets `channel`, and return the pid of that process. Raises StartError."""
@@ -172,8 +172,8 @@ class MountRoot:
             )
         return int(number)
 
-    def _check_places(self) -> Places:
-        return identify_places(self._sources)
+    def _identify_sources(self) -> PathIdentities:
+        return identify_paths(self._sources)
 
 
 class MountRootCache:
@@ -188,22 +188,22 @@ class MountRootCache:
         """Return the pids of the keepers, which belong to no job."""
         return frozenset(root.pid for root in self._roots.values())
 
-    def get_root(self, order: JobSpec) -> MountRoot | None:
+    def get_root(self, spec: JobSpec) -> MountRoot | None:
         """Return the root for a job spec, and build it unless a valid one is cached; None if the spec has no jail.
 
         Raises StartError and OSError.
         """
-        if not order.jail:
+        if not spec.jail:
             return None
         # A root of the same paths whose links were not checked does not match.
-        key = order.user, order.jail, tuple(order.fixed)
+        key = spec.user, spec.jail, tuple(spec.fixed)
         root = self._roots.pop(key, None)
         if root is not None and not root.is_true():
             _end_process(root)
             root = None
         # The keeper lives long, so it must not hold one program's arguments and environment.
-        self._roots[key] = root = root or MountRoot(order._replace(argv=(), environment={}), self._life)
-        while len(self._roots) > _MAX_CACHED_ROOTS:
+        self._roots[key] = root = root or MountRoot(spec._replace(argv=(), environment={}), self._life)
+        while len(self._roots) > MAX_CACHED_ROOTS:
             _end_process(self._roots.popitem(last=False)[1])
         return root
 
@@ -214,16 +214,16 @@ def _end_process(root: MountRoot) -> None:
         os.waitpid(root.pid, 0)
 
 
-def _keeper_of(server: socket.socket, order: JobSpec, life: Life) -> int:
+def _keeper_of(server: socket.socket, spec: JobSpec, life: Life) -> int:
     """Build a root and return the pid of its keeper, which listens to `server`."""
-    builder = _Builder(order)
+    builder = _Builder(spec)
     namespaces: tuple[int, ...] = ()
     try:
         namespaces = builder.wait()
-        fixed = {path: identify_path(path) for path in order.fixed}
+        fixed = {path: identify_path(path) for path in spec.fixed}
         pid = os.fork()
         if pid == 0:
-            _serve_jails(server, order, namespaces, fixed, life)
+            _serve_jails(server, spec, namespaces, fixed, life)
         return pid
     finally:
         builder.close()
@@ -233,7 +233,7 @@ def _keeper_of(server: socket.socket, order: JobSpec, life: Life) -> int:
 
 def _serve_jails(
     server: socket.socket,
-    order: JobSpec,
+    spec: JobSpec,
     namespaces: tuple[int, ...],
     fixed: Mapping[str, tuple[int, int]],
     life: Life,
@@ -246,13 +246,13 @@ def _serve_jails(
         os.setsid()
         lockdown.close_all_except(server.fileno(), *namespaces)
         lockdown.name_itself(PROCESS_TITLE)
-        if order.user is not None:
-            lockdown.become_user(order.user)
+        if spec.user is not None:
+            lockdown.become_user(spec.user)
         user, network, mounts = namespaces
         lockdown.check_result("setns: user", _LIBC.setns(user, _USER))
         lockdown.make_undumpable()
         _write_file("/proc/sys/user/max_user_namespaces", b"0")
-        if not order.network:
+        if not spec.network:
             lockdown.check_result("setns: network", _LIBC.setns(network, _NETWORK))
         lockdown.check_result("setns: mounts", _LIBC.setns(mounts, _MOUNTS))
         _verify_root(fixed)
@@ -270,7 +270,7 @@ def _serve_jails(
             pid = _clone_process(_COPIED_NAMESPACES)
             if pid == 0:
                 server.close()
-                life(socket.socket(fileno=files[0]), order)
+                life(socket.socket(fileno=files[0]), spec)
             os.close(files[0])
             server.send(str(pid).encode())
     except OSError as error:
@@ -317,14 +317,14 @@ def _clone_process(namespaces: int) -> int:
 class _Builder:
     """A bubblewrap process that builds a root."""
 
-    def __init__(self, order: JobSpec) -> None:
+    def __init__(self, spec: JobSpec) -> None:
         theirs_in, self._wake = os.pipe2(os.O_CLOEXEC)
         self._ready, theirs_out = os.pipe2(os.O_CLOEXEC)
         self._info, theirs_info = os.pipe2(os.O_CLOEXEC)
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         os.write(self._wake, b"\n")
         self._inside = 0
-        command = [str(theirs_info) if word == "{info}" else word for word in order.jail.split("\0")]
+        command = [str(theirs_info) if word == "{info}" else word for word in spec.jail.split("\0")]
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -334,8 +334,8 @@ class _Builder:
                 lockdown.close_all_except(theirs_info)
                 os.set_inheritable(theirs_info, True)
                 lockdown.die_with_parent()
-                if order.user is not None:
-                    lockdown.become_user(order.user)
+                if spec.user is not None:
+                    lockdown.become_user(spec.user)
                     lockdown.die_with_parent()
                 os.execve(command[0], command, {})  # noqa: S606 - no shell is the point
             except OSError as error:
@@ -383,7 +383,7 @@ def _list_bound_paths(command: str) -> list[str]:
     return [source for option, source in itertools.pairwise(command.split("\0")) if option in binds]
 
 
-def identify_places(paths: Iterable[str]) -> Places:
+def identify_paths(paths: Iterable[str]) -> PathIdentities:
     """Return the identities of the files that these paths lead to. The value differs if one of them does.
 
     The times of /etc stand for all names in it that are not links: there are many, and each program start checks them.

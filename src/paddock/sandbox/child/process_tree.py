@@ -29,7 +29,7 @@ Reaped = Callable[[int, int, resource.struct_rusage], None]
 class Process(NamedTuple):
     """One living process."""
 
-    place: str
+    folder: str
     """Its folder below /proc, or that of another thread if the first one has ended (pthread_exit(3))."""
     resident_bytes: int
 
@@ -106,7 +106,7 @@ def resident_bytes(processes: Sequence[Process], enough: int) -> int:
     total = 0
     for process in processes:
         try:
-            text = _read_file(f"{process.place}/smaps_rollup")
+            text = _read_file(f"{process.folder}/smaps_rollup")
             total += int(text[text.index(b"\nPss:") + 5 :].split(None, 1)[0]) * 1024
         except (OSError, ValueError):
             total += process.resident_bytes

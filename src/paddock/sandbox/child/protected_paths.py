@@ -119,25 +119,25 @@ class ProtectedPaths:
         """
         self._workspace = workspace
         self._known = known
-        self._root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             with self._is_alone():
-                self._record = self._open_shared()
+                self.record = self._open_shared()
         except OSError as error:
-            os.close(self._root)
+            os.close(self.root)
             raise RecordError(_explain_error(error)) from error
-        self._way_back = Restoration(self._root, self._record)
+        self._way_back = Restoration(self.root, self.record)
 
     def restore(self) -> RestoreReport:
         """Restore the protected paths as far as possible."""
         with self._is_alone():
-            found = restore_paths(self._root, self._record, self._way_back)
+            found = restore_paths(self.root, self.record, self._way_back)
         self._way_back.discard(_REMOVE_WITHIN_S)
         return found
 
     def close(self) -> list[str]:
         """Close the files; return the folders that were moved aside and have yet to be removed."""
-        os.close(self._root)
+        os.close(self.root)
         os.close(self._known)
         return [f"{self._workspace}/{name}" for name in self._way_back.aside]
 
@@ -150,7 +150,7 @@ class ProtectedPaths:
             ]
             found = marshal.loads(os.pread(known, size, 1))  # noqa: S302 - ours
             return Snapshot({path: SnapshotEntry._make(node) for path, node in found.items()})
-        snapshot = record_paths(self._root)
+        snapshot = record_paths(self.root)
         data = marshal.dumps({path: tuple(node) for path, node in snapshot.nodes.items()})
         done = 0
         while done < len(data):

@@ -38,28 +38,28 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         if not (call := _next_call(server)):
             break
         word, files = call
-        order = last = JobSpec.from_file(os.dup(files[0]))
+        spec = last = JobSpec.from_file(os.dup(files[0]))
         if shim is not None and not shim.alive:
             shim.end()
             shim = None
-        job = Supervisor(server, order, roots, shim)
+        job = Supervisor(server, spec, roots, shim)
         job.prepare_job(files[0])
         files = files[1:]
         if word == b"prepare":
             if is_idle(server):
-                rehearse_start(order)
+                rehearse_start(spec)
             if call := _next_call(server):
                 files = call[1]
-                order = JobSpec.from_file(os.dup(files[0]))
+                spec = JobSpec.from_file(os.dup(files[0]))
         try:
             if call:
-                report = job.run_job(order, list(files), others.count_processes(order.user))
+                report = job.run_job(spec, list(files), others.count_processes(spec.user))
                 with contextlib.suppress(OSError):  # the server may have died
                     server.send(report.to_bytes())
         finally:
             clean = job.end_last_processes()
         _wait_for_release(server)
-        _remove_scratch(order.scratch, fork_server)
+        remove_scratch(spec.scratch, fork_server)
         for path in job.rubbish:
             _hand_over(path, fork_server)
         shim = None
@@ -68,7 +68,8 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
     os.rmdir(folder)
 
 
-def _remove_scratch(path: str, fork_server: socket.socket) -> None:
+def remove_scratch(path: str, fork_server: socket.socket) -> None:
+    """Remove a directory. If that takes long, rename it and let the fork server remove it."""
     try:
         scratch.remove_directory(path, until=time.monotonic() + _REMOVE_WITHIN_S)
     except TimeoutError:

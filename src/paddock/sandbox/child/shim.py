@@ -50,18 +50,18 @@ _SHARED_PROC = [
 os.get_exec_path()  # imports what execvpe needs, while files can still be read
 
 
-def ruleset_of(order: JobSpec) -> int:
+def ruleset_of(spec: JobSpec) -> int:
     """Return a Landlock ruleset for a program without a jail; -1 without Landlock. Raises OSError.
 
     The rule for the program's own process is added later. The supervisor builds the ruleset, because a new fork pays
     for the first use of each page of memory.
     """
-    if not order.landlock_abi or order.jail:
+    if not spec.landlock_abi or spec.jail:
         return -1
     ruleset = landlock.build_ruleset(
-        order.landlock_abi, _build_rules(order), network=order.network, fixed=frozenset(order.fixed)
+        spec.landlock_abi, _build_rules(spec), network=spec.network, fixed=frozenset(spec.fixed)
     )
-    for path in order.pieces:
+    for path in spec.pieces:
         with contextlib.suppress(OSError):  # another process may have removed it
             landlock.allow_path(ruleset, path, landlock.READ, fixed=True)
     return ruleset
@@ -72,10 +72,10 @@ def is_idle(connection: socket.socket, seconds: float = 0.002) -> bool:
     return not select.select([connection], [], [], seconds)[0]
 
 
-def rehearse_start(order: JobSpec) -> None:
+def rehearse_start(spec: JobSpec) -> None:
     """Take the steps of a start without effect, so that memory shared by the fork is copied before the real start."""
     with contextlib.suppress(OSError):  # scratch of that job has been removed
-        again = JobSpec.from_file(order.to_file())
+        again = JobSpec.from_file(spec.to_file())
         os.close(landlock.build_ruleset(again.landlock_abi, _build_rules(again)))
 
 
@@ -83,7 +83,7 @@ class Shim:
     """The supervisor's handle of a process that becomes a program. It gets its confinement first, then the program."""
 
     def __init__(
-        self, order: JobSpec, root: MountRoot | None = None, handles: Mapping[str, int] | None = None
+        self, spec: JobSpec, root: MountRoot | None = None, handles: Mapping[str, int] | None = None
     ) -> None:
         """Start the shim, in a jail if there is a `root`. Without `handles` it rehearses, and waits for `confine`.
 
@@ -99,11 +99,11 @@ class Shim:
             else:
                 self.pid = os.fork()
                 if self.pid == 0:
-                    _become_program(theirs, order, handles)
+                    _become_program(theirs, spec, handles)
 
-    def confine(self, order: int, handles: Mapping[str, int]) -> None:
+    def confine(self, spec: int, handles: Mapping[str, int]) -> None:
         """Send a waiting shim the file of a job spec, and descriptors by name (`_HANDLES`)."""
-        self._send(" ".join(handles), (order, *handles.values()))
+        self._send(" ".join(handles), (spec, *handles.values()))
 
     def start(self, others: int, files: tuple[int, ...]) -> None:
         """Send the streams, preceded by another job spec if there is one; `others` is the thread count of its user."""
@@ -161,13 +161,13 @@ class Shim:
             socket.send_fds(self._channel, [text.encode() or b" "], files)
 
 
-def live_in_jail(channel: socket.socket, order: JobSpec) -> NoReturn:
-    """Run as the first process of a jail whose root was built for `order`: wait for a job, and carry it out."""
-    _become_program(channel, order, None, jailed=True)
+def live_in_jail(channel: socket.socket, spec: JobSpec) -> NoReturn:
+    """Run as the first process of a jail whose root was built for `spec`: wait for a job, and carry it out."""
+    _become_program(channel, spec, None, jailed=True)
 
 
 def _become_program(
-    channel: socket.socket, order: JobSpec, handles: Mapping[str, int] | None, *, jailed: bool = False
+    channel: socket.socket, spec: JobSpec, handles: Mapping[str, int] | None, *, jailed: bool = False
 ) -> NoReturn:
     """Turn this forked process into a program. Never returns; sends a failed step to `channel` as JSON."""
     progress = ["session"]
@@ -180,25 +180,25 @@ def _become_program(
             lockdown.close_all_except(channel.fileno(), *(handles or {}).values())
             lockdown.forbid_capabilities()
         if handles is None:
-            progress.append("order")
+            progress.append("job spec")
             if is_idle(channel):
-                rehearse_start(order)
-            order, handles = _receive_room(channel)
-        _confine_process(order, handles, progress, jailed=jailed)
+                rehearse_start(spec)
+            spec, handles = _receive_slot_spec(channel)
+        _confine_process(spec, handles, progress, jailed=jailed)
         progress.append("program")
-        order, others = _receive_program(channel, order)
+        spec, others = _receive_program(channel, spec)
         progress.append("resource limits")
-        _set_limits(order, others)
+        set_limits(spec, others)
         progress.append("working directory")
-        os.chdir(order.cwd)
-        if order.canary:
+        os.chdir(spec.cwd)
+        if spec.canary:
             progress.append("canary")
-            os.write(1, canary.attempt_all(order.canary))
+            os.write(1, canary.attempt_all(spec.canary))
             os._exit(0)
         progress.append("exec")
         if jailed:
-            jail.run_first_process(order, channel)
-        os.execvpe(order.argv[0], list(order.argv), order.environment)  # noqa: S606 - no shell is the point
+            jail.run_first_process(spec, channel)
+        os.execvpe(spec.argv[0], list(spec.argv), spec.environment)  # noqa: S606 - no shell is the point
     except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's code
         step = progress[-1]
         why = os.strerror(error.errno or 0) if step == "exec" and isinstance(error, OSError) else str(error)
@@ -208,9 +208,7 @@ def _become_program(
         os._exit(127)
 
 
-def _confine_process(
-    order: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool
-) -> None:
+def _confine_process(spec: JobSpec, handles: Mapping[str, int], progress: list[str], *, jailed: bool) -> None:
     """Give up every power that the job spec does not grant; append each step to `progress`. Raises OSError."""
     if "cgroup" in handles:
         progress.append("control group")
@@ -218,20 +216,20 @@ def _confine_process(
         os.close(handles["cgroup"])
     if jailed:
         progress.append("namespaces")
-        jail.furnish_jail(order)
+        jail.furnish_jail(spec)
     progress.append("Landlock rules")
-    ruleset = _own_ruleset(order, handles)
+    ruleset = _own_ruleset(spec, handles)
     progress.append("user and capabilities")
-    _leave_privileges(order)
+    _leave_privileges(spec)
     progress.append("no_new_privs")
     lockdown.refuse_new_privileges()
     if ruleset >= 0:
         progress.append("Landlock")
         landlock.enforce_ruleset(ruleset)
     lockdown.dump_no_core()  # the filter then prevents a change of this limit
-    if order.filter:
+    if spec.filter:
         progress.append("system call filter")
-        seccomp.install_filter(seccomp.read_filter(order.filter))
+        seccomp.install_filter(seccomp.read_filter(spec.filter))
 
 
 def _show_mounts(channel: socket.socket) -> None:
@@ -241,7 +239,7 @@ def _show_mounts(channel: socket.socket) -> None:
     os.close(mounts)
 
 
-def _receive_order(channel: socket.socket, max_files: int) -> tuple[str, list[int]]:
+def _receive_message(channel: socket.socket, max_files: int) -> tuple[str, list[int]]:
     try:
         text, files, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, max_files)
     except ConnectionResetError:
@@ -251,37 +249,38 @@ def _receive_order(channel: socket.socket, max_files: int) -> tuple[str, list[in
     return text.decode(), files
 
 
-def _receive_room(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]:
+def _receive_slot_spec(channel: socket.socket) -> tuple[JobSpec, dict[str, int]]:
     """Wait for a job spec; return it with the descriptors that came with it, by name."""
-    names, files = _receive_order(channel, 1 + len(_HANDLES))
+    names, files = _receive_message(channel, 1 + len(_HANDLES))
     return JobSpec.from_file(files[0]), dict(zip(names.split(), files[1:], strict=True))
 
 
-def _receive_program(channel: socket.socket, order: JobSpec) -> tuple[JobSpec, int]:
+def _receive_program(channel: socket.socket, spec: JobSpec) -> tuple[JobSpec, int]:
     """Wait for the streams, and possibly another job spec; return the spec and its user's number of other threads."""
     if is_idle(channel):
-        JobSpec.from_file(order.to_file())  # a rehearsal, as another job spec will follow
-    others, files = _receive_order(channel, 1 + STREAM_COUNT)
+        JobSpec.from_file(spec.to_file())  # a rehearsal: another job spec will follow
+    others, files = _receive_message(channel, 1 + STREAM_COUNT)
     if len(files) > STREAM_COUNT:
-        order = JobSpec.from_file(files.pop(0))
+        spec = JobSpec.from_file(files.pop(0))
     for number, stream in enumerate(files):
         os.dup2(stream, number)
         os.close(stream)
-    return order, int(others)
+    return spec, int(others)
 
 
-def _own_ruleset(order: JobSpec, handles: Mapping[str, int]) -> int:
+def _own_ruleset(spec: JobSpec, handles: Mapping[str, int]) -> int:
     """Return the ruleset of this process; -1 for none. In a jail it is built here, where the jail's paths are."""
-    if order.jail and order.landlock_abi:
-        return landlock.build_ruleset(order.landlock_abi, _build_rules(order), network=order.network)
+    if spec.jail and spec.landlock_abi:
+        return landlock.build_ruleset(spec.landlock_abi, _build_rules(spec), network=spec.network)
     ruleset = handles.get("ruleset", -1)
     if ruleset >= 0:
         landlock.allow_path(ruleset, f"/proc/{os.getpid()}", landlock.READ)
     return ruleset
 
 
-def _set_limits(order: JobSpec, others: int) -> None:
-    ceilings = order.ceilings
+def set_limits(spec: JobSpec, others: int) -> None:
+    """Set the kernel's limits of this process; `others` is the number of processes that its user runs already."""
+    ceilings = spec.ceilings
     # A backstop: the supervisor counts the whole tree, and in milliseconds.
     cpu_s = -(-ceilings.cpu_ms // 1000) + 1
     for kind, value in (
@@ -298,18 +297,18 @@ def _set_limits(order: JobSpec, others: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _build_rules(order: JobSpec) -> list[tuple[str, int]]:
-    rules = [(path, landlock.READ) for path in order.readable]
-    rules += [(path, landlock.READ | landlock.WRITE) for path in order.writable]
-    rules += [(path, landlock.DEVICE) for path in order.devices]
-    rules += [(path, landlock.LIST) for path in order.listed]
-    if not order.jail:
+def _build_rules(spec: JobSpec) -> list[tuple[str, int]]:
+    rules = [(path, landlock.READ) for path in spec.readable]
+    rules += [(path, landlock.READ | landlock.WRITE) for path in spec.writable]
+    rules += [(path, landlock.DEVICE) for path in spec.devices]
+    rules += [(path, landlock.LIST) for path in spec.listed]
+    if not spec.jail:
         rules += [(path, landlock.READ) for path in _SHARED_PROC]
     return rules
 
 
-def _leave_privileges(order: JobSpec) -> None:
+def _leave_privileges(spec: JobSpec) -> None:
     """Become the job spec's user, if any, and drop every capability, in every tier."""
-    if order.user is not None and os.geteuid() != order.user:
-        lockdown.become_user(order.user)
+    if spec.user is not None and os.geteuid() != spec.user:
+        lockdown.become_user(spec.user)
     lockdown.drop_capabilities()

@@ -7,7 +7,7 @@
        |                    |  restore protected paths
        <-----report---------+  after the server's release: remove scratch, wait for the next job
 
-The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a session of its own. It
+The supervisor adopts every orphan of its job, so that no process escapes by a double fork or a new session. It
 outlives the fork server, its parent. If Paddock (`server` above) dies, the socket is closed, and the supervisor first
 kills its job.
 The server may pause a job: every process of it is stopped until the server resumes it, with limits for this turn alone.
@@ -67,10 +67,10 @@ class Supervisor:
     """Starts, watches and ends one job."""
 
     def __init__(
-        self, server: socket.socket, order: JobSpec, roots: MountRootCache, shim: Shim | None
+        self, server: socket.socket, spec: JobSpec, roots: MountRootCache, shim: Shim | None
     ) -> None:
         self._server = server
-        self._order = order
+        self._spec = spec
         self._roots = roots
         self._shim = shim
         self._report = JobReport()
@@ -81,7 +81,7 @@ class Supervisor:
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
         self._before: protected_paths.ProtectedPaths | None = None
-        self._scratch_walk = scratch.measure_in_slices(order.scratch)
+        self._scratch_walk = scratch.measure_in_slices(spec.scratch)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
         self._anonymous_walk: Iterator[anonymous_memory.AnonymousMemory | None] = iter(())
@@ -101,7 +101,7 @@ class Supervisor:
         `file` holds the job spec; this closes it.
         """
         try:
-            root = self._roots.get_root(self._order)
+            root = self._roots.get_root(self._spec)
             if self._shim is not None and self._shim.root is not root:
                 self._shim.end()
                 self._shim = None
@@ -111,25 +111,25 @@ class Supervisor:
         finally:
             os.close(file)
 
-    def run_job(self, order: JobSpec, files: list[int], others: int) -> JobReport:
+    def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
         """Run the job, kill all of its processes and return the report, which counts the `survivors`.
 
         `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
         workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
-        self._order = order
+        self._spec = spec
         started = time.monotonic()
         report = self._report
         try:
             if self._failure is not None:
                 raise self._failure
-            if order.workspace:
-                self._before = protected_paths.ProtectedPaths(order.workspace, files[-1])
+            if spec.workspace:
+                self._before = protected_paths.ProtectedPaths(spec.workspace, files[-1])
                 files.pop()
             if self._leaf is not None:
-                self._leaf.limit(memory_bytes=order.ceilings.memory_bytes, processes=order.ceilings.processes)
+                self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
             # Read before the start: on a busy machine the first sample is late, and the job already uses memory.
-            self._first_gauges = anonymous_memory.read_gauges(order.scratch)
+            self._first_gauges = anonymous_memory.read_gauges(spec.scratch)
             started = time.monotonic()
             handle = self._start_program(files, others)
             report.ended_by = self._watch_program(handle, started)
@@ -163,17 +163,17 @@ class Supervisor:
 
     def _confine_shim(self, file: int, root: MountRoot | None) -> None:
         try:
-            ruleset = ruleset_of(self._order)
+            ruleset = ruleset_of(self._spec)
         except OSError as error:
             raise StartError(f"Landlock rules: {error}") from error
-        if self._order.group:
-            self._leaf = JobCgroup(self._order.group, os.urandom(8).hex())
+        if self._spec.group:
+            self._leaf = JobCgroup(self._spec.group, os.urandom(8).hex())
         handles = {"ruleset": ruleset} if ruleset >= 0 else {}
         if self._leaf is not None:
             handles["cgroup"] = self._leaf.procs_path
         waits = self._shim is not None or root is not None
         if self._shim is None:  # as late as possible: memory written after a fork is copied
-            self._shim = Shim(self._order, root, None if waits else handles)
+            self._shim = Shim(self._spec, root, None if waits else handles)
         if waits:
             self._shim.confine(file, handles)
         self._pid = self._shim.pid
@@ -189,17 +189,17 @@ class Supervisor:
             if "jail" in word:
                 continue
             if word["step"] == "exec":
-                raise StartError(f"{self._order.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
+                raise StartError(f"{self._spec.argv[0]}: {word['why']}{self._out_of_reach()}", missing=True)
             raise StartError(f"{word['step']}: {word['why']}")
-        return os.dup(self._shim.fileno()) if self._order.jail else os.pidfd_open(self._pid)
+        return os.dup(self._shim.fileno()) if self._spec.jail else os.pidfd_open(self._pid)
 
     def _out_of_reach(self) -> str:
-        order = self._order
-        if forbidden := permissions.why_forbidden(order.argv[0]):
+        spec = self._spec
+        if forbidden := permissions.why_forbidden(spec.argv[0]):
             return forbidden
-        if order.user is None:
+        if spec.user is None:
             return ""
-        return permissions.why_missing(order.argv[0], order.environment, order.user)
+        return permissions.why_missing(spec.argv[0], spec.environment, spec.user)
 
     def _watch_program(self, handle: int, started: float) -> str:
         """Wait until the program ends or must be ended; return the reason."""
@@ -207,7 +207,7 @@ class Supervisor:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         poll.register(self._server, select.POLLIN)
-        self._deadline = started + self._order.ceilings.timeout_ms / 1000
+        self._deadline = started + self._spec.ceilings.timeout_ms / 1000
         self._turn = Turn(started)
         while True:
             left = self._deadline - time.monotonic()
@@ -227,12 +227,12 @@ class Supervisor:
         """Read a message of the server and do what it says; return why the job ends, or ""."""
         word, argument = self._read_message()
         if word == "interrupt":
-            process_tree.interrupt_group(self._pid, in_jail=bool(self._order.jail))
+            process_tree.interrupt_group(self._pid, in_jail=bool(self._spec.jail))
             return ""
         if word != "pause":
             return argument if word == "stop" else "cancelled"
         stopped = process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._order.jail else 0
+            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
         )
         if stopped is None:
             self._report.why = "its processes could not be paused"
@@ -287,7 +287,7 @@ class Supervisor:
         self._report.peak_bytes = self._report.processes_peak = 0
 
     def _ceiling_hit(self) -> str:
-        ceilings = self._order.ceilings
+        ceilings = self._spec.ceilings
         sample = self._sample = self._measure_usage()
         processes = len(sample.processes)
         report = self._report
@@ -310,15 +310,13 @@ class Supervisor:
         return "scratch" if self._scratch_full() else ""
 
     def _measure_usage(self) -> process_tree.Sample:
-        return process_tree.measure_tree(
-            spare=self._roots.keepers, first=self._pid if self._order.jail else 0
-        )
+        return process_tree.measure_tree(spare=self._roots.keepers, first=self._pid if self._spec.jail else 0)
 
     def _takes_too_much(self, sample: process_tree.Sample) -> bool:
-        most = self._order.ceilings.memory_bytes
-        resident = process_tree.resident_bytes(sample.processes, most)
+        limit = self._spec.ceilings.memory_bytes
+        resident = process_tree.resident_bytes(sample.processes, limit)
         self._report.peak_bytes = max(self._report.peak_bytes, resident)
-        return resident > most
+        return resident > limit
 
     def _sample_anonymous_memory(self, sample: process_tree.Sample) -> bool:
         """Continue measuring anonymous memory for a few milliseconds; return whether it is unfinished."""
@@ -331,12 +329,12 @@ class Supervisor:
             ) is None and time.monotonic() < now + _ANONYMOUS_SLICE_S:
                 pass
         except StopIteration:
-            ceilings, gauges = self._order.ceilings, anonymous_memory.read_gauges(self._order.scratch)
+            ceilings, gauges = self._spec.ceilings, anonymous_memory.read_gauges(self._spec.scratch)
             self._anonymous_walk = anonymous_memory.measure_in_slices(
-                [process.place for process in sample.processes],
-                self._order.scratch,
+                [process.folder for process in sample.processes],
+                self._spec.scratch,
                 moved=gauges.since(self._first_gauges),
-                most=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
+                limit=anonymous_memory.AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )
             return False
         if found is not None:
@@ -351,21 +349,21 @@ class Supervisor:
             try:
                 total = next(self._scratch_walk)
             except StopIteration:
-                self._scratch_walk, total = scratch.measure_in_slices(self._order.scratch), None
+                self._scratch_walk, total = scratch.measure_in_slices(self._spec.scratch), None
             if total is not None:
                 self._scratch_bytes, self._scratch_due = total, now + _SCRATCH_EVERY_S
-        return self._scratch_bytes + self._anonymous.disk > self._order.ceilings.scratch_bytes
+        return self._scratch_bytes + self._anonymous.disk > self._spec.ceilings.scratch_bytes
 
     def _end_processes(self) -> None:
         """Kill and reap all processes, then complete the report."""
         report = self._report
-        jail = self._shim.read_jail_report() if self._order.jail and self._shim is not None else None
+        jail = self._shim.read_jail_report() if self._spec.jail and self._shim is not None else None
         alive = jail is None and bool(self._pid) and self._pid not in self._statuses
         if alive:
             self._kill()
         if self._leaf is not None:
             self._leaf.kill()
-        if alive and self._order.jail:
+        if alive and self._spec.jail:
             _wait_for_end(self._pid)
         if report.processes_peak <= _MAX_FEW_PROCESSES:
             _leave_priority()
@@ -410,7 +408,7 @@ class Supervisor:
 
     def _kill(self) -> None:
         """Kill the job's first process and its group; in a jail this ends all processes."""
-        if self._order.jail:
+        if self._spec.jail:
             # The kernel then ends the others, and they are never reaped: sample their time now (pid_namespaces(7)).
             sample = self._sample
             if sample is None or len(sample.processes) <= _MAX_FEW_PROCESSES:

@@ -19,6 +19,7 @@ import sys
 import traceback
 import types
 
+__builtins__ = dict(vars(builtins))  # programs replace them
 _MAX_RESULT_BYTES = 5 * 1024 * 1024
 _MAX_RESULTS_BYTES = 20 * 1024 * 1024
 _MAX_TEXT_CHARS = 256 * 1024

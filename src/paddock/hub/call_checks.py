@@ -20,7 +20,7 @@ from paddock.hub.typescript import render_signature
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, InvalidArguments, ToolChanged, UnknownTool
 from paddock.model.invisible import spell_invisible
-from paddock.model.request import Places
+from paddock.model.request import JsonPaths
 from paddock.texts import suggest
 
 _MAX_CACHED_SCHEMAS = 256
@@ -30,8 +30,8 @@ _MAX_LISTED_TOOLS = 10
 """Maximum number of tools in the error for an unknown tool, if none has a similar name."""
 
 
-class Admission:
-    """Admits calls to tools of the servers in `servers`."""
+class CallChecks:
+    """Checks calls to tools of the servers in `servers`."""
 
     def __init__(self, servers: Mapping[str, Server | LocalServer], pins: Pins) -> None:
         self._servers = servers
@@ -46,7 +46,9 @@ class Admission:
         self._listed[server] = tuple(tools)
         found = self._servers[server]
         self._standings[server] = (
-            {tool.name: PinCheck(tool) for tool in tools}  # nobody but the caller says what these are
+            {
+                tool.name: PinCheck(tool) for tool in tools
+            }  # the caller defines these functions, so that no pin is needed
             if isinstance(found, LocalServer)
             else self._pins.review_listing(found, tools)
         )
@@ -148,7 +150,7 @@ class Admission:
             text = f"{server}.{tool} was not called: {why}{'' if why.endswith('?') else '.'} Its signature: {shape}"
             raise InvalidArguments(spell_invisible(text))
 
-    def admit_bytes(self, server: str, tool: str, places: Places) -> None:
+    def check_bytes(self, server: str, tool: str, places: JsonPaths) -> None:
         """Check that a tool reads bytes as base64. Raises InvalidArguments if its schema does not say so."""
         definition = self.find_definition(server, tool)
         if definition is None and self._standings[server]:

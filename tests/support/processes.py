@@ -2,7 +2,13 @@
 
 import contextlib
 import os
+import select
+import socket
+import time
 from pathlib import Path
+
+PATIENCE_S = 300
+"""How long tests wait for what must come, on the slowest machine."""
 
 
 def parents() -> dict[int, int]:
@@ -49,3 +55,29 @@ def running_workers(pid: int) -> list[int]:
 def open_files() -> int:
     """Return how many files this process has open, and the one that looks."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no path is wanted
+
+
+def watched(pids: list[int]) -> list[int]:
+    """Return handles of processes that have not ended; they stay theirs whatever becomes of the numbers."""
+    handles: list[int] = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # what builds a jail ends by itself
+            handles.append(os.pidfd_open(pid))
+    return handles
+
+
+def has_ended(handle: int | socket.socket, seconds: float = PATIENCE_S) -> bool:
+    """Wait until the process of a pidfd, or behind a socket, has ended; tell whether it has."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def all_end(handles: list[int], seconds: float = PATIENCE_S) -> bool:
+    """Wait until all processes behind the handles have ended, and close these; tell whether they did."""
+    deadline = time.monotonic() + seconds
+    try:
+        return all(has_ended(handle, max(0, deadline - time.monotonic())) for handle in handles)
+    finally:
+        for handle in handles:
+            os.close(handle)

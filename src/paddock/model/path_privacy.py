@@ -7,7 +7,7 @@ _PATH_PATTERN = re.compile(r"(?<![\w.~:/])/(?:[^\s'\"`,;:()<>|/]+/)+([^\s'\"`,;:
 """An absolute path of at least two names; it matches neither a URL nor a path such as `a/b`."""
 
 
-def in_workspace(text: str, workspace: Path) -> str:
+def shorten_paths(text: str, workspace: Path) -> str:
     """Return a text with paths relative to the workspace, and `~` for the home directory."""
     for folder, stands_for in ((workspace.absolute(), ""), (Path.home(), "~/")):
         if folder.name:
@@ -15,6 +15,6 @@ def in_workspace(text: str, workspace: Path) -> str:
     return text
 
 
-def without_places(text: str, workspace: Path) -> str:
+def hide_paths(text: str, workspace: Path) -> str:
     """Return such a text in which every other file is reduced to its name."""
-    return _PATH_PATTERN.sub(r"\1", in_workspace(text, workspace))
+    return _PATH_PATTERN.sub(r"\1", shorten_paths(text, workspace))
