@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from .conftest import ERAS, Place
+from tests.support.mcp_server import ERAS, Place
 
 
 @pytest.mark.parametrize("era", ERAS)
