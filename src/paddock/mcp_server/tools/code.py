@@ -41,10 +41,8 @@ def build_code_tools(
     """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        try:
-            work = _build_run(arguments)
-        except ValidationError as problem:
-            return reject_arguments("execute_code", problem)
+        if isinstance(work := _build_run(arguments), ToolAnswer):
+            return work
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _build_request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
@@ -95,9 +93,13 @@ def build_code_tools(
     ]
 
 
-def _build_run(arguments: Arguments) -> GuestRun:
-    """Return the program. Raises pydantic's ValidationError for what is no handle of a session."""
-    return GuestRun(source=arguments["code"], input=arguments.get("input"), session=arguments.get("session"))
+def _build_run(arguments: Arguments) -> GuestRun | ToolAnswer:
+    """Return the program, or the answer for what is no handle of a session."""
+    session = arguments.get("session")
+    try:
+        return GuestRun(source=arguments["code"], input=arguments.get("input"), session=session)
+    except ValidationError as problem:
+        return reject_arguments("execute_code", problem)
 
 
 def _build_program_schema(*, jit: bool) -> dict[str, Json]:
