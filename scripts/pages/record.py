@@ -68,6 +68,8 @@ FACTS = {
     "cached": "whether a compiled program came from the cache",
     "compile_ms": "wall time of the compile step, 0 where there is none",
     "survivors": "processes that could not be killed in time; any value except 0 is a fault",
+    "session": "name of the session, which does not reveal its handle; `new` for a program that opens one",
+    "session_state": "whether the session lives on: `kept` or `lost`",
     "limit": "the limit that ended the request",
     "reason": "of `recovered`: the cause",
     "torn_bytes": "of `recovered`: number of bytes that were dropped",

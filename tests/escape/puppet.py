@@ -45,7 +45,7 @@ class OneWorker:
 
 
 class NoIntake:
-    async def parse(self, source: str, language: str) -> Program:
+    async def parse(self, source: str, language: str, *, session: bool = False) -> Program:
         return Program(source=source, code=source, language="javascript", positions=SourceMap(prefix=0))
 
 

@@ -136,16 +136,19 @@ class Paddock:
         timeout_ms: int | None = None,
         mode: Calls = "run",
         jit: bool = False,
+        session: str | None = None,
         on_console: "OnConsole | None" = None,
         on_call: "OnCall | None" = None,
     ) -> Outcome:
         """Run a JavaScript or TypeScript program, like `execute_code` for models.
 
         The program reads `input`; the outcome's value is its return value. `on_console` receives each console line at
-        once, `on_call` each call after it has ended. A finite Decimal in `input` becomes a number with all its digits.
+        once, `on_call` each call after it has ended. With `session` ("new", or the handle in `outcome.session`) it runs
+        after the earlier programs of the session, and finds their top-level declarations. A finite Decimal in `input`
+        becomes a number with all its digits.
         Raises ValueError for a value that is not JSON.
         """
-        work = GuestRun(source=code, input=read_value(input, "input"))
+        work = GuestRun(source=code, input=read_value(input, "input"), session=session)
         return await self._execute_work(
             work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call
         )

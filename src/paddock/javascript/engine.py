@@ -18,6 +18,7 @@ from paddock.cancellation import call_when_set
 from paddock.javascript.busy_poll import BusyPoll
 from paddock.javascript.computation import Computation
 from paddock.javascript.execution import Execution
+from paddock.javascript.held_worker import HeldWorker
 from paddock.javascript.job import GuestJob, Host
 from paddock.javascript.parse import Parser, ProgramError
 from paddock.javascript.pool import Pool
@@ -158,10 +159,7 @@ class GuestEngine:
             slots.release()
             raise
         placed = _Placed(slots, worker)
-        self._busy_poll.programs += 1
-        for other in self._running:
-            other.make_way()
-        self._running.add(worker)
+        self._begin(worker)
         try:
             facts = _facts(job.grants.jit, self._pool.landlock_abi(profile))
             execution = begin(worker)
@@ -169,11 +167,66 @@ class GuestEngine:
                 return await _run(execution, worker, placed, job, facts)
         finally:
             placed.leave()
-            self._busy_poll.programs -= 1
-            self._running.remove(worker)
+            self._end(worker)
             # In the loop's next step: killing a process costs its killer a millisecond of teardown in the kernel,
             # and the result need not wait for that.
             asyncio.get_running_loop().call_soon(worker.end)
+
+    def _begin(self, worker: Worker) -> None:
+        self._busy_poll.programs += 1
+        for other in self._running:
+            other.make_way()
+        self._running.add(worker)
+
+    def _end(self, worker: Worker) -> None:
+        self._busy_poll.programs -= 1
+        self._running.remove(worker)
+
+    async def hold(self, *, jit: bool) -> HeldWorker:
+        """Return a worker for the programs of one session. Raises EngineError if none can start."""
+        profile = _profile(jit)
+        worker = await self._pool.take(profile)
+        return HeldWorker(worker, _facts(jit, self._pool.landlock_abi(profile)))
+
+    async def run_held(
+        self,
+        held: HeldWorker,
+        number: int,
+        job: GuestJob,
+        *,
+        host: Host,
+        on_console: OnConsole | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> RawResult:
+        """Run a program after the earlier ones of its session, and return its result. Nothing of it runs afterwards.
+
+        Setting `stop`, or cancelling the task, interrupts the program. Raises as `run` does.
+        """
+        try:
+            program = await self._parser.parse(job.work.source, job.work.language, session=True)
+        except ProgramError as error:
+            return RawResult(status=Status.FAILED, error=error.info)
+        slots = self._slots[job.depth]
+        await slots.acquire()
+        worker = held.worker
+        placed = _Placed(slots, worker)
+        self._begin(worker)
+        try:
+            execution = Execution(
+                worker,
+                job,
+                program,
+                host,
+                on_console,
+                busy_poll=self._busy_poll,
+                number=number,
+                listener=held,
+            )
+            with call_when_set(stop, execution.stop):
+                return await held.run(execution, placed, job)
+        finally:
+            placed.leave()
+            self._end(worker)
 
 
 async def _run(

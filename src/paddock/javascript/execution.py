@@ -15,6 +15,7 @@ from paddock.javascript import frames
 from paddock.javascript.busy_poll import SOON_S, BusyPoll
 from paddock.javascript.job import GuestJob, Host, HostReply
 from paddock.javascript.outcome_mapping import (
+    PROGRAM_NAME,
     STOPPED,
     End,
     HostEnd,
@@ -55,6 +56,12 @@ _MAX_PENDING_FRAMES = 4
 """Maximum size of the arguments of all calls in flight, in messages of maximum size."""
 
 
+_OUT_OF_PLACE: dict[type, str] = {
+    frames.Ready: "a second ready message",
+    frames.Idle: "a message that only a worker of a session may send",
+}
+
+
 class Execution(WorkerListener):
     """The host's side of one running program."""
 
@@ -67,8 +74,14 @@ class Execution(WorkerListener):
         on_console: OnConsole | None,
         *,
         busy_poll: BusyPoll,
+        number: int = 0,
+        listener: WorkerListener | None = None,
     ) -> None:
+        """Prepare a program. In a session it has a `number` from 1, and `listener` passes on the worker's messages."""
         self._busy_poll = busy_poll
+        self._number = number
+        self._listener = listener or self
+        self._has_begun = False
         self._answered = 0.0
         """When the last reply was sent to the program."""
         self._quick = False
@@ -116,17 +129,21 @@ class Execution(WorkerListener):
         if work.input is not None:
             settings["input"] = work.input
         places = self._program.positions
-        if places.map is not None and not work.raw_results:
+        if self._number:
+            settings["session"] = self._number
+        elif places.map is not None and not work.raw_results:
             settings["positions"] = places.prefix, places.insertions, places.map
         if self._program.numbers:
             settings["numbers"] = self._program.numbers
-        frame = frames.encode_start(settings, self._program.code, limits.memory_bytes)
+        code = self._program.code + self._mark
+        frame = frames.encode_start(settings, code, limits.memory_bytes, in_session=self._number > 0)
         if len(frame) > COUNTED_BYTES and (refused := await self._refuse_input(settings)) is not None:
             self._end = refused
             return
         if not work.raw_results:
             self._warn(describe_inexact(self._program))
-        self._worker.serve(self, limits)
+        self._has_begun = True
+        self._worker.serve(self._listener, limits)
         self._worker.send(frame)
         if not self._worker.is_alive():
             return
@@ -134,6 +151,15 @@ class Execution(WorkerListener):
         if self._fault is not None:
             what = type(self._fault).__name__
             raise PaddockError(f"what serves the program failed outside of it ({what})") from self._fault
+
+    @property
+    def _mark(self) -> str:
+        """What follows the name of the program in stacks, which other programs of its session do not have."""
+        return f"-{self._number}" if self._number else ""
+
+    def _name_plainly(self, stack: str) -> str:
+        """Return a stack in which this program, and no other of its session, has the usual name."""
+        return stack.replace(f"{PROGRAM_NAME}{self._mark}:", f"{PROGRAM_NAME}:") if self._number else stack
 
     async def _refuse_input(self, settings: "dict[str, Json]") -> HostEnd | None:
         """Return the end of a program whose input has too many values; None if it may start."""
@@ -173,20 +199,30 @@ class Execution(WorkerListener):
             case frames.ConsoleCut():
                 self._print_cut()
             case frames.Unhandled():
-                self._warn(rejection_text(self._program, message))
-            case frames.Ready() | frames.Emitted() | frames.Overflow():
-                again = isinstance(message, frames.Ready)
-                self._refuse(
-                    "a second ready message" if again else "a message that only computations may send"
-                )
+                stack = self._name_plainly(message.reason.stack)
+                plain = message._replace(reason=message.reason._replace(stack=stack))
+                self._warn(rejection_text(self._program, plain))
+            case frames.Ready() | frames.Emitted() | frames.Overflow() | frames.Idle():
+                self._refuse(_OUT_OF_PLACE.get(type(message), "a message that only computations may send"))
             case _:
                 self._conclude(message)
 
     def _conclude(self, message: End) -> None:
+        if self._number:
+            message = self._rename_in(message)
         if isinstance(message, frames.Done) and not self._job.work.raw_results:
             self._warn(describe_uncalled(self._program))
         self._end = self._end or message
         self._finish()
+
+    def _rename_in(self, end: End) -> End:
+        if isinstance(end, frames.Failed):
+            return end._replace(stack=self._name_plainly(end.stack))
+        if isinstance(end, frames.Done):
+            return end._replace(site=self._name_plainly(end.site))
+        if isinstance(end, frames.EngineFailure):
+            return end._replace(text=self._name_plainly(end.text))
+        return end
 
     def on_protocol_error(self, error: frames.FrameError) -> None:
         """End the execution, because its worker broke the protocol."""
@@ -374,6 +410,16 @@ class Execution(WorkerListener):
         """End the program, because its caller cancelled it."""
         self._end = self._end or STOPPED
         self._finish()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its worker has received the program."""
+        return self._has_begun
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it takes no further messages."""
+        return self._ended.done()
 
     @property
     def has_end(self) -> bool:

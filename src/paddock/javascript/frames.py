@@ -71,6 +71,10 @@ class Ready(_Word):
     """The worker is locked down and waits for its program."""
 
 
+class Idle(_Word):
+    """In a session: the program has ended, and nothing of it is left to run."""
+
+
 class ConsoleCut(_Word):
     """The console budget is used up; no further line follows."""
 
@@ -180,6 +184,7 @@ class EngineFailure(NamedTuple):
 
 Message = (
     Ready
+    | Idle
     | ConsoleLine
     | ConsoleCut
     | Call
@@ -288,13 +293,22 @@ WAKE = encode_frame(b'["wake"]')
 
 
 def encode_start(
-    settings: Json, program: str, memory_bytes: int, *, world: Literal["run", "compute"] = "run"
+    settings: Json,
+    program: str,
+    memory_bytes: int,
+    *,
+    world: Literal["run", "compute"] = "run",
+    in_session: bool = False,
 ) -> bytes:
     """Return the frame that starts a program: memory budget, settings of the bootstrap, source."""
     body, text = _with_digits_noted(encode_value([world, settings])), program.encode("utf-8", "surrogatepass")
     if body[:1] == b"[" and may_lose(text):
         body = b"\t" + body
-    return encode_frame(_START.pack(b"R", memory_bytes, len(body)) + body + text)
+    return encode_frame(_START.pack(b"S" if in_session else b"R", memory_bytes, len(body)) + body + text)
+
+
+END = encode_frame(b'["end"]')
+"""Ends the program of a session, after the signal that stops its JavaScript."""
 
 
 def encode_reply(number: int, *, ok: bool, value: Json) -> bytes:
@@ -365,7 +379,7 @@ def _read_message(kind: Json, parts: list[Json], size: int) -> Message:  # noqa:
     if kind == "call":
         return _read_call(*parts, size=size)
     match kind, parts:
-        case "ready" | "cut" | "overflow", []:
+        case "ready" | "cut" | "overflow" | "idle", []:
             return _BARE_MESSAGES[kind]
         case "console", [str(level), str(text)] if level in _LEVELS:
             return ConsoleLine(level=cast("ConsoleLevel", level), text=text)
@@ -455,7 +469,7 @@ _HEAD_BYTES = 1024
 _CALL_HEAD = re.compile(rb'\["call",(\d{1,15}),"([^"\\\x80-\xff]{1,256})","([^"\\\x80-\xff]{1,256})",')
 _SDK_HEAD = re.compile(rb'\["sdk",(\d{1,15}),"([\w.]{1,256})",')
 _CALL_TYPES = (int, str, str, dict, bool)
-_BARE_MESSAGES = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow()}
+_BARE_MESSAGES = {"ready": Ready(), "cut": ConsoleCut(), "overflow": Overflow(), "idle": Idle()}
 
 
 def _read_string(value: Json) -> str:

@@ -40,6 +40,8 @@ STOPPED = HostEnd(Status.CANCELLED, ErrorInfo(name="Cancelled", message="Cancell
 
 Judgement = tuple[Status, ErrorInfo | None]
 
+PROGRAM_NAME = "paddock:program"
+"""The name of a program in the engine's stacks, which parse.js gives it."""
 POSITION_PATTERN = re.compile(r"paddock:program:(\d{1,7}):(\d{1,7})")
 _FRAME_PATTERN = re.compile(
     r"^ +at (?:(?:async )?([^\n()]{1,200}) \()?(?:async )?paddock:program:(\d{1,7}):(\d{1,7})\)?$",

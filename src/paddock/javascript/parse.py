@@ -31,6 +31,10 @@ _PARSE_TIMEOUT_S = 5.0
 """Maximum time to parse a text. A hostile text can make a parser backtrack exponentially, and others wait for it."""
 
 
+_Key = tuple[str, Language, bool]
+"""A text, its language, and whether it is for a session."""
+
+
 class UncalledFunction(Value):
     """A function or class that a program declares, and the expression that would call it."""
 
@@ -96,9 +100,10 @@ class _Answer(Value):
     error: ErrorInfo | None = None
 
 
-def write_request(source: str, language: Language) -> bytes:
-    """Return the JSON of a request to parse.js."""
-    return json.dumps({"source": source, "language": language}).encode()
+def write_request(source: str, language: Language, *, session: bool = False) -> bytes:
+    """Return the JSON of a request to parse.js; the declarations of a program in a `session` outlive it."""
+    request: dict[str, Json] = {"source": source, "language": language}
+    return json.dumps(request | ({"session": True} if session else {})).encode()
 
 
 def read_response(response: bytes, source: str) -> Program:
@@ -149,22 +154,24 @@ class Parser:
         self._turn = asyncio.Lock()
         self._asked = 0
         """Number of requests sent to the process."""
-        self._known: OrderedDict[tuple[str, Language], Program] = OrderedDict()
+        self._known: OrderedDict[_Key, Program] = OrderedDict()
 
     def prepare(self) -> None:
         """Start the process without waiting for it."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
 
-    async def parse(self, source: str, language: Language) -> Program:
+    async def parse(self, source: str, language: Language, *, session: bool = False) -> Program:
         """Return `source` as a program. A text that was parsed recently is not parsed again.
+
+        The top-level declarations of a program in a `session` outlive it.
 
         Raises ProgramError if it is not a program, EngineError if the parser itself failed.
         """
-        key = (source, language)
+        key = (source, language, session)
         program = self._known.get(key)
         if program is None:
-            program = self._look_up_cache(source, language) or await self._parse(source, language)
+            program = self._look_up_cache(key) or await self._parse(key)
             if len(source) <= _MAX_CACHED_CHARS:
                 self._known[key] = program
                 if len(self._known) > _MAX_CACHED_PROGRAMS:
@@ -173,15 +180,17 @@ class Parser:
             self._known.move_to_end(key)
         return program
 
-    def _look_up_cache(self, source: str, language: Language) -> Program | None:
+    def _look_up_cache(self, key: _Key) -> Program | None:
         """Return the program of a cached answer; None without a valid one."""
-        kept = self._answers.look_up(source, language)
+        source, language, session = key
+        kept = None if session else self._answers.look_up(source, language)
         try:
             return None if kept is None else read_response(kept, source)
         except (ValueError, ProgramError):
             return None  # damaged: the text is parsed again, and the entry replaced
 
-    async def _parse(self, source: str, language: Language) -> Program:
+    async def _parse(self, key: _Key) -> Program:
+        source, language, session = key
         async with self._turn:
             self.prepare()
             assert self._starting is not None
@@ -191,9 +200,9 @@ class Parser:
                     reader, writer = await self._starting
                 self._asked += 1
                 async with asyncio.timeout(_PARSE_TIMEOUT_S):
-                    response = await _ask(reader, writer, write_request(source, language))
+                    response = await _ask(reader, writer, write_request(source, language, session=session))
                 program = read_response(response, source)
-                if self._asked == 1:
+                if self._asked == 1 and not session:
                     # A text that takes over the parser process can change later answers of that process. These must
                     # not be cached. The answer to the text itself can harm only its own run.
                     self._answers.store(source, language, response)

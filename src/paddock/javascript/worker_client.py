@@ -22,6 +22,9 @@ SHORT_S = 0.05
 """Run time after which a program gets a lower priority than those that begin, in seconds."""
 NICENESS = 10
 """The lower priority (setpriority(2)): beside a process of 0 it gets a tenth of a processor."""
+_INTERRUPT = signal.SIGUSR1
+"""Ends the JavaScript that runs; child/interrupt.py has the same number."""
+_RESIDENT_PATTERN = re.compile(rb"RssAnon:\s*(\d+) kB")
 _PEAK_PATTERN = re.compile(rb"VmHWM:\s*(\d+) kB")
 
 
@@ -54,6 +57,7 @@ class Worker(asyncio.BufferedProtocol):
         self._pidfd = -1
         self._greeted = False
         self._woken = False
+        self._made_way = False
         self._errors = errors
         self._clock = -1
         self._status = -1
@@ -106,8 +110,17 @@ class Worker(asyncio.BufferedProtocol):
         """Lower the priority of a program that has run for long, below the parent and programs that begin."""
         if self._pidfd >= 0 and time.perf_counter() > self._began + SHORT_S:
             self._began = math.inf  # once is enough
+            self._made_way = True
             with contextlib.suppress(OSError):  # it has ended, or the kernel refuses
                 os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
+
+    def take_turn(self) -> None:
+        """Continue a stopped process for another program, with the priority of those that begin, if that is allowed."""
+        if self._made_way and self._pidfd >= 0:
+            self._made_way = False
+            with contextlib.suppress(OSError):  # raising a priority is a privilege (setpriority(2))
+                os.setpriority(os.PRIO_PROCESS, self.pid, 0)
+        self.go_on()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0:
@@ -122,6 +135,18 @@ class Worker(asyncio.BufferedProtocol):
         except OSError:
             return None
         return WorkerUsage(nanoseconds / 1e6, int(peak[1]) * 1024) if peak else None
+
+    def resident_bytes(self) -> int:
+        """Return the memory that the process has for itself (proc(5), RssAnon); 0 after its end."""
+        try:
+            found = _RESIDENT_PATTERN.search(os.pread(self._status, 4096, 0))
+        except OSError:
+            return 0
+        return int(found[1]) * 1024 if found else 0
+
+    def interrupt(self) -> None:
+        """End the JavaScript that the process runs now. Does nothing after its end."""
+        self._signal(_INTERRUPT)
 
     def observe(self) -> None:
         """Open the files that `cost` reads, before the program runs. The process cannot start a second thread."""

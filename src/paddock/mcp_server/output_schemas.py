@@ -56,11 +56,20 @@ _WAITS: dict[str, Schema] = {
     "message": _add_description(_TEXT, "If a person must act: what to tell them, and how to continue."),
 }
 
+_SESSION = object_schema(
+    ["id", "state"],
+    id=_TEXT,
+    state=_build_enum_schema("kept", "lost"),
+    reason=_TEXT,
+    number=_INTEGER,
+    expires_in_s={"type": "number"},
+)
 OUTCOME_SCHEMA = object_schema(
     ["status"],
     status=_build_enum_schema(*(status.value for status in Status), _WAITING),
     **_WAITS,
     ms=_add_description(_INTEGER, "Wall time in milliseconds."),
+    session=_SESSION,
     redactions=_REDACTIONS,
     calls=_add_description(
         {"type": "object", "additionalProperties": _INTEGER}, "Number of tool calls, by server."
@@ -143,14 +152,7 @@ PROGRAM_SCHEMA = object_schema(
         ),
         "In the mode `digest`: the failures and their places.",
     ),
-    session=object_schema(
-        ["id", "state"],
-        id=_TEXT,
-        state=_build_enum_schema("kept", "lost"),
-        reason=_TEXT,
-        number=_INTEGER,
-        expires_in_s={"type": "number"},
-    ),
+    session=_SESSION,
     results=_add_description(
         _build_list_schema(
             object_schema(

@@ -13,6 +13,7 @@ from paddock.mcp_server.media import lift_media, may_hold_media
 from paddock.mcp_server.toolbox import ToolAnswer, text_block
 from paddock.model.base import Json, count
 from paddock.model.outcome import UNCERTAIN_ENDS, Outcome, PlannedCall, Status
+from paddock.model.session import SessionEnd
 from paddock.rendering import render
 from paddock.rendering.render import compact
 from paddock.rendering.terminal import make_encodable
@@ -26,7 +27,7 @@ def build_answer(outcome: Outcome, cap: int, *, single: bool = False) -> ToolAns
     `single` means that the outcome itself is one call, of a server's tool or of a script tool.
     """
     data = _collect_facts(outcome)
-    parts = [_build_headline(outcome)]
+    parts = [_build_headline(outcome), *render_session(outcome.session)]
     if not outcome.ok:
         explained = cut_text(render.explain_outcome(outcome), cap // 2)
         parts.append(explained)
@@ -71,6 +72,8 @@ def _collect_facts(outcome: Outcome) -> dict[str, Json]:
         "run": outcome.id,
         "ms": round(outcome.usage.wall_ms),
     }
+    if outcome.session is not None:
+        data["session"] = outcome.session.model_dump()
     if outcome.redactions:
         data["redactions"] = outcome.redactions
     if outcome.calls:
@@ -105,6 +108,15 @@ def _build_headline(outcome: Outcome) -> str:
         named += f"; {failed} failed" if failed else ""
         facts.append(f"{count(len(outcome.calls), 'call')} ({named})")
     return " · ".join([*facts, f"run {outcome.id}"])
+
+
+def render_session(session: SessionEnd | None) -> list[str]:
+    """Return the line that tells of a session after an execution; nothing without one."""
+    if session is None:
+        return []
+    if session.state == "lost":
+        return [f"session lost: {session.reason}"]
+    return [f"session {session.id}: kept, expires in {round(session.expires_in_s)} s without use"]
 
 
 def _build_error(outcome: Outcome, explained: str, room: int) -> dict[str, Json]:

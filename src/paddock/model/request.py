@@ -56,6 +56,8 @@ class GuestRun(Value):
 
     exact: bool = True
     """Computations: whether numbers that no double represents keep their digits in JSON."""
+    session: SessionHandle | None = None
+    """The session that runs the program after what ran in it before, or `new`; None for a worker that ends with it."""
 
     @property
     def computes(self) -> bool:
@@ -71,6 +73,14 @@ class GuestRun(Value):
             except (TypeError, ValueError, RecursionError) as problem:
                 raise ValueError(f"the input is not a JSON value: {problem}") from None
         return value
+
+    @model_validator(mode="after")
+    def _fits_a_session(self) -> Self:
+        if self.session is not None and self.profile != "execute":
+            raise ValueError("only programs of the profile `execute` have sessions")
+        if self.session is not None and (self.vars or self.raw_results):
+            raise ValueError("a program in a session takes no `vars` and no `raw_results`")
+        return self
 
     @model_validator(mode="after")
     def _computes_a_text(self) -> Self:

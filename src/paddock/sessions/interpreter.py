@@ -87,6 +87,8 @@ class _Turn:
 class Interpreter:
     """A running interpreter; `start` it, and `close` it."""
 
+    loss = "its interpreter has ended, with all variables and files"
+
     def __init__(self, held: HeldProgram, channel: DriverChannel, driver: Driver, read: Read) -> None:
         self._driver = driver
         self._held = held

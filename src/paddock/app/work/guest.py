@@ -1,5 +1,6 @@
 """JavaScript and TypeScript programs: scripts, agents' programs, computations."""
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 
@@ -11,9 +12,10 @@ from paddock.audit.sink import Field
 from paddock.javascript.job import GuestJob
 from paddock.model import computation
 from paddock.model.base import Json
-from paddock.model.outcome import Decision, RawResult, Status
+from paddock.model.outcome import Decision, OnConsole, RawResult, Status
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.model.sandbox import TIERS
+from paddock.model.session import NEW, name_session
 from paddock.policy.decision import hash_bytes
 from paddock.policy.guests import GUEST_TIER, judge_guest
 from paddock.policy.kinds import Catalogue, Judgement, Reason
@@ -28,7 +30,12 @@ class Guest(Kind[GuestRun]):
         return "running a program"
 
     def identify(self, work: GuestRun) -> dict[str, Json]:
-        return {"name": work.name, "profile": work.profile, "source_sha256": hash_bytes(_encode(work.source))}
+        facts: dict[str, Json] = {
+            "name": work.name,
+            "profile": work.profile,
+            "source_sha256": hash_bytes(_encode(work.source)),
+        }
+        return facts | ({"session": name_session(work.session)} if work.session else {})
 
     def matches(self, rule: Rule, request: ExecutionRequest, work: GuestRun) -> bool:
         return rule.jit is None or request.jit
@@ -49,6 +56,7 @@ class Guest(Kind[GuestRun]):
         terms = judge_guest(request, settings, profile=profile, group=group, servers=servers)
         objections = [
             *_check_size(work, terms.limits.code_bytes),
+            *_check_session(work, settings),
             *_check_confinement(settings),
             *terms.refused,
         ]
@@ -65,6 +73,7 @@ class Guest(Kind[GuestRun]):
     def describe(self, request: ExecutionRequest, work: GuestRun) -> tuple[str, dict[str, Json]]:
         jit = ", with just-in-time compilation" if request.jit else ""
         given: dict[str, Json] = {"source": work.source, "input": work.input, "vars": work.vars}
+        given["session"] = name_session(work.session) if work.session else ""
         return f"run the JavaScript program {work.name}{jit}", {k: v for k, v in given.items() if v}
 
     def list_facts(self, work: GuestRun, decision: Decision) -> dict[str, Field]:
@@ -76,6 +85,8 @@ class Guest(Kind[GuestRun]):
             "source_sha256": hashlib.sha256(data).hexdigest(),
             "jit": decision.grants.jit,
         }
+        if work.session is not None:
+            facts["session"] = name_session(work.session)
         return (
             facts | {"tool": computation.COMPUTE_TOOL, "span": computation.COMPUTE_SPAN}
             if work.computes
@@ -83,6 +94,8 @@ class Guest(Kind[GuestRun]):
         )
 
     def list_end_facts(self, work: GuestRun, result: RawResult) -> dict[str, Field]:
+        if result.session is not None:
+            return {"session": name_session(result.session.id), "session_state": result.session.state}
         if not work.computes:
             return {}
         code: dict[str, Field] = {"code": computation.code(result.status)}
@@ -90,6 +103,17 @@ class Guest(Kind[GuestRun]):
 
     def is_computation(self, work: GuestRun) -> bool:
         return work.computes
+
+    def resolve(self, engines: Engines, request: ExecutionRequest, work: GuestRun) -> ExecutionRequest:
+        """Return the request with what its session was opened with, so that policy decides about that."""
+        if work.session in {None, NEW}:
+            return request
+        from paddock.sessions.guests import find_grants
+
+        grants = find_grants(engines.programs.sessions, request.actor, work.session or "")
+        if grants is None or grants.jit == request.jit:
+            return request
+        return request.model_copy(update={"jit": grants.jit})
 
     def prepare(self, engines: Engines, decision: Decision) -> None:
         engines.guest.expect(jit=decision.grants.jit)
@@ -124,7 +148,17 @@ class Guest(Kind[GuestRun]):
         )
         try:
             async with relay_console(context.outgoing, watchers.on_console) as console:
-                result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                if work.session is None:
+                    result = await context.engines.guest.run(job, calls, console, watchers.stop)
+                else:
+                    result = await _run_in_session(
+                        context.engines,
+                        request.actor,
+                        job,
+                        host=calls,
+                        on_console=console,
+                        stop=watchers.stop,
+                    )
             if sink is not None and result.status is Status.OUTPUT_LIMIT:
                 result = await sink.finish(request, decision, result)
         finally:
@@ -135,6 +169,21 @@ class Guest(Kind[GuestRun]):
         return result.model_copy(update={"planned": calls.plan.calls}) if calls.plan.calls else result
 
 
+async def _run_in_session(
+    engines: Engines,
+    actor: str,
+    job: GuestJob,
+    *,
+    host: HostCalls,
+    on_console: OnConsole | None,
+    stop: asyncio.Event | None,
+) -> RawResult:
+    from paddock.sessions.guests import run_guest  # most programs have no session
+
+    table = engines.programs.sessions
+    return await run_guest(table, engines.guest, actor, job, host=host, on_console=on_console, stop=stop)
+
+
 def _encode(source: str) -> bytes:
     return source.encode("utf-8", "surrogatepass")
 
@@ -143,6 +192,11 @@ def _check_size(work: GuestRun, max_bytes: int) -> Iterator[Reason]:
     """Reject a program above the limit: exactly 51,200 bytes pass, one more does not."""
     if len(work.source) > max_bytes or len(_encode(work.source)) > max_bytes:
         yield "code-size", f"Code size exceeds limit ({max_bytes} bytes)"
+
+
+def _check_session(work: GuestRun, settings: Settings) -> Iterator[Reason]:
+    if work.session is not None and not settings.sessions.enabled:
+        yield "sessions.enabled", "sessions are turned off; run the program without `session`"
 
 
 def _check_confinement(settings: Settings) -> Iterator[Reason]:

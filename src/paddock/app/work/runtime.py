@@ -143,7 +143,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
             return request
         opened = session.work
         same = {name: getattr(opened, name) for name in ("runtime", "access", "network", "executable")}
-        return request.model_copy(update={"work": work.model_copy(update=same)})
+        resolved = work.model_copy(update=same)
+        return request if resolved == work else request.model_copy(update={"work": resolved})
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision

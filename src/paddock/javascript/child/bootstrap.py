@@ -31,6 +31,7 @@ PIECES = (
     "sdk",
     "servers",
     "decorators",
+    "session",
     "program",
     "compute",
     "world",

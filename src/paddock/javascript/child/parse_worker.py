@@ -24,6 +24,7 @@ SCRIPTS = (
     "wording.js",
     "markdown.js",
     "class_features.js",
+    "session_names.js",
     "parse.js",
 )
 TYPESCRIPT_SCRIPTS = ("vendor/swc.js", "typescript.js")

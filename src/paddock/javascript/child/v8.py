@@ -148,6 +148,7 @@ class Isolate:
         self._ended = threading.Event()
         self._result: object = None
         self.on_turn: Callable[[object], None] | None = None
+        self._script: object = None
         self._context = library.mr_init_context(self._callback)
         self._undefined = self.evaluate("undefined", keep=True)
 
@@ -187,8 +188,10 @@ class Isolate:
 
     def queue_script(self, source: bytes) -> None:
         """Queue the evaluation of a script given as UTF-8; its end is reported to `on_turn`."""
-        handle = self.library.mr_alloc_string_val(self._context, source, len(source), _STRING)
-        self.library.mr_eval(self._context, handle, _TASK_DONE)
+        if self._script is not None:
+            self.library.mr_free_value(self._context, self._script)
+        self._script = self.library.mr_alloc_string_val(self._context, source, len(source), _STRING)
+        self.library.mr_eval(self._context, self._script, _TASK_DONE)
 
     def _string(self, text: str) -> object:
         data = text.encode("utf-8", "surrogatepass")

@@ -12,6 +12,7 @@ one is null.
 import ctypes
 from typing import TYPE_CHECKING
 
+from paddock.javascript.child.interrupt import call_on_signal
 from paddock.javascript.child.v8 import LibraryError, give_up
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class NativeIsolate:
         self._library = library
         bind = self.bind
         self._current = bind("_ZN2v87Isolate10GetCurrentEv")
+        self._cancel_termination = bind("_ZN2v87Isolate24CancelTerminateExecutionEv", POINTER, result=None)
+        self._terminate = "_ZN2v87Isolate18TerminateExecutionEv"
+        bind(self._terminate, POINTER, result=None)
         self._current_context = bind("_ZN2v87Isolate17GetCurrentContextEv", POINTER)
         self._checkpoint = bind("_ZN2v87Isolate26PerformMicrotaskCheckpointEv", POINTER, result=None)
         self._globalize = bind(
@@ -91,6 +95,8 @@ class NativeIsolate:
         self._next = _SLOT.from_address(self._next_address(self.isolate))
         self._limit = _SLOT.from_address(self._limit_address(self.isolate))
         self._level = _INT.from_address(self._level_address(self.isolate))
+        terminate = ctypes.cast(getattr(self._library, self._terminate), POINTER).value
+        self._handler = call_on_signal(terminate or 0, self.isolate)
 
     def introduce(self, container: int, on_post: "Callable[[], None]") -> None:
         """Keep the function at index 0 of an object for `step`; put a function that calls `on_post` at index 1.
@@ -138,6 +144,10 @@ class NativeIsolate:
     def checkpoint(self) -> None:
         """Run all microtasks. Call it while no JavaScript runs."""
         self._checkpoint(self.isolate)
+
+    def cancel_termination(self) -> None:
+        """Let JavaScript run again after a signal has ended it (`interrupt`). Call it while no JavaScript runs."""
+        self._cancel_termination(self.isolate)
 
     def open_scope(self) -> Scope:
         """Open a handle scope, as the constructor of v8::HandleScope does, which is inline and so not exported."""

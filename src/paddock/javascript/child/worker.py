@@ -1,10 +1,14 @@
-"""A guest worker: one locked process that runs one program and then ends.
+"""A guest worker: one locked process that runs one program and then ends, or the programs of one session.
 
 The fork server makes the isolate, runs the bootstrap and rehearses a program. It forks a worker on V8's thread, with
 one connected socket. The worker gives up every power (`sandbox.child.lockdown`) and sends `ready`; it receives no guest
 code before that. Then its only thread waits for a message or a timer, lets the bootstrap handle it, runs all
 microtasks, and waits again. This loop is in this module and calls V8 directly (`v8_native`). Only programs and large
 strings are tasks of mini-racer.
+
+In a session, the worker sends `idle` after the end of a program, when nothing is left to run. The parent then stops the
+process until the next program. To end a program, the parent sends a signal, by which V8 stops running it
+(`interrupt`), and then the message `end`.
 """
 
 import codecs
@@ -15,6 +19,7 @@ import resource
 import select
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -45,7 +50,9 @@ _RECEIVE_BYTES = 1 << 16
 _LENGTH = struct.Struct("<I")
 _REPLY = re.compile(rb'[ \t]?\["reply", ?(\d+),')
 _RUN = struct.Struct("<cQI")
-"""Head of the message that starts a program: `R`, memory budget in bytes, length of the settings that follow it."""
+"""Head of the message that starts a program: `R`, or `S` in a session; memory budget in bytes, length of the settings
+that follow it."""
+_END = b'["end"]'
 
 _SOON_S = 0.001
 """Maximum busy-poll time, in seconds. A miss disables polling for the next wait."""
@@ -194,6 +201,11 @@ class Guest:
         self._program: bytes | None = None
         self._taking = False
         self._started = False
+        self._in_session = False
+        self._ceiling = 0
+        """Limit of the data segment, in bytes; 0 before the first program."""
+        self._idle = False
+        """Whether `idle` was sent after the last program."""
         self._deferred: deque[bytes] = deque()
         self.channel: Channel
         self._data_bytes = 0
@@ -364,19 +376,32 @@ class Guest:
             self._input.put(b'["stuck"]')
             return
         if header[_SETTLED]:
-            timeout = MAX_WAIT_MS  # the parent reads the program's cost and ends the process
+            timeout = MAX_WAIT_MS  # the parent reads the program's cost and ends the process, or stops it
+            if self._in_session and not self._idle:
+                self._idle = True
+                self.channel.send(b'["idle"]')
         message = self._deferred.popleft() if self._deferred else self.channel.receive(timeout)
         if message is None:
             header[IN_LENGTH] = _TIMER
-        elif message[:1] == b"R":
-            _, budget, size = _RUN.unpack_from(message)
-            ceiling = self._data_bytes + budget
-            resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
-            self._program = message[_RUN.size + size :]
-            self._started = True
-            self._input.put(message[_RUN.size : _RUN.size + size])
+        elif message[:1] in b"RS":
+            self._begin(message)
         else:
+            if message == _END:
+                self.native.cancel_termination()
             self._input.put(message)
+
+    def _begin(self, message: bytes) -> None:
+        """Take a program. Limit the memory of the process; a program of a session cannot raise the limit again."""
+        kind, budget, size = _RUN.unpack_from(message)
+        ceiling = self._ceiling = min(self._data_bytes + budget, self._ceiling or sys.maxsize)
+        resource.setrlimit(resource.RLIMIT_DATA, (ceiling, ceiling))
+        self._program = message[_RUN.size + size :]
+        self._started, self._in_session, self._idle = True, kind == b"S", False
+        self._outgoing.clear()
+        self._deferred.clear()
+        if self._in_session:
+            self.native.cancel_termination()  # a signal may have come after the end of the program before
+        self._input.put(message[_RUN.size : _RUN.size + size])
 
 
 def _milliseconds() -> float:

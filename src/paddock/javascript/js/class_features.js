@@ -136,7 +136,7 @@
     if (helped) {
       state.helper = helper;
       const isDeclared = node.type === "ClassDeclaration";
-      insert(node.decorators[0] ?? node.start, `${isDeclared ? `let ${node.id.name}=` : ""}(${scope}=>(${scope}.c([`);
+      insert(node.decorators[0] ?? node.start, `${isDeclared && !node.isShared ? `let ${node.id.name}=` : ""}(${scope}=>(${scope}.c([`);
       for (const start of node.decorators) state.text = put(state.text, start, ",");
       insert(node.start, `]),${scope}.r(`);
       insert(node.end, `)))(${helper}())${isDeclared ? ";" : ""}`);

@@ -1,7 +1,7 @@
 // Turns the text of a person or a model into one wrapped JavaScript program. Evaluated after vendor/acorn.js,
-// module_words.js, wording.js, markdown.js and class_features.js; defines the pure function intake(requestJson) -> responseJson.
+// module_words.js, wording.js, markdown.js, class_features.js and session_names.js; defines the pure function intake(requestJson) -> responseJson.
 //
-//   request    {"source", "language": "auto" | "javascript" | "typescript"}
+//   request    {"source", "language": "auto" | "javascript" | "typescript", "session"?: true}
 //   response   {"ok": true, "code", "language", "positions": {"prefix", "insertions", "map"}, "uncalled": [{"name", "call"}],
 //               "numbers"?, "inexact"?: [[written, double]]}
 //           or {"ok": false, "error": {"name": "SyntaxError", "message", "line", "column"}}
@@ -21,6 +21,7 @@
   const { refused, told, CONST_ADVICE } = globalThis.wording;
   const { cutFences, lineStarts } = globalThis.markdown;
   const { reading, lower } = globalThis.classFeatures;
+  const { boundNames, share } = globalThis.sessionNames;
 
   const Parser = acorn.Parser.extend(
     reading,
@@ -334,13 +335,6 @@
     return ran.some((node) => works(node, declared)) ? {} : { uncalled };
   }
 
-  function boundNames(pattern) {
-    if (!pattern) return [];
-    if (pattern.type === "Identifier") return [pattern.name];
-    const parts = pattern.elements ?? pattern.properties ?? [pattern.left ?? pattern.argument ?? pattern.value];
-    return parts.flatMap(boundNames);
-  }
-
   function declaresInput(statements) {
     return statements.some((node) => {
       if (node.type === "ClassDeclaration") return node.id.name === "input";
@@ -373,18 +367,19 @@
     return count;
   }
 
-  function wrap({ text, body, exported, aliases, map, language }) {
+  // In a session, nothing is called that the text does not call: a declaration is for later programs.
+  function wrap({ text, body, exported, aliases, map, language }, inSession) {
     const insertions = [];
     const insert = (offset, added) => insertions.push([offset, added]);
     const statements = body.filter((node) => node.type !== "EmptyStatement" && !node.directive);
-    const parameter = declaresInput(statements) ? freshName(text) : "input";
-    const { entry, uncalled = [] } = exported ? {} : readDeclarations(statements);
+    const parameter = inSession || declaresInput(statements) ? freshName(text) : "input";
+    const { entry, uncalled = [] } = exported || inSession ? {} : readDeclarations(statements);
     const only = statements.length === 1 && statements[0].expression;
     let value = "";
     if (exported?.callable === false) value = `return ${exported.name};`;
     else if (exported) value = callDefault(exported.name, parameter);
     else if (entry) value = `return ${entry}(${parameter});`;
-    else if (isFunction(only)) {
+    else if (isFunction(only) && !inSession) {
       const { start, end } = statements[0];
       insert(start, "return (");
       insert(text[end - 1] === ";" ? end - 1 : end, `)(${parameter})`);
@@ -392,10 +387,20 @@
 
     const mark = /\bthrow\b/.test(text) ? freshName(`${text}${parameter}`) : "";
     if (mark) markThrown(body, mark, insert);
-    const lowered = lower(body, blankAliases(text, body, aliases), `${parameter}${mark}`, insert);
+    const blanked = blankAliases(text, body, aliases);
+    const shared = inSession ? share(blanked, body, insert) : null;
+    const lowered = lower(body, shared?.text ?? blanked, `${parameter}${mark}`, insert);
+    shared?.finish();
     insertions.sort(([one], [other]) => one - other);
     const parameters = lowered.helper ? [parameter, mark || lowered.unused, lowered.helper] : mark ? [parameter, mark] : [parameter];
-    const prefix = `"use strict";__paddock(async function(${parameters}){`;
+    let declaring = "";
+    if (shared) {
+      for (let taken = `${text}${parameter}${mark}${lowered.helper}${lowered.unused}`; parameters.length < 4; taken += parameters.at(-1)) {
+        parameters.push(freshName(taken));
+      }
+      declaring = shared.head(parameters[3]);
+    }
+    const prefix = `"use strict";__paddock(async function(${parameters}){${declaring}`;
     const pieces = [prefix];
     let done = 0;
     for (const [offset, added] of insertions) {
@@ -429,7 +434,7 @@
 
   // --- intake -----------------------------------------------------------------------------------------------------
 
-  function answer(text, language) {
+  function answer(text, language, inSession) {
     let reading = { text };
     longNumbers.clear();
     inexactNumbers.clear();
@@ -437,7 +442,7 @@
       const half = text.isWellFormed() ? -1 : text.search(/\p{Surrogate}/u);
       if (half >= 0) throw new Refusal("Half of a character (a lone surrogate); write it as an escape like \\ud83d", half, true);
       reading = cutFences(text, language);
-      return wrap(read(reading.text, reading.language));
+      return wrap(read(reading.text, reading.language), inSession);
     } catch (error) {
       if (error.needs) return { ok: false, needs: error.needs };
       if (!(error instanceof Refusal)) throw error;
@@ -451,8 +456,8 @@
   }
 
   globalThis.intake = (requestJson) => {
-    const { source, language } = JSON.parse(requestJson);
+    const { source, language, session = false } = JSON.parse(requestJson);
     const text = source.replace(/^\ufeff/, "").replace(/^#!/, "//");
-    return JSON.stringify(answer(text, language));
+    return JSON.stringify(answer(text, language, session));
   };
 })();

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pydantic import ValidationError
+
 from paddock.app.gate import Gate
 from paddock.mcp_server import output_schemas
+from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.forwarded_results import forward_result, is_larger, render_result_text
 from paddock.mcp_server.overflow import OverflowStore
 from paddock.mcp_server.replies import build_answer
@@ -38,7 +41,8 @@ def build_code_tools(
     """
 
     async def execute_code(arguments: Arguments, caller: Caller) -> ToolAnswer:
-        work = GuestRun(source=arguments["code"], input=arguments.get("input"))
+        if isinstance(work := _build_run(arguments), ToolAnswer):
+            return work
         limits = LimitOverrides(timeout_ms=arguments.get("timeout_ms"))
         request = _build_request(
             work, workspace, caller, limits, arguments.get("mode", "run"), jit=arguments.get("jit", False)
@@ -89,12 +93,22 @@ def build_code_tools(
     ]
 
 
+def _build_run(arguments: Arguments) -> GuestRun | ToolAnswer:
+    """Return the program, or the answer for what is no handle of a session."""
+    session = arguments.get("session")
+    try:
+        return GuestRun(source=arguments["code"], input=arguments.get("input"), session=session)
+    except ValidationError as problem:
+        return reject_arguments("execute_code", problem)
+
+
 def _build_program_schema(*, jit: bool) -> dict[str, Json]:
     return object_schema(
         ["code"],
         code={"type": "string"},
         input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
         timeout_ms={"type": "integer", "minimum": 1},
+        session={"type": "string", "description": '"new", or a handle: variables stay'},
         mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
         **(_JIT_PARAMETER if jit else {}),
     )

@@ -14,7 +14,7 @@ from paddock.mcp_server import output_schemas
 from paddock.mcp_server.argument_errors import reject_arguments
 from paddock.mcp_server.progress import OutputLines
 from paddock.mcp_server.query_reply import fit_found_output, render_found_output
-from paddock.mcp_server.replies import compact, cut_text
+from paddock.mcp_server.replies import compact, cut_text, render_session
 from paddock.mcp_server.stored_output import build_file_blocks, build_links, build_result_blocks, read_address
 from paddock.mcp_server.toolbox import (
     Arguments,
@@ -33,7 +33,6 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.model.session import SessionEnd
 from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.schema import RuntimeSettings
@@ -345,14 +344,6 @@ def _render_file(file: Mapping[str, Any]) -> str:
     return f"file: {file['path']} ({file['mediaType']}, {count(file['size'], 'byte')}) {kept}"
 
 
-def _render_session(session: SessionEnd | None) -> list[str]:
-    if session is None:
-        return []
-    if session.state == "lost":
-        return [f"session lost: {session.reason}"]
-    return [f"session {session.id}: kept, expires in {round(session.expires_in_s)} s without use"]
-
-
 def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     code, number = response["exitCode"], response["signal"]
     end = [f"exit {code}"] if code is not None else [number] if number else []
@@ -369,7 +360,7 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
     if handle := response["artifactHandle"]:
         lines.append(f"output: {handle}")
     lines += map(_render_file, response.get("files", []))
-    lines += _render_session(outcome.session)
+    lines += render_session(outcome.session)
     if "outputLines" in response:
         lines.append(f"{count(response['outputLines'], 'line')}, {count(response['outputBytes'], 'byte')}")
     both = "output" if response.get("combined") else "stdout"

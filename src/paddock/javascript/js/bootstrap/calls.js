@@ -22,6 +22,7 @@ function watched(executor, call) {
 
 // Sends a call with the message `write(id)` and returns the promise of its reply. An error's stack shows the call of `entry`.
 function hostCall(server, tool, write, entry) {
+  refuseLate();
   const id = ++callCount;
   const call = { server, tool, seen: false, resolve: null, reject: null, site: { stack: "" } };
   const promise = watched((resolve, reject) => {
@@ -43,6 +44,10 @@ function hostCall(server, tool, write, entry) {
     throw thrown;
   }
   return promise;
+}
+// Code that runs after the end of its program cannot call: in a session, no execution would answer for it.
+function refuseLate() {
+  if (header[SETTLED] !== 0) throw new NativeError("The execution that this code belongs to has ended; the call was not made");
 }
 const tooMany = () => ({ name: "LimitError", message: "Host call limit reached (" + callLimit + " calls in one execution)" });
 

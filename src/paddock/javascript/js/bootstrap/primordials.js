@@ -17,6 +17,7 @@ const NativeError = Error;
 const NativeAggregate = AggregateError;
 const NativeTypeError = TypeError;
 const NativeRangeError = RangeError;
+const NativeReferenceError = ReferenceError;
 const NativeProxy = Proxy;
 const NativeDate = Date;
 const NativeIterator = Iterator;

@@ -111,12 +111,20 @@ function start(given) {
   let running;
   try {
     // The root object of a library bundled as UMD, as in a browser script. The compat names have no global object.
-    running = apply(program, rawResults ? undefined : global, [settings.input, marked, decorating]);
+    running = apply(program, rawResults ? undefined : global, [settings.input, marked, decorating, declare]);
   } catch (thrown) {
     return fail(thrown);
   }
   defineProperty(running, "constructor", { value: undefined }); // otherwise `then` would construct a promise of a guest's class
-  apply(then, running, [finish, fail]);
+  apply(then, running, execution > 0 ? [during(finish), during(fail)] : [finish, fail]);
+}
+
+// In a session, a later program may settle what an earlier one waited for. The earlier one then ends without a result.
+function during(settled) {
+  const own = execution;
+  return (value) => {
+    if (own === execution) settled(value);
+  };
 }
 
 function provide(name, value, world = global) {
@@ -125,6 +133,8 @@ function provide(name, value, world = global) {
 
 function configure(given) {
   settings = given;
+  if (given.session > 0) renew(given.session);
+  header[SETTLED] = 0;
   outputLeft = given.output;
   linesLeft = given.lines;
   frameLimit = given.frame;
@@ -144,12 +154,11 @@ function configure(given) {
     if (given.numbers !== undefined) rememberWritten(given.numbers);
   }
   const sdk = { __proto__: null, ...methods, vars: freeze({ __proto__: null, ...given.vars }), workspace: freeze({ __proto__: null, path: given.workspace }) };
-  if (given.input !== undefined) {
-    sdk.input = given.input;
-    provide("input", given.input);
-  }
-  for (const name of given.commands) offer(sdk, name, askNow);
-  for (const name of given.commands) freeze(sdk[apply(slice, name, [0, apply(indexOf, name, ["."])])]);
+  if (given.input !== undefined) sdk.input = given.input;
+  if (given.input !== undefined || (execution > 0 && !apply(mapGet, declared, ["input"]))) provide("input", given.input);
+  const { commands } = given;
+  for (let i = 0; i < commands.length; i++) offer(sdk, commands[i], askNow);
+  for (let i = 0; i < commands.length; i++) freeze(sdk[apply(slice, commands[i], [0, apply(indexOf, commands[i], ["."])])]);
   freeze(sdk);
   provide("paddock", sdk);
   provide("mentu", sdk);
@@ -204,7 +213,8 @@ function turn() {
       case FOLLOW: return follow(this);
     }
     const message = received();
-    if (message[0] === "reply") return answer(message[1], message[2], message[3]);
+    if (message[0] === "reply") return header[SETTLED] !== 0 ? undefined : answer(message[1], message[2], message[3]);
+    if (message[0] === "end") return end();
     if (message[0] === "stuck") return computing ? computed() : stuck();
     if (message[0] === "rehearse") return rehearse();
     if (message[0] === "forget") return forget();

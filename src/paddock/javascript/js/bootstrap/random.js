@@ -15,5 +15,8 @@ function nextWord() {
 }
 const { random } = { random() { return ((nextWord() >>> 5) * 67108864 + (nextWord() >>> 6)) / 9007199254740992; } };
 function seedRandom(seed) {
-  [random0, random1, random2, random3] = seed;
+  random0 = seed[0]; // by index: in a session, a program may have replaced the iterator of arrays
+  random1 = seed[1];
+  random2 = seed[2];
+  random3 = seed[3];
 }

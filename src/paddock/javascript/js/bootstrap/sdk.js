@@ -16,6 +16,7 @@ function asked(name, values) {
 }
 
 function askNow(name, values, entry) {
+  refuseLate();
   const rest = asked(name, values);
   const site = { stack: "" };
   captureStackTrace(site, entry);

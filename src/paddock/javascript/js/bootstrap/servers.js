@@ -3,7 +3,12 @@
 const refuse = () => false;
 function catalogue(fixed, get, method, values) {
   let names = null;
-  const looked = (entry) => names ?? (names = askNow(method, values, entry));
+  let asker = 0; // the execution that asked
+  function looked(entry) {
+    if (names === null || asker !== execution) names = askNow(method, values, entry);
+    asker = execution;
+    return names;
+  }
   function isListed(property, entry) {
     if (typeof property !== "string") return false;
     const listed = looked(entry);

@@ -42,7 +42,7 @@ function removeFirst() {
 }
 function fire() {
   const timer = timers[0];
-  if (timer === undefined || timer.due > now()) return;
+  if (timer === undefined || header[SETTLED] !== 0 || timer.due > now()) return;
   clearTimeout(timer.id);
   if (timer.every > 0) {
     timer.due = max(timer.due + timer.every, now());
@@ -82,7 +82,9 @@ const NativeRegistry = FinalizationRegistry;
 function FinalRegistry(callback) {
   if (new.target === undefined) throw new NativeTypeError("Constructor FinalizationRegistry requires 'new'");
   if (typeof callback !== "function") throw new NativeTypeError("FinalizationRegistry: cleanup must be callable");
+  const own = execution;
   const cleanup = (held) => {
+    if (own !== execution) return; // its execution has ended
     try {
       callback(held);
     } catch (thrown) {
