@@ -219,6 +219,7 @@ class Paddock:
         files: Mapping[str, InputData] | None = None,
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
+        packages: Sequence[str] = (),
         combined: bool = False,
         keep: bool = True,
         timeout_ms: int | None = None,
@@ -255,6 +256,7 @@ class Paddock:
             "files": await asyncio.to_thread(read_input_files, files),
             "outputs": outputs,
             "env": env or {},
+            "packages": tuple(packages),
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         outcome = await self._execute_work(
