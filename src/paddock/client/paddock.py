@@ -24,6 +24,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.packages import INSTALLERS
 from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.tool import ToolEnd
@@ -233,7 +234,8 @@ class Paddock:
         that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
-        the files that it leaves there. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
+        the files that it leaves there. `packages` (`pandas>=2`, for Node.js `left-pad@^1`) are installed first, and the
+        same ones only once. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
         receives the output at once, redacted; `combined` merges standard error into it in the order of writing.
         Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
         Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
@@ -243,10 +245,15 @@ class Paddock:
         if (language is None) is (runtime is None):
             raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
         path = None if file is None else self._workspace / file
+        own_place = (
+            bool(files)
+            or outputs is not None
+            or (bool(packages) and INSTALLERS.get(str(language or runtime)) == "npm")
+        )
         wishes = {
             "runtime": self._check_language(str(language or runtime)),
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
-            "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
+            "file": "" if path is None or own_place else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,

@@ -12,7 +12,6 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from fnmatch import fnmatchcase
 
 from paddock.model.base import count
 from paddock.model.canonical import canonical
@@ -122,7 +121,7 @@ class Packages:
             self._check_reach(wanted, phase.registries)
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
             lock = await tool.resolve(phase, wanted)
-            packages = tool.list_packages(lock)
+            packages = tool.list_packages(lock, phase)
             self._check_names(wanted.language, packages)
             origin = self._list_origin(wanted, phase.interpreter, phase.registries)
             lock_sha256 = hashlib.sha256(lock).hexdigest()
@@ -199,21 +198,12 @@ class Packages:
         """Raise PackagesError for the first package, also a dependency, that the settings do not allow."""
         for package in packages:
             name = package.partition("==")[0]
-            if rule := find_objection(name, self._settings):
+            if rule := self._settings.find_objection(name):
                 raise PackagesError(
                     f"the package {package} is not allowed by {rule}",
                     f"change `{rule.removeprefix('packages.')}` under [packages] in the settings",
                     status=Status.DENIED,
                 )
-
-
-def find_objection(name: str, settings: PackageSettings) -> str:
-    """Return the setting that does not allow a package, or ""."""
-    if any(fnmatchcase(name, pattern) for pattern in settings.denied):
-        return "packages.denied"
-    if "*" not in settings.allowed and name not in settings.allowed:
-        return "packages.allowed"
-    return ""
 
 
 def _hash(*parts: object) -> str:

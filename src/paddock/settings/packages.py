@@ -1,6 +1,7 @@
 """Settings of packages, `[packages]`."""
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -55,3 +56,11 @@ class PackageSettings(Value):
     directory: Path = Field(default_factory=find_store)
     """Directory of environments; by default `paddock/packages` in the user's cache directory, and
     `/var/cache/paddock/packages` for root."""
+
+    def find_objection(self, name: str) -> str:
+        """Return the setting that does not allow a package, or ""."""
+        if any(fnmatchcase(name, pattern) for pattern in self.denied):
+            return "packages.denied"
+        if "*" not in self.allowed and name not in self.allowed:
+            return "packages.allowed"
+        return ""
