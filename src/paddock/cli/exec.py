@@ -28,7 +28,7 @@ from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
-from paddock.model.packages import INSTALLERS
+from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
     ACCESSES,
     CODE_CHARS,
@@ -252,7 +252,7 @@ def _read_options(
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
-    own_place = bool(file_in or outputs) or (bool(packages) and INSTALLERS.get(runtime) == "npm")
+    own_place = bool(file_in or outputs) or needs_own_folder(runtime, packages)
     return {
         **plain,
         **({"access": access} if access else {}),

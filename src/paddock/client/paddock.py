@@ -24,7 +24,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
-from paddock.model.packages import INSTALLERS
+from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.tool import ToolEnd
@@ -245,13 +245,10 @@ class Paddock:
         if (language is None) is (runtime is None):
             raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
         path = None if file is None else self._workspace / file
-        own_place = (
-            bool(files)
-            or outputs is not None
-            or (bool(packages) and INSTALLERS.get(str(language or runtime)) == "npm")
-        )
+        name = str(language or runtime)
+        own_place = bool(files) or outputs is not None or needs_own_folder(name, packages)
         wishes = {
-            "runtime": self._check_language(str(language or runtime)),
+            "runtime": self._check_language(name),
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or own_place else below(self._workspace, path),
             "args": tuple(args),

@@ -133,3 +133,8 @@ def check_requirements(language: str, requirements: Iterable[str]) -> None:
     """Raise ValueError for the first requirement that `name_requirement` rejects."""
     for requirement in requirements:
         name_requirement(language, requirement)
+
+
+def needs_own_folder(language: str, packages: Iterable[str]) -> bool:
+    """Return whether a program with packages cannot run in place, because they must be beside it."""
+    return any(packages) and INSTALLERS.get(language) == "npm"

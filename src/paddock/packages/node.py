@@ -1,7 +1,7 @@
 """Packages for Node.js, by npm: resolve to a package-lock.json, then install exactly that.
 
-A lock may be the program's own. It names only packages with a checksum, from the configured registries: npm would also
-take an address, a repository or a directory from it.
+A lock may be the program's own. Its addresses (`resolved`) are removed, so that each package comes from the configured
+registry, and has the checksum of the lock. An entry without a checksum is a repository or a directory, and is refused.
 """
 
 import asyncio
@@ -15,18 +15,25 @@ from paddock.model.outcome import Status
 from paddock.model.packages import LOCK_FILE, PACKAGE_FILE, split_node
 from paddock.packages.errors import PackagesError
 from paddock.packages.phase import Phase, run_step
-from paddock.packages.registries import NPM, NodeRegistries
+from paddock.packages.registries import NodeRegistries
 from paddock.packages.store import Staging, TreeError, take_tree
 from paddock.packages.wanted import Wanted
 
 _DEPENDENCIES = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
-_KEPT_FIELDS = ("name", "version", "overrides", "engines", *_DEPENDENCIES)
+_MANIFEST_FIELDS = ("name", "version", "overrides", "engines", *_DEPENDENCIES)
 """Fields of a package.json that decide what is installed. `scripts` is not one: npm would run them."""
 _FOLDER = "modules"
 _PREPARE = f"npm=$1; shift; mkdir {_FOLDER}; mv package*.json {_FOLDER}; cd {_FOLDER}; "
 _RESOLVE = f'{_PREPARE}"$npm" install --package-lock-only "$@" >&2; cat {LOCK_FILE}'
 _INSTALL = f'{_PREPARE}"$npm" ci "$@" >&2'
-_OPTIONS = ("--no-audit", "--no-fund", "--omit=dev", "--loglevel=error", "--no-update-notifier")
+_OPTIONS = (
+    "--omit-lockfile-registry-resolved",
+    "--no-audit",
+    "--no-fund",
+    "--omit=dev",
+    "--loglevel=error",
+    "--no-update-notifier",
+)
 _NAME = "node_modules/"
 
 
@@ -51,13 +58,16 @@ async def resolve(phase: Phase, wanted: Wanted) -> bytes:
 
 
 def _join(manifest: dict[str, Any], lock: dict[str, Any]) -> bytes:
+    for _, entry in _list_entries(lock):
+        entry.pop("resolved", None)
+    lock.pop("dependencies", None)  # the list of version 2 for older npm, which nothing here checks
     return json.dumps({"package": manifest, "lock": lock}, sort_keys=True).encode()
 
 
 def _make_manifest(wanted: Wanted) -> dict[str, Any]:
     """Return the package.json of an installation: what the program's own one depends on, and the requirements."""
     own = _read_object(wanted.files.get(PACKAGE_FILE, b"{}"), PACKAGE_FILE)
-    kept = {name: own[name] for name in _KEPT_FIELDS if name in own}
+    kept = {name: own[name] for name in _MANIFEST_FIELDS if name in own}
     for group in _DEPENDENCIES:
         for name, versions in _read_group(kept, group):
             _check_requirement(f"{name}@{versions}")
@@ -105,17 +115,13 @@ def _refuse(message: str) -> PackagesError:
     return PackagesError(message, status=Status.INVALID)
 
 
-def list_packages(lock: bytes, phase: Phase) -> list[str]:
+def list_packages(lock: bytes) -> list[str]:
     """Return the packages of a lock: `name==version`. Raises PackagesError for one that npm would take elsewhere."""
-    registries = _of_node(phase)
-    places = tuple(f"{address.rstrip('/')}/" for address in (*registries.addresses, NPM))
     found: dict[str, None] = {}
     for name, entry in _list_entries(json.loads(lock)["lock"]):
-        resolved, version = entry.get("resolved"), entry.get("version")
+        version = entry.get("version")
         if entry.get("link") or not isinstance(version, str):
             raise _refuse(f"{LOCK_FILE}: {name} is not a package of a registry")
-        if resolved is not None and not str(resolved).startswith(places):
-            raise _refuse(f"{LOCK_FILE}: {name} comes from another place than the configured registry")
         if not entry.get("inBundle") and not entry.get("integrity"):
             raise _refuse(f"{LOCK_FILE}: {name} has no checksum (`integrity`)")
         found[f"{name}=={version}"] = None
@@ -139,8 +145,6 @@ def _list_entries(lock: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 async def install(phase: Phase, lock: bytes, staging: Staging) -> None:
     """Install a lock into the staged environment. Raises PackagesError, EngineError, OSError."""
     content = json.loads(lock)
-    # A lock of version 2 has a second list, for older npm, which nothing here has checked.
-    content["lock"].pop("dependencies", None)
     files = {
         PACKAGE_FILE: json.dumps(content["package"]).encode(),
         LOCK_FILE: json.dumps(content["lock"]).encode(),

@@ -23,7 +23,7 @@ _MEMORY_BYTES = 3 * GIB
 _WORKING_BYTES = 512 * MIB
 """Disk that an installation may use besides the unpacked packages: archives, indexes."""
 _MAX_LOCK_BYTES = 16 * MIB
-_MAX_SAID_CHARS = 2000
+_MAX_ERROR_CHARS = 2000
 _COMMAND_PATH = "/usr/local/bin:/usr/bin:/bin"
 _HIDDEN = "****"
 
@@ -73,7 +73,7 @@ async def run_step(
         try:
             installer = await asyncio.to_thread(_fill, place, phase, files)
             said = bytearray()
-            streams = Streams(stdout=_bounded(said), stderr=None)
+            streams = Streams(stdout=_collect_into(said), stderr=None)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]
             ended = await phase.sandbox.run(command, grants, limits, streams, place=place, stop=phase.stop)
             if ended.status is not Status.OK or ended.survivors:
@@ -139,7 +139,7 @@ def _fill(place: SandboxSlot, phase: Phase, files: Mapping[str, bytes]) -> str:
     return str(copied)
 
 
-def _bounded(said: bytearray) -> Sink:
+def _collect_into(said: bytearray) -> Sink:
     def take(data: bytes) -> None:
         if len(said) + len(data) <= _MAX_LOCK_BYTES:
             said.extend(data)
@@ -167,7 +167,7 @@ def _explain_end(phase: Phase, ended: ProcessResult, what: str) -> PackagesError
         case limit:
             return PackagesError(f"{what} was ended by its limit on {limit}")
     text = phase.hide(f"{ended.stderr.text}\n{ended.stdout.text if not ended.stderr.text else ''}".strip())
-    said = text[-_MAX_SAID_CHARS:] or ended.reason or f"exit code {ended.exit_code}"
+    said = text[-_MAX_ERROR_CHARS:] or ended.reason or f"exit code {ended.exit_code}"
     return PackagesError(f"{what} failed: {said}", _find_hint(phase, said))
 
 

@@ -51,7 +51,7 @@ async def resolve(phase: Phase, wanted: Wanted) -> bytes:
         return ended.stdout
 
 
-def list_packages(lock: bytes, _phase: Phase) -> list[str]:
+def list_packages(lock: bytes) -> list[str]:
     """Return the packages of a lock: `name==version`. Raises PackagesError for one that names anything else."""
     text = lock.decode("utf-8", "replace")
     found = [f"{name}=={version}" for name, version in _PINNED_PATTERN.findall(text)]

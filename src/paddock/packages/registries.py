@@ -24,8 +24,8 @@ from paddock.model.errors import ConfigurationError
 from paddock.model.limits import KIB
 from paddock.packages.errors import PackagesError
 
-PYPI = "https://pypi.org/simple"
-NPM = "https://registry.npmjs.org/"
+DEFAULT = "default"
+"""Name of the registry that the installer itself has as its default."""
 _MAX_CONFIGURATION_BYTES = 256 * KIB
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -60,6 +60,7 @@ class PythonRegistries:
     """The indexes of Python packages."""
 
     default: str
+    """Searched last; DEFAULT for uv's own, and empty for none."""
     extra: tuple[str, ...] = ()
     """Searched before the default. The first index that has a package of a name is the only one for that name."""
     find_links: tuple[str, ...] = ()
@@ -105,7 +106,8 @@ class PythonRegistries:
     def make_environment(self) -> dict[str, str]:
         """Return the variables of the installation, which contain the credentials."""
         values = {"UV_INDEX": " ".join(self.extra), "UV_FIND_LINKS": ",".join(self.find_links)}
-        where = {"UV_DEFAULT_INDEX": self.default} if self.default else {"UV_NO_INDEX": "1"}
+        named = {"": {"UV_NO_INDEX": "1"}, DEFAULT: dict[str, str]()}
+        where = named.get(self.default, {"UV_DEFAULT_INDEX": self.default})
         return {
             "UV_NO_CONFIG": "1",
             "UV_KEYRING_PROVIDER": "disabled",
@@ -144,9 +146,9 @@ def read_python(environ: Mapping[str, str], allowed: Sequence[str]) -> PythonReg
         if pip.get("no-index", "").lower() in {"1", "true", "yes", "on"}:
             default, extra = "", []
         else:
-            default = default or PYPI
+            default = default or DEFAULT
     else:
-        default = default or PYPI
+        default = default or DEFAULT
     constraints = [Path(name).expanduser() for name in pip.get("constraint", "").split()]
     default, *extra = (_add_netrc(each, environ) for each in (default, *extra))
     links = [each for each in links if not each.startswith("-")]
@@ -286,6 +288,7 @@ class NodeRegistries:
     """The registries of packages for Node.js."""
 
     default: str
+    """DEFAULT for npm's own."""
     scopes: Mapping[str, str]
     """The registry of each scope, such as `@company`."""
     others: tuple[tuple[str, str], ...] = ()
@@ -297,11 +300,6 @@ class NodeRegistries:
         """The addresses without credentials."""
         scoped = sorted(f"{scope}={strip_credentials(address)}" for scope, address in self.scopes.items())
         return (strip_credentials(self.default), *scoped)
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses without credentials and scopes."""
-        return tuple(map(strip_credentials, (self.default, *self.scopes.values())))
 
     @property
     def is_local(self) -> bool:
@@ -329,10 +327,9 @@ class NodeRegistries:
 
     def make_npmrc(self) -> str:
         """Return the configuration of the installation, which contains the credentials."""
-        lines = [
-            ("registry", self.default),
-            *((f"{name}:registry", url) for name, url in self.scopes.items()),
-        ]
+        lines = [(f"{name}:registry", url) for name, url in self.scopes.items()]
+        if self.default != DEFAULT:
+            lines.append(("registry", self.default))
         return "".join(f"{name}={value}\n" for name, value in (*lines, *self.others))
 
 
@@ -350,7 +347,7 @@ def read_node(environ: Mapping[str, str], allowed: Sequence[str]) -> NodeRegistr
     if named := environ.get("npm_config_registry") or environ.get("NPM_CONFIG_REGISTRY"):
         values["registry"] = named
     permitted = set(map(_normalize, allowed))
-    default = values.get("registry", NPM)
+    default = values.get("registry", DEFAULT)
     scopes = {key.partition(":")[0]: value for key, value in values.items() if key.endswith(":registry")}
     scopes = {scope: url for scope, url in scopes.items() if not permitted or _normalize(url) in permitted}
     if permitted and _normalize(default) not in permitted:

@@ -64,7 +64,7 @@ class Packages:
         await asyncio.to_thread(self.store.prepare)
         with ExitStack() as held:
             manifest = None
-            key = "" if wanted.anew else self.store.recall(digest)
+            key = self.store.recall(digest)
             if key:
                 await self._lock(held, key, shared=True, stop=stop)
                 manifest = self.store.find(key)
@@ -112,7 +112,7 @@ class Packages:
             making = ExitStack()
             working.callback(making.close)
             await self._lock(making, digest, shared=False, stop=phase.stop)
-            key = "" if wanted.anew else self.store.recall(digest)
+            key = self.store.recall(digest)
             if key:  # another process may have made it meanwhile
                 await self._lock(held, key, shared=True, stop=phase.stop)
                 if self.store.find(key) is not None:
@@ -121,7 +121,7 @@ class Packages:
             self._check_reach(wanted, phase.registries)
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
             lock = await tool.resolve(phase, wanted)
-            packages = tool.list_packages(lock, phase)
+            packages = tool.list_packages(lock)
             self._check_names(wanted.language, packages)
             origin = self._list_origin(wanted, phase.interpreter, phase.registries)
             lock_sha256 = hashlib.sha256(lock).hexdigest()

@@ -17,7 +17,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -145,6 +145,19 @@ class Store:
     def remember(self, digest: str, key: str) -> None:
         """Note the key of requirements. Raises OSError."""
         replace_file(self._directory / "requests" / digest, key.encode())
+
+    def forget(self, language: str, requirements: Iterable[str]) -> None:
+        """Forget the resolutions of requirements, so that they are resolved again. Their entries stay."""
+        wanted = sorted(set(requirements))
+        keys = {
+            entry.key
+            for entry in self.list_entries()
+            if entry.manifest.language == language and entry.manifest.requirements == wanted
+        }
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._directory / "requests"):
+                if self.recall(name) in keys:
+                    (self._directory / "requests" / name).unlink(missing_ok=True)
 
     def find(self, key: str) -> Manifest | None:
         """Return an undamaged entry, whose lock the caller holds; None if there is none. Removes a damaged one."""

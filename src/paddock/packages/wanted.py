@@ -19,8 +19,6 @@ class Wanted(NamedTuple):
     """`package.json` and `package-lock.json`, as the program has them."""
     actor: str = "local"
     """Who asks. Environments in which builds ran are never another actor's."""
-    anew: bool = False
-    """Whether versions are resolved again, although an earlier resolution of the same requirements is known."""
 
     @property
     def installer(self) -> Installer:

@@ -51,7 +51,6 @@ async def open_environment(
     packages: Packages,
     *,
     actor: str = "local",
-    anew: bool = False,
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[PreparedToolchain]:
     """Yield the toolchain of a program with its packages (`job.work.packages`), installed first if necessary.
@@ -68,7 +67,6 @@ async def open_environment(
         job.work.packages,
         {name: files[name] for name in (PACKAGE_FILE, LOCK_FILE) if name in files},
         actor,
-        anew,
     )
     search = Search.of_machine(toolchains.environ, sandbox.user(job.first_grants), untrusted=(job.workspace,))
     interpreter = Interpreter(
