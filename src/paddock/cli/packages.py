@@ -141,10 +141,7 @@ def show(key: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> 
     if as_json:
         print_json(facts)
         return
-    print_lines(
-        f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in facts.items()
-    )
+    print_lines(f"{name}: {_format_value(value)}" for name, value in facts.items())
 
 
 @command.command("gc", epilog=render_examples("paddock packages gc", "paddock packages gc --all"))
@@ -188,6 +185,10 @@ def _describe(entry: Entry) -> dict[str, Json]:
         "made_at": _format_time(manifest.made_at),
         "used_at": _format_time(entry.used_at),
     }
+
+
+def _format_value(value: Json) -> str:
+    return ", ".join(str(each) for each in value) if isinstance(value, list) else str(value)
 
 
 def _format_time(seconds: float) -> str:

@@ -242,13 +242,11 @@ class Paddock:
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
-        if (language is None) is (runtime is None):
-            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+        name = self._check_language(language, runtime)
         path = None if file is None else self._workspace / file
-        name = str(language or runtime)
         own_place = bool(files) or outputs is not None or needs_own_folder(name, packages)
         wishes = {
-            "runtime": self._check_language(name),
+            "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
             "file": "" if path is None or own_place else below(self._workspace, path),
             "args": tuple(args),
@@ -268,7 +266,10 @@ class Paddock:
         )
         return self._attach_readers(outcome)
 
-    def _check_language(self, name: str) -> str:
+    def _check_language(self, language: str | None, alias: str | None) -> str:
+        if (language is None) is (alias is None):
+            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+        name = str(language or alias)
         if name in (languages := self._settings.runtimes).languages:
             return name
         from paddock.runtimes.recipe import no_runtime

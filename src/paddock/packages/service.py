@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from paddock.model.base import count
 from paddock.model.canonical import canonical
@@ -61,7 +61,6 @@ class Packages:
             read_registries, wanted.installer, self._environ, self._settings.registries
         )
         digest = self._hash_request(wanted, interpreter, registries)
-        await asyncio.to_thread(self.store.prepare)
         with ExitStack() as held:
             manifest = None
             key = self.store.recall(digest)
@@ -108,9 +107,9 @@ class Packages:
     async def _make(self, wanted: Wanted, phase: Phase, digest: str, held: ExitStack) -> str:
         """Resolve and install; return the key, whose shared lock `held` then has."""
         tool = python if wanted.installer == "uv" else node
-        async with AsyncExitStack() as working:
-            making = ExitStack()
-            working.callback(making.close)
+        self._check_reach(wanted, phase.registries)
+        await asyncio.to_thread(self.store.prepare)
+        with ExitStack() as making:
             await self._lock(making, digest, shared=False, stop=phase.stop)
             key = self.store.recall(digest)
             if key:  # another process may have made it meanwhile
@@ -118,7 +117,6 @@ class Packages:
                 if self.store.find(key) is not None:
                     return key
                 held.close()
-            self._check_reach(wanted, phase.registries)
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
             lock = await tool.resolve(phase, wanted)
             packages = tool.list_packages(lock)

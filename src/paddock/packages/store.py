@@ -136,6 +136,8 @@ class Store:
 
     def recall(self, digest: str) -> str:
         """Return the key that equal requirements had last time, or ""."""
+        if not is_ours(self._directory):
+            return ""
         try:
             text = read_bounded(self._directory / "requests" / digest, _KEY_CHARS).decode("ascii", "replace")
         except OSError:
