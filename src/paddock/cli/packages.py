@@ -141,7 +141,9 @@ def show(key: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> 
     if as_json:
         print_json(facts)
         return
-    print_lines(f"{name}: {_format_value(value)}" for name, value in facts.items())
+    manifest = found[0].manifest
+    lists = {name: ", ".join(getattr(manifest, name)) for name in ("requirements", "packages", "registries")}
+    print_lines(f"{name}: {value}" for name, value in {**facts, **lists}.items())
 
 
 @command.command("gc", epilog=render_examples("paddock packages gc", "paddock packages gc --all"))
@@ -185,10 +187,6 @@ def _describe(entry: Entry) -> dict[str, Json]:
         "made_at": _format_time(manifest.made_at),
         "used_at": _format_time(entry.used_at),
     }
-
-
-def _format_value(value: Json) -> str:
-    return ", ".join(str(each) for each in value) if isinstance(value, list) else str(value)
 
 
 def _format_time(seconds: float) -> str:

@@ -234,21 +234,21 @@ class Paddock:
         that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
-        the files that it leaves there. `packages` (`pandas>=2`, for Node.js `left-pad@^1`) are installed first, and the
-        same ones only once. Policy grants the names of `env`. Without `keep` nothing is stored. `on_output`
-        receives the output at once, redacted; `combined` merges standard error into it in the order of writing.
-        Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
-        Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
+        the files that it leaves there. `packages` (such as `pandas>=2`) are installed first. Policy grants the names of
+        `env`. Without `keep` nothing is stored. `on_output` receives the output at once, redacted; `combined` merges
+        standard error into it in the order of writing.
+        Setting `stop` ends the program: the outcome is `cancelled`, with the output until then. Raises
+        ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
         name = self._check_language(language, runtime)
         path = None if file is None else self._workspace / file
-        own_place = bool(files) or outputs is not None or needs_own_folder(name, packages)
+        beside = bool(files) or outputs is not None or needs_own_folder(name, packages)
         wishes = {
             "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
-            "file": "" if path is None or own_place else below(self._workspace, path),
+            "file": "" if path is None or beside else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
