@@ -37,7 +37,7 @@ _OPTIONS = (
 _NAME = "node_modules/"
 
 
-async def resolve(phase: Phase, wanted: Wanted) -> bytes:
+async def resolve(phase: Phase, wanted: Wanted, _staging: Staging) -> bytes:
     """Return package.json and package-lock.json as one JSON object. Raises PackagesError, EngineError."""
     manifest = _make_manifest(wanted)
     own = wanted.files.get(LOCK_FILE)

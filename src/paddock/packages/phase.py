@@ -1,11 +1,13 @@
 """The installation: a confined job of its own, which sees no workspace and has the network only if that is granted."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from paddock.files import make_temporary_directory
@@ -60,11 +62,13 @@ async def run_step(
     files: Mapping[str, bytes],
     environment: Mapping[str, str],
     what: str,
+    moved: Mapping[str, Path] = MappingProxyType({}),
 ) -> AsyncGenerator[Ended]:
     """Run a shell script in a sandbox and yield its end.
 
-    `$1` in the script is the installer, and the `arguments` follow. `what` names the step in errors. Raises
-    PackagesError when it fails or is stopped, and EngineError as sandboxes do.
+    `$1` in the script is the installer, and the `arguments` follow. `what` names the step in errors. Directories of an
+    earlier step are `moved` into scratch, as far as they are there and on the same file system. Raises PackagesError
+    when the step fails or is stopped, and EngineError as sandboxes do.
     """
     with make_temporary_directory("paddock-packages-") as empty:
         empty.chmod(0o755)  # the job may run as another user
@@ -72,6 +76,9 @@ async def run_step(
         place = await phase.sandbox.place(grants, limits)
         try:
             installer = await asyncio.to_thread(_fill, place, phase, files)
+            for name, earlier in moved.items():
+                with contextlib.suppress(OSError):
+                    earlier.rename(place.scratch / name)
             said = bytearray()
             streams = Streams(stdout=_collect_into(said), stderr=None)
             command = ["/bin/sh", "-euc", script, "sh", installer, *arguments]

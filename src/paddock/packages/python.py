@@ -1,6 +1,7 @@
 """Packages for Python, by uv: resolve to a lock with hashes, then install exactly that into a virtual environment."""
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from paddock.packages.wanted import Wanted
 
 SCRIPTS = "scripts"
 """Directory of entry points in an environment; it comes last on PATH, so that none of them shadows a program."""
+CACHE = "cache"
 _RESOLVE = '"$@" >lock 2>said || { cat said >&2; exit 1; }; cat lock'
 _INSTALL = """
 uv=$1 python=$2; shift 2
@@ -31,7 +33,7 @@ _OWN_NAMES_PATTERN = re.compile(r"python[0-9.]*|activate.*|deactivate.*|pydoc.*"
 _LIBRARY_PATTERN = re.compile(r"python3\.[0-9]+t?")
 
 
-async def resolve(phase: Phase, wanted: Wanted) -> bytes:
+async def resolve(phase: Phase, wanted: Wanted, staging: Staging) -> bytes:
     """Return the lock of requirements: exact versions with their hashes. Raises PackagesError, EngineError."""
     requirements = "\n".join(sorted(set(wanted.requirements)))
     registries = _of_python(phase)
@@ -48,6 +50,9 @@ async def resolve(phase: Phase, wanted: Wanted) -> bytes:
     async with run_step(
         phase, _RESOLVE, words, files=files, environment=_make_environment(phase), what=what
     ) as ended:
+        # What this step has downloaded is for the next one of the same installation, and for no other.
+        with contextlib.suppress(OSError):
+            (ended.scratch / CACHE).rename(staging.cache)
         return ended.stdout
 
 
@@ -70,6 +75,7 @@ async def install(phase: Phase, lock: bytes, staging: Staging) -> None:
         _INSTALL,
         arguments,
         files={"lock": lock},
+        moved={CACHE: staging.cache},
         environment=_make_environment(phase),
         what="installing packages",
     ) as ended:
@@ -125,7 +131,7 @@ def _of_python(phase: Phase) -> PythonRegistries:
 def _make_environment(phase: Phase) -> dict[str, str]:
     return {
         **_of_python(phase).make_environment(),
-        "UV_CACHE_DIR": "cache",
+        "UV_CACHE_DIR": CACHE,
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
     }

@@ -24,6 +24,7 @@ from paddock.packages.registries import Registries, read_registries
 from paddock.packages.store import (
     FORMAT_VERSION,
     Manifest,
+    Staging,
     Store,
     measure,
     name_environment,
@@ -118,43 +119,42 @@ class Packages:
                     return key
                 held.close()
             report_progress(f"resolving {count(len(wanted.requirements), 'package')}")
-            lock = await tool.resolve(phase, wanted)
-            packages = tool.list_packages(lock)
-            self._check_names(wanted.language, packages)
-            origin = self._list_origin(wanted, phase.interpreter, phase.registries)
-            lock_sha256 = hashlib.sha256(lock).hexdigest()
-            key = _hash("environment", lock_sha256, *origin)
-            await self._lock(making, key, shared=False, stop=phase.stop)
-            if self.store.find(key) is None:
-                report_progress(f"installing {count(len(packages), 'package')}")
-                await self._install(wanted, phase, lock, packages, key)
+            with self.store.stage() as staging:
+                lock = await tool.resolve(phase, wanted, staging)
+                packages = tool.list_packages(lock)
+                self._check_names(wanted.language, packages)
+                origin = self._list_origin(wanted, phase.interpreter, phase.registries)
+                key = _hash("environment", hashlib.sha256(lock).hexdigest(), *origin)
+                await self._lock(making, key, shared=False, stop=phase.stop)
+                if self.store.find(key) is None:
+                    report_progress(f"installing {count(len(packages), 'package')}")
+                    await tool.install(phase, lock, staging)
+                    manifest = await asyncio.to_thread(self._describe, wanted, phase, lock, packages, staging)
+                    await asyncio.to_thread(self.store.publish, staging, key, manifest)
             self.store.remember(digest, key)
             # The exclusive lock ends before the shared one begins. A sweep between them shows as a missing entry.
         await self._lock(held, key, shared=True, stop=phase.stop)
         return key
 
-    async def _install(
-        self, wanted: Wanted, phase: Phase, lock: bytes, packages: list[str], key: str
-    ) -> None:
-        tool = python if wanted.installer == "uv" else node
-        with self.store.stage() as staging:
-            await tool.install(phase, lock, staging)
-            measured = await asyncio.to_thread(measure, staging.environment)
-            manifest = Manifest(
-                language=wanted.language,
-                requirements=sorted(set(wanted.requirements)),
-                packages=packages,
-                lock_sha256=hashlib.sha256(lock).hexdigest(),
-                registries=list(phase.registries.names),
-                builds=self._settings.builds,
-                interpreter=str(phase.interpreter.executable),
-                size_bytes=measured.size_bytes,
-                file_count=measured.file_count,
-                made_at=int(time.time()),
-                directories=measured.directories,
-                files_sha256=measured.files_sha256,
-            )
-            await asyncio.to_thread(self.store.publish, staging, key, manifest)
+    def _describe(
+        self, wanted: Wanted, phase: Phase, lock: bytes, packages: list[str], staging: Staging
+    ) -> Manifest:
+        """Return the manifest of what was installed. Raises OSError."""
+        measured = measure(staging.environment)
+        return Manifest(
+            language=wanted.language,
+            requirements=sorted(set(wanted.requirements)),
+            packages=packages,
+            lock_sha256=hashlib.sha256(lock).hexdigest(),
+            registries=list(phase.registries.names),
+            builds=self._settings.builds,
+            interpreter=str(phase.interpreter.executable),
+            size_bytes=measured.size_bytes,
+            file_count=measured.file_count,
+            made_at=int(time.time()),
+            directories=measured.directories,
+            files_sha256=measured.files_sha256,
+        )
 
     async def _lock(self, held: ExitStack, name: str, *, shared: bool, stop: asyncio.Event | None) -> None:
         """Wait for a lock of the store. Raises PackagesError when `stop` is set meanwhile."""

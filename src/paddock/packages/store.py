@@ -86,6 +86,11 @@ class Staging(NamedTuple):
         """Where the environment belongs. It does not exist at first."""
         return self.path / ENVIRONMENT
 
+    @property
+    def cache(self) -> Path:
+        """Where downloads wait between two steps. They are not part of the entry."""
+        return self.path / "downloads"
+
 
 class TreeError(ValueError):
     """An installed tree contains something that no package needs; the text says what."""
@@ -214,6 +219,8 @@ class Store:
 
         The caller holds the lock of the key, so that a damaged entry of this name is used by nobody.
         """
+        with contextlib.suppress(FileNotFoundError):
+            scratch.remove_directory(os.fspath(staging.cache))
         data = orjson.dumps({"format": FORMAT_VERSION, **manifest._asdict()})
         (staging.path / _MANIFEST).write_bytes(data)
         (staging.path / _CHECKED).touch(mode=0o600)

@@ -89,7 +89,8 @@ async def _use_python(
     found = await toolchains.find(
         job.recipe,
         user=sandbox.user(job.first_grants),
-        untrusted=(job.workspace,),
+        # Also in a workspace that contains the store: no program may write there, because it is Paddock's own.
+        untrusted=(),
         names=job.terms.grants.executables,
         environment=Environment(provided.folder, "packages", inside=False),
     )
