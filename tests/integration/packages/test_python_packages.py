@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -134,8 +136,7 @@ def test_an_environment_with_builds_is_not_shared_between_actors(user: User, reg
 def test_a_pth_file_has_the_powers_of_the_program_only(user: User, registry: Registry) -> None:
     outside = user.home / "outside"
     start = (
-        "import os, sys\nsys.ran_in = os.getpid()\n"
-        f"try: open({str(outside)!r}, 'w')\nexcept OSError: pass\n"
+        f"import os, sys\nsys.ran_in = os.getpid()\ntry: open({str(outside)!r}, 'w')\nexcept OSError: pass\n"
     )
     registry.add_wheel(
         "upper", files={"upper.py": "", "upper.pth": "import upper_start\n", "upper_start.py": start}
@@ -350,3 +351,37 @@ def test_the_command_lists_shows_and_removes_environments(user: User, registry: 
     assert json.loads(run("gc", "--json")) == []
     assert [each["key"] for each in json.loads(run("gc", "--all", "--json"))] == [entry["key"]]
     assert user.entries() == []
+
+
+def test_an_interrupted_installation_leaves_nothing(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        words = [PADDOCK, "packages", "add", "upper", "--set", "packages.network=full", "-w", user.workspace]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stderr is not None
+            assert running.stderr.readline() == "resolving 1 package\n"
+            silent.accept()[0].close()  # the installer is at work
+            running.send_signal(signal.SIGINT)
+            stdout, stderr = running.communicate(timeout=120)
+    assert (running.returncode, stdout, stderr) == (130, "", "interrupted; nothing was installed\n")
+    assert user.entries() == []
+
+
+def test_no_program_changes_the_store_of_a_workspace_that_contains_it(user: User, registry: Registry) -> None:
+    registry.add_wheel("upper")
+    user.workspace = user.home
+    code = (
+        "import os, upper\n"
+        "for path in (upper.__file__, os.path.join(os.path.dirname(upper.__file__), 'other.py')):\n"
+        "    try: open(path, 'a').write('hostile = 1')\n"
+        "    except OSError: pass\n"
+    )
+    granted = {
+        "runtimes": {"access": "workspace-write", "timeout_ms": 120_000},
+        "packages": {"network": "full"},
+    }
+    outcome = user.execute("python", code, packages=["upper"], access="workspace-write", overrides=granted)
+    assert outcome.program.packages == ("upper==1.0",)
+    [module] = user.store.rglob("upper.py")
+    assert module.read_text() == "version = '1.0'\n"
+    assert [path for path in module.parent.iterdir() if path.name == "other.py"] == []
