@@ -236,9 +236,8 @@ class Paddock:
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
         the files that it leaves there. `packages` (such as `pandas>=2`) are installed first. Policy grants the names of
         `env`. Without `keep` nothing is stored. `on_output` receives the output at once, redacted; `combined` merges
-        standard error into it in the order of writing.
-        Setting `stop` ends the program: the outcome is `cancelled`, with the output until then. Raises
-        ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
+        standard error into it in the order of writing. Setting `stop` ends the program as `cancelled`.
+        Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")

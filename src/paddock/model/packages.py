@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -99,6 +98,8 @@ def read_script_metadata(code: str) -> tuple[str, ...]:
         return ()
     if len(found) > 1:
         raise ValueError("the program has more than one block of script metadata (PEP 723)")
+    import tomllib  # few programs have metadata
+
     lines = found[0]["content"].splitlines(keepends=True)
     text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
     try:

@@ -125,14 +125,14 @@ class Packages:
                 self._check_names(wanted.language, packages)
                 origin = self._list_origin(wanted, phase.interpreter, phase.registries)
                 key = _hash("environment", hashlib.sha256(lock).hexdigest(), *origin)
-                await self._lock(making, key, shared=False, stop=phase.stop)
+                await self._lock(making, f"{key}.make", shared=False, stop=phase.stop)
                 if self.store.find(key) is None:
                     report_progress(f"installing {count(len(packages), 'package')}")
                     await tool.install(phase, lock, staging)
                     manifest = await asyncio.to_thread(self._describe, wanted, phase, lock, packages, staging)
                     await asyncio.to_thread(self.store.publish, staging, key, manifest)
             self.store.remember(digest, key)
-            # The exclusive lock ends before the shared one begins. A sweep between them shows as a missing entry.
+            # A sweep before the shared lock is held shows as a missing entry.
         await self._lock(held, key, shared=True, stop=phase.stop)
         return key
 
@@ -196,7 +196,7 @@ class Packages:
         """Raise PackagesError for the first package, also a dependency, that the settings do not allow."""
         for package in packages:
             name = package.partition("==")[0]
-            if rule := self._settings.find_objection(name):
+            if rule := self._settings.find_objection(language, name):
                 raise PackagesError(
                     f"the package {package} is not allowed by {rule}",
                     f"change `{rule.removeprefix('packages.')}` under [packages] in the settings",

@@ -3,7 +3,7 @@
     KEY/manifest.json      what it is, and what its directories looked like when it was made
     KEY/environment/       what a job is granted
     requests/DIGEST        the key that equal requirements had last time
-    locks/                 KEY: shared while in use. DIGEST: held while somebody makes it
+    locks/                 KEY: shared while in use. KEY.make, DIGEST: held by a process that makes it
 
 An entry appears complete by one rename and is never changed. Each use compares the times of its directories; files are
 compared after a start of the machine, and once a day. An entry that differs is damaged: it is removed and made again.
@@ -217,7 +217,7 @@ class Store:
     def publish(self, staging: Staging, key: str, manifest: Manifest) -> None:
         """Make a staged environment an entry, and make room for it. Raises OSError.
 
-        The caller holds the lock of the key, so that a damaged entry of this name is used by nobody.
+        The caller holds the lock for making this key.
         """
         with contextlib.suppress(FileNotFoundError):
             scratch.remove_directory(os.fspath(staging.cache))
@@ -260,7 +260,15 @@ class Store:
                     total -= entry.manifest.size_bytes
                     removed.append(entry)
         self._remove_stale()
+        self._remove_requests()
         return removed
+
+    def _remove_requests(self) -> None:
+        """Remove the resolutions whose entries are gone."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._directory / "requests"):
+                if not (self._directory / (self.recall(name) or "none")).exists():
+                    (self._directory / "requests" / name).unlink(missing_ok=True)
 
     def _remove_stale(self) -> None:
         """Remove the staging directories of dead processes, and entries without a manifest."""

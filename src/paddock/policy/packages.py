@@ -71,7 +71,7 @@ def check_packages(work: RuntimeRun, settings: PackageSettings) -> Iterator[Reas
         yield "packages.requirements", str(problem)
     for requirement in work.packages:
         name = name_requirement(work.runtime, requirement)
-        if rule := settings.find_objection(name):
+        if rule := settings.find_objection(work.runtime, name):
             yield rule, f"the package {name[:_MAX_QUOTED_CHARS]} is not allowed by {rule}"
 
 

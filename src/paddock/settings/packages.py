@@ -1,6 +1,7 @@
 """Settings of packages, `[packages]`."""
 
 import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,8 @@ from pydantic import Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import MIB
 from paddock.model.program import Network
+
+_SEPARATORS_PATTERN = re.compile(r"[-_.]+")
 
 Enabled = Literal["auto", "on", "ask", "off"]
 ENABLED: tuple[Enabled, ...] = ("on", "auto", "ask", "off")
@@ -57,10 +60,16 @@ class PackageSettings(Value):
     """Directory of environments; by default `paddock/packages` in the user's cache directory, and
     `/var/cache/paddock/packages` for root."""
 
-    def find_objection(self, name: str) -> str:
-        """Return the setting that does not allow a package, or ""."""
-        if any(fnmatchcase(name, pattern) for pattern in self.denied):
+    def find_objection(self, language: str, name: str) -> str:
+        """Return the setting that does not allow a package, in the spelling of its registry; or ""."""
+        spell = _spell_python if language == "python" else str.lower
+        if any(fnmatchcase(spell(name), spell(pattern)) for pattern in self.denied):
             return "packages.denied"
-        if "*" not in self.allowed and name not in self.allowed:
+        if "*" not in self.allowed and spell(name) not in map(spell, self.allowed):
             return "packages.allowed"
         return ""
+
+
+def _spell_python(name: str) -> str:
+    """Return a name, or a glob over names, as the index spells it (PEP 503)."""
+    return _SEPARATORS_PATTERN.sub("-", name).lower()

@@ -54,7 +54,9 @@ def test_a_program_without_packages_asks_nobody() -> None:
     [
         ({"denied": ["num*"]}, ["Num.Py"], "the package num-py is not allowed by packages.denied"),
         ({"allowed": ["six"]}, ["six", "idna"], "the package idna is not allowed by packages.allowed"),
+        ({"denied": ["Num_P*"]}, ["num.py"], "the package num-py is not allowed by packages.denied"),
         ({"allowed": ["six"]}, ["SIX[extra]>=1"], None),
+        ({"allowed": ["Num_Py"]}, ["num.py"], None),
     ],
 )
 def test_names_are_allowed_or_not_in_any_spelling(
