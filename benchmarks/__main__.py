@@ -21,6 +21,7 @@ NAMES = (
     "programs",
     "sandbox",
     "runtimes",
+    "packages",
     "payloads",
     "stopping",
     "ledger",

@@ -10,9 +10,11 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from paddock.model.limits import KIB, MIB
@@ -36,6 +38,7 @@ from paddock.sandbox.protocol import GuardingSandbox, Streams
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
+    from paddock.packages.service import Packages
     from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
@@ -78,6 +81,8 @@ class _Task:
     """The program's own file, if it runs in place."""
     sinks: Sinks
     stop: asyncio.Event | None
+    links: Mapping[str, Path]
+    """Links to make in scratch, by name: packages that the language searches beside the program."""
 
     @property
     def combined(self) -> bool:
@@ -172,7 +177,9 @@ class RuntimeEngine:
         environ: Mapping[str, str],
         compiled: Cache,
         settings: RuntimeSettings | None = None,
+        packages: "Callable[[], Packages] | None" = None,
     ) -> None:
+        self._packages = packages
         self._sandbox = sandbox
         self._environ = environ
         self._compiled = compiled
@@ -189,6 +196,48 @@ class RuntimeEngine:
             text = f"{found.recipe.title} cannot be run here: {found.reason}"
             error = ErrorInfo(name="Unavailable", message=text, hint=found.remedy, phase="decide")
             return RawResult(status=Status.UNAVAILABLE, error=error)
+        if not job.work.packages or self._packages is None:
+            return await self._run_prepared(job, sandbox, found, sinks, stop)
+        return await self._run_with_packages(job, sandbox, found, sinks, stop, packages=self._packages())
+
+    async def _run_with_packages(
+        self,
+        job: ProgramTask,
+        sandbox: GuardingSandbox,
+        found: Toolchain,
+        sinks: Sinks,
+        stop: asyncio.Event | None,
+        *,
+        packages: "Packages",
+    ) -> RawResult:
+        from paddock.packages.errors import PackagesError  # most programs have no packages
+        from paddock.runtimes.package_environment import open_environment
+
+        opened = open_environment(job, found, self._toolchains, sandbox, packages, actor=job.actor, stop=stop)
+        async with AsyncExitStack() as used:
+            try:
+                prepared = await used.enter_async_context(opened)
+            except PackagesError as problem:
+                error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
+                return RawResult(status=problem.status, error=error)
+            result = await self._run_prepared(
+                job, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
+            )
+            if prepared.facts is None or result.program is None:
+                return result
+            facts = {"packages": prepared.facts.packages, "packages_lock": prepared.facts.lock_sha256}
+            return result.replace(program=result.program.replace(**facts))
+
+    async def _run_prepared(
+        self,
+        job: ProgramTask,
+        sandbox: GuardingSandbox,
+        found: Toolchain,
+        sinks: Sinks,
+        stop: asyncio.Event | None,
+        *,
+        links: Mapping[str, Path] = MappingProxyType({}),
+    ) -> RawResult:
         try:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file)
         except NoProgramError as problem:
@@ -200,7 +249,7 @@ class RuntimeEngine:
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
-            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop, links))
         except InputFileError as problem:
             error = ErrorInfo(name="Invalid", message=str(problem), phase="decide")
             return RawResult(status=Status.INVALID, error=error)
@@ -215,6 +264,8 @@ class RuntimeEngine:
                 own = task.plan.written if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
                 grants = grants.replace(folder=WORKDIR)
+            for name, target in task.links.items():
+                (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(task, slot)
             if isinstance(compiled, RawResult):
                 return compiled

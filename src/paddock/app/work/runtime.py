@@ -11,6 +11,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import InputFile
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
+from paddock.policy.packages import find_own_packages, list_package_questions
 from paddock.policy.programs import add_defaults, check_read_only, judge_program, match_program
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
@@ -39,7 +40,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def list_circumstances(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings
     ) -> tuple[object, ...]:
-        return work.runtime, work.executable, work.cwd, work.access, work.network
+        plain = work.runtime, work.executable, work.cwd, work.access, work.network
+        copied = any(file.workspace for file in work.files)
+        named = (
+            (work.packages, request.surface, request.caller, work.sha256)
+            if work.packages or find_own_packages(work)
+            else ()
+        )
+        return (*plain, copied, *work.env, *named) if copied or work.env or named else plain
 
     def judge(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
@@ -51,7 +59,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
             names, seen = self._choose_executables(request, work, terms.grants.executables, settings)
             grants = terms.grants.model_copy(update={"executables": names})
             terms = terms.model_copy(update={"grants": grants})
-        return Judgement({"program": terms}, notes, objections, seen)
+        questions = list_package_questions(request, work, settings.packages)
+        return Judgement({"program": terms}, notes, objections, seen, questions)
 
     def _choose_executables(
         self, request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
@@ -100,6 +109,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "files": [_describe_file(file) for file in work.files],
             "outputs": list(work.outputs or ()),
             "env": sorted(work.env),
+            "packages": list(work.packages),
         }
         return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
 
@@ -123,8 +133,15 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "file": shorten_name(work.file),
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
+            "requirements": [shorten_name(each) for each in work.packages],
         }
         return facts | {name: fact for name, fact in given.items() if fact}
+
+    def list_end_facts(self, work: RuntimeRun, result: RawResult) -> dict[str, Field]:
+        program = result.program
+        if program is None or not program.packages_lock:
+            return {}
+        return {"packages": list(program.packages), "packages_lock": program.packages_lock}
 
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision

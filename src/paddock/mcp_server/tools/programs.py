@@ -69,7 +69,10 @@ _OUTPUT_ARGUMENTS = {
 _PLAIN_ARGUMENTS = {
     "language": "runtime",
     "relative_cwd": "cwd",
-    **{name: name for name in ("code", "args", "executable", "access", "network", "outputs", "env")},
+    **{
+        name: name
+        for name in ("code", "args", "executable", "access", "network", "outputs", "env", "packages")
+    },
 }
 """Arguments that the model takes unchanged, with their names there."""
 _PHRASES = frozenset({"query_terms"})
@@ -212,6 +215,7 @@ def _build_run_program(programs: Programs) -> Tool:
             },
             outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
             env={"type": "object"},
+            packages=_TEXTS,
         ),
         run=programs.run_program,
         phrases=_PHRASES,
