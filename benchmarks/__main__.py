@@ -22,6 +22,7 @@ NAMES = (
     "sandbox",
     "runtimes",
     "sessions",
+    "packages",
     "payloads",
     "stopping",
     "ledger",

@@ -117,7 +117,7 @@ def make_temporary_directory(prefix: str) -> Generator[Path]:
     """
     folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
     _remove_stale(folder, prefix, "")
-    handle, made = _make_locked(lambda: _open_directory(tempfile.mkdtemp(prefix=prefix, dir=folder)))
+    handle, made = _make_locked(lambda: _open_new_directory(prefix, folder))
     try:
         yield Path(made)
     finally:
@@ -125,8 +125,12 @@ def make_temporary_directory(prefix: str) -> Generator[Path]:
         os.close(handle)
 
 
-def _open_directory(directory: str) -> tuple[int, str]:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), directory
+def _open_new_directory(prefix: str, folder: Path) -> tuple[int, str]:
+    while True:
+        made = tempfile.mkdtemp(prefix=prefix, dir=folder)
+        # Until it is locked, another process may take it for stale and remove it.
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), made
 
 
 def _make_locked(make: Callable[[], tuple[int, str]]) -> tuple[int, str]:

@@ -3,11 +3,20 @@
 import errno
 import os
 import stat
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
-from paddock.files import hold_lock, make_private, read_bounded, replace_file, strange_home
+from paddock.files import (
+    hold_lock,
+    make_private,
+    make_temporary_directory,
+    read_bounded,
+    replace_file,
+    strange_home,
+)
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -114,3 +123,20 @@ def test_a_file_where_a_private_directory_is_to_be_is_refused(tmp_path):
     for place in (tmp_path / "state", tmp_path / "state" / "audit"):
         with pytest.raises(NotADirectoryError):
             make_private(place)
+
+
+def test_a_new_temporary_directory_that_another_process_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    make, made = tempfile.mkdtemp, list[str]()
+
+    def make_and_lose(prefix: str, dir: Path) -> str:  # noqa: A002 - as tempfile names it
+        made.append(make(prefix=prefix, dir=dir))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    with make_temporary_directory("paddock-test-") as folder:
+        assert [str(folder)] == made[1:]

@@ -26,6 +26,7 @@ def own_directories(settings: Settings) -> list[Path]:
         settings.vault.directory,
         settings.servers.state,
         settings.sdk.temporals,
+        settings.packages.directory,
     ]
     return [
         *(where("paddock") for where in (user_config_path, user_state_path, user_cache_path, user_data_path)),

@@ -145,7 +145,9 @@ class Programs:
             if any(file.artifact for file in work.files):
                 work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
             cwd = resolve_cwd(request.workspace, work.cwd)
-            job = ProgramTask(work, terms, request.workspace, cwd, recipes(self._added)[work.runtime])
+            job = ProgramTask(
+                work, terms, request.workspace, cwd, recipes(self._added)[work.runtime], request.actor
+            )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from paddock.app.approvals import Asker
     from paddock.hub.local_server import LocalServer
     from paddock.output.backends import ArtifactStore
+    from paddock.packages.service import Packages
     from paddock.runtimes.engine import RuntimeEngine
     from paddock.sandbox.protocol import Sandbox
     from paddock.sdk.commands import Commands
@@ -91,7 +92,15 @@ def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
     from paddock.runtimes.engine import RuntimeEngine
 
     compiled = Cache(user_cache_path("paddock") / "programs", settings.runtimes.cache_bytes)
-    return RuntimeEngine(processes.open_sandbox, os.environ, compiled, settings.runtimes)
+    return RuntimeEngine(
+        processes.open_sandbox, os.environ, compiled, settings.runtimes, partial(_make_packages, settings)
+    )
+
+
+def _make_packages(settings: Settings) -> "Packages":
+    from paddock.packages.service import Packages
+
+    return Packages(settings.packages, os.environ)
 
 
 def _make_sessions(

@@ -1,6 +1,7 @@
 """`paddock doctor`: the confinement of programs on this machine."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ def command(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         state, executable, _ = _describe_toolchain(python)
         facts = {**found.model_dump(mode="json"), "sufficient": found.sufficient}
         facts["python"] = {"state": state, "executable": executable}
+        facts["packages"] = dict(zip(("state", "installer"), _describe_installer(), strict=False))
         facts["jit"] = {"granted": settings.grants.jit}
         if toolchains:
             facts["languages"] = {
@@ -88,6 +90,15 @@ def _describe_toolchain(toolchain: "Toolchain | MissingToolchain") -> tuple[str,
     return "missing", toolchain.reason, toolchain.remedy
 
 
+def _describe_installer() -> tuple[str, str, str]:
+    """Return whether Python packages can be installed, by what, and a remedy."""
+    from paddock.runtimes.package_environment import find_uv
+
+    if (found := find_uv() or shutil.which("uv")) is not None:
+        return "available", str(found), ""
+    return "missing", "programs get no Python packages without uv", "pip install 'paddock-sandbox[packages]'"
+
+
 def _print_report(
     found: Examination,
     toolchains: "Mapping[str, Toolchain | MissingToolchain]",
@@ -99,6 +110,7 @@ def _print_report(
         _build_tier_row(tier) for tier in found.tiers
     ]
     rows += [(name, *_describe_toolchain(each)) for name, each in toolchains.items()]
+    rows.append(("packages", *_describe_installer()))
     rows.append(_JIT if jit else _JITLESS)
     rows += [(f"files {place.name}", place.state, place.detail, place.fix) for place in places]
     print_table(("", "state", "detail", "fix"), rows)

@@ -28,6 +28,7 @@ from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
+from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
     ACCESSES,
     CODE_CHARS,
@@ -41,6 +42,7 @@ from paddock.model.program import (
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.work_files import INPUT_BYTES, InputFile
+from paddock.packages.progress import on_progress
 from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.loader import load
 from paddock.settings.merge import BUILT_IN
@@ -128,6 +130,13 @@ class _Program(click.Command):
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write kept files to this directory.",
+)
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="SPEC",
+    help="Run it with a package of its language, e.g. 'pandas>=2'. Repeatable.",
 )
 @options.add_pairs_option("--env", help="Set an environment variable. Repeatable.")
 @options.add_size_option("--memory", "memory_bytes", help="Maximum memory")
@@ -217,10 +226,11 @@ def _build_work(runtime: str, args: list[str], file: str | None, given: dict[str
     if len(args) > MAX_ARGUMENTS:
         raise click.UsageError(f"A program gets at most {MAX_ARGUMENTS} arguments, not {len(args)}.")
     fields = {"kind": "runtime", "runtime": runtime, "args": args}
-    return RuntimeRun.model_validate({**fields, **_read_options(file, **given)})
+    return RuntimeRun.model_validate({**fields, **_read_options(runtime, file, **given)})
 
 
 def _read_options(
+    runtime: str,
     file: str | None,
     *,
     workspace: Path,
@@ -235,6 +245,7 @@ def _read_options(
     combined: bool,
     file_in: tuple[str, ...],
     outputs: tuple[str, ...],
+    packages: tuple[str, ...],
     env: dict[str, str],
     **plain: str | None,
 ) -> dict[str, Json]:
@@ -243,7 +254,7 @@ def _read_options(
         raise click.UsageError("Give either -c CODE or FILE; arguments of the program follow --.")
     if file == "-" and with_stdin:
         raise click.UsageError("The program and --stdin cannot both come from standard input.")
-    own_place = bool(file_in or outputs)
+    own_place = bool(file_in or outputs) or needs_own_folder(runtime, packages)
     return {
         **plain,
         **({"access": access} if access else {}),
@@ -252,6 +263,7 @@ def _read_options(
         "files": [_read_input(given) for given in file_in],
         "outputs": outputs or None,
         "env": env,
+        "packages": packages,
         "stdin": _read_stdin() if with_stdin else None,
         "network": network or "none",
         "output": {
@@ -271,6 +283,8 @@ def _execute_request(
     assert isinstance(request.work, RuntimeRun)
     passing = OutputStreamer(combined=request.work.output.combined)
     take = None if as_json or answered else passing.take_output
+    if request.work.packages:
+        on_progress.set(print_note)
     outcome, number = asyncio.run(carry_out(request, settings, on_output=take, stop=asyncio.Event()))
     assert outcome is not None
     cut_short = number if outcome.status is Status.CANCELLED else 0

@@ -44,6 +44,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "install": ("install", "Add Paddock to an MCP client's configuration."),
     "audit": ("audit", "Read and verify the ledger."),
     "runtimes": ("runtimes", "List the languages this machine can run, and install others."),
+    "packages": ("packages", "List, add and remove environments with packages for programs."),
     "policy": ("policy", "Show what policy allows, and how it decides."),
     "doctor": ("doctor", "Show the confinement that this machine supports, tested by use."),
     "config": ("config", "Show the settings in force and their sources."),

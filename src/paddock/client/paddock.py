@@ -26,6 +26,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.packages import needs_own_folder
 from paddock.model.program import Access, Network
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.session import NEW, SessionInfo
@@ -226,6 +227,7 @@ class Paddock:
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         session: str | None = None,
+        packages: Sequence[str] = (),
         combined: bool = False,
         keep: bool = True,
         timeout_ms: int | None = None,
@@ -240,21 +242,23 @@ class Paddock:
         that it imports. `executable` replaces the first choice of the runtime, for example `bun`. Without `access` it
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
-        the files that it leaves there. Policy grants the names of `env`. With `session` ("new", or the handle in
+        the files that it leaves there. `packages` (such as `pandas>=2`) are installed first. Policy grants the names of
+        `env`. With `session` ("new", or the handle in
         `outcome.session`) it runs in an interpreter that stays, after what ran there before. Without `keep` nothing is
-        stored. `on_output` receives the output at once, redacted; `combined` merges standard error into it in the order
-        of writing. Setting `stop` ends the program: the outcome is `cancelled`, with the output until then.
+        stored. `on_output` receives the output at once, redacted; `combined` merges
+        standard error into it in the order
+        of writing. Setting `stop` ends the program as `cancelled`.
         Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
         if code is not None and file is not None:
             raise ValueError("give either `code` or `file`")
-        if (language is None) is (runtime is None):
-            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+        name = self._check_language(language, runtime)
         path = None if file is None else self._workspace / file
+        beside = bool(files) or outputs is not None or needs_own_folder(name, packages)
         wishes = {
-            "runtime": self._check_language(str(language or runtime)),
+            "runtime": name,
             "code": code if path is None else text(str(file), read_saved(str(file), path, None)),
-            "file": "" if path is None or files or outputs is not None else below(self._workspace, path),
+            "file": "" if path is None or beside else below(self._workspace, path),
             "args": tuple(args),
             "executable": executable,
             "stdin": stdin.encode() if isinstance(stdin, str) else stdin,
@@ -265,6 +269,7 @@ class Paddock:
             "outputs": outputs,
             "env": env or {},
             "session": session,
+            "packages": tuple(packages),
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
         outcome = await self._execute_work(
@@ -287,6 +292,7 @@ class Paddock:
         network: Network = "none",
         files: Mapping[str, InputData] | None = None,
         env: Mapping[str, str] | None = None,
+        packages: Sequence[str] = (),
         memory_bytes: int | None = None,
     ) -> InterpreterSession:
         """Return a session: an interpreter that keeps its variables and files from one execution to the next.
@@ -307,9 +313,10 @@ class Paddock:
             "network": network,
             "files": files,
             "env": env,
+            "packages": packages,
             "memory_bytes": memory_bytes,
         }
-        execute = partial(self._run_in, self._check_language(str(language)), opening)
+        execute = partial(self._run_in, self._check_language(language, None), opening)
         return InterpreterSession(lambda: self._require_session().programs, self._actor, execute, NEW)
 
     async def _run_in(
@@ -333,7 +340,10 @@ class Paddock:
         """Return the open sessions of this caller, the oldest first."""
         return self._require_session().programs.list_sessions(self._actor)
 
-    def _check_language(self, name: str) -> str:
+    def _check_language(self, language: str | None, alias: str | None) -> str:
+        if (language is None) is (alias is None):
+            raise ValueError('give `language`, for example "python"; `runtime` is an alias of it')
+        name = str(language or alias)
         if name in (languages := self._settings.runtimes).languages:
             return name
         from paddock.runtimes.recipe import no_runtime

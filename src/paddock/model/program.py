@@ -169,6 +169,10 @@ class ProgramEnd(Value):
     """Number of processes that the kernel had not ended when the report was due; a value above 0 is a fault."""
     files: tuple[OutputFile, ...] = ()
     """Files that it created or changed in a separate working directory."""
+    packages: tuple[str, ...] = ()
+    """Every package of its environment: `name==version`."""
+    packages_lock: str = ""
+    """SHA-256 (hex) of the lock of that environment; empty without packages."""
     violations: tuple[str, ...] = ()
     """Protected paths of the workspace that were changed and have been restored."""
 

@@ -13,6 +13,7 @@ from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.program import (
     ARGUMENT_BYTES,
     ARGUMENTS_BYTES,
@@ -157,11 +158,15 @@ class RuntimeRun(Value):
     """Environment variables for this program. Policy grants their names; values are never recorded."""
     session: SessionHandle | None = None
     """The session that runs the program after what ran in it before, or `new`; None for a process that ends with it."""
+    packages: Annotated[tuple[Requirement, ...], Field(max_length=MAX_PACKAGES)] = ()
+    """Packages to run it with, in the language's notation: `pandas>=2`, `left-pad@^1`."""
 
     @property
     def has_workdir(self) -> bool:
         """Whether the program works in a separate directory and not in the workspace."""
-        return bool(self.files) or self.outputs is not None or self.session is not None
+        in_workspace = bool(self.file) or self.cwd != "."
+        given = bool(self.files) or self.outputs is not None or self.session is not None
+        return given or (bool(self.packages) and not in_workspace)
 
     @property
     def sha256(self) -> str:
@@ -181,8 +186,18 @@ class RuntimeRun(Value):
             *([self.outputs] if self.outputs is not None else []),
             *([self.env] if self.env else []),
             *([self.session] if self.session else []),
+            *([["packages", *self.packages]] if self.packages else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
+
+    @model_validator(mode="after")
+    def _has_packages_of_its_language(self) -> Self:
+        check_requirements(self.runtime, self.packages)
+        if self.packages and self.file and INSTALLERS[self.runtime] == "npm":
+            raise ValueError(
+                "`node_modules` is beside the program: with `packages` give its text as `code`, and no `file`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

@@ -99,7 +99,7 @@ def _decide_unsigned(
         *_check_caller(request, settings),
         *rules.list_denials(request, kind, settings),
     ]
-    asks = [] if objections else [*rules.list_questions(request, kind, settings)]
+    asks = [] if objections else [*judgement.questions, *rules.list_questions(request, kind, settings)]
     reasons = objections or asks or judgement.notes
     fields = {
         "allowed": not objections and not asks,

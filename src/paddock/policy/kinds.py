@@ -32,6 +32,8 @@ class Judgement(NamedTuple):
     objections: list[Reason]
     request: ExecutionRequest | None = None
     """The request for the rules, if it differs."""
+    questions: tuple[Reason, ...] = ()
+    """What a person is asked because of the settings, in addition to the rules."""
 
 
 class WorkPolicy(ABC, Generic[W]):

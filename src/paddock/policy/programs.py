@@ -19,6 +19,7 @@ from paddock.model.program import (
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.kinds import Catalogue, Reason
+from paddock.policy.packages import add_own_packages, check_packages
 from paddock.policy.workdir import is_confined
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
@@ -28,7 +29,8 @@ _MAX_QUOTED_CHARS = 100
 
 
 def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
-    """Return the program with its default access to the workspace: reading, if that is granted."""
+    """Return the program with its default access to the workspace (reading, if that is granted), and its packages."""
+    work = add_own_packages(work, settings.packages)
     if settings.runtimes.access != "none" or "access" in work.model_fields_set:
         return work
     return work.model_copy(update={"access": "none"})
@@ -65,6 +67,7 @@ def list_stages(
     yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
     yield "workspace and network are granted", list(_check_grants(work, settings))
     yield "the environment variables are granted", list(_check_environment(work, settings))
+    yield "the packages are allowed", list(check_packages(work, settings.packages))
 
 
 def _check_enabled(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:

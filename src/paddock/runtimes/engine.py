@@ -11,9 +11,11 @@ import hashlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from paddock.model.limits import KIB, MIB
@@ -40,6 +42,8 @@ from paddock.sandbox.sandbox import KernelSandbox
 from paddock.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
+    from paddock.model.packages import PackageEnvironment
+    from paddock.packages.service import Packages
     from paddock.sandbox.protocol import SandboxSlot
 
 MIN_RUN_MS = 1000
@@ -82,6 +86,8 @@ class _Task:
     """The program's own file, if it runs in place."""
     sinks: Sinks
     stop: asyncio.Event | None
+    links: Mapping[str, Path]
+    """Links to make in scratch, by name: packages that the language searches beside the program."""
 
     @property
     def combined(self) -> bool:
@@ -164,6 +170,23 @@ class _Task:
         return ended.model_copy(update={"stderr": ended.stdout}) if self.combined else ended
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A toolchain with the packages of a program."""
+
+    toolchain: Toolchain
+    links: Mapping[str, Path] = MappingProxyType({})
+    """Links to make in scratch."""
+    facts: "PackageEnvironment | None" = None
+
+    def add_facts(self, result: RawResult) -> RawResult:
+        """Return the result of a program with the packages that it had."""
+        if self.facts is None or result.program is None:
+            return result
+        facts = {"packages": self.facts.packages, "packages_lock": self.facts.lock_sha256}
+        return result.replace(program=result.program.replace(**facts))
+
+
 class Conclude(Protocol):
     """Makes the result of one turn of a program from the end of its process, or what stands for it."""
 
@@ -174,12 +197,20 @@ class Conclude(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldProgram:
-    """A program that was started for many turns. The caller ends the process and then releases the slot."""
+    """A program that was started for many turns; `end` it."""
 
     process: RunningProcess
     slot: Slot
     sandbox: GuardingSandbox
     conclude: Conclude
+    used: AsyncExitStack
+    """Its slot and its packages."""
+
+    async def end(self) -> None:
+        """Kill its processes, and then give back what it used."""
+        self.process.cancel()
+        await asyncio.wait({self.process.result})
+        await self.used.aclose()
 
 
 class RuntimeEngine:
@@ -194,7 +225,9 @@ class RuntimeEngine:
         environ: Mapping[str, str],
         compiled: Cache,
         settings: RuntimeSettings | None = None,
+        packages: "Callable[[], Packages] | None" = None,
     ) -> None:
+        self._packages = packages
         self._sandbox = sandbox
         self._environ = environ
         self._compiled = compiled
@@ -206,9 +239,47 @@ class RuntimeEngine:
         Raises EngineError if Paddock's own machinery fails before the program starts.
         """
         sandbox = await self._sandbox()
+        async with AsyncExitStack() as used:
+            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
+            if isinstance(prepared, RawResult):
+                return prepared
+            result = await self._run_prepared(
+                job, sandbox, prepared.toolchain, sinks, stop, links=prepared.links
+            )
+            return prepared.add_facts(result)
+
+    async def _prepare_toolchain(
+        self, job: ProgramTask, sandbox: GuardingSandbox, used: AsyncExitStack, stop: asyncio.Event | None
+    ) -> "_Prepared | RawResult":
+        """Return the toolchain of a program with its packages, which stay until `used` ends; or why there is none."""
         found = await self._toolchains.for_job(job, sandbox)
         if isinstance(found, MissingToolchain):
             return _explain_missing(found)
+        if not job.work.packages or self._packages is None:
+            return _Prepared(found)
+        from paddock.packages.errors import PackagesError  # most programs have no packages
+        from paddock.runtimes.package_environment import open_environment
+
+        opened = open_environment(
+            job, found, self._toolchains, sandbox, self._packages(), actor=job.actor, stop=stop
+        )
+        try:
+            prepared = await used.enter_async_context(opened)
+        except PackagesError as problem:
+            error = ErrorInfo(name="Packages", message=str(problem), hint=problem.hint, phase="decide")
+            return RawResult(status=problem.status, error=error)
+        return _Prepared(prepared.toolchain, prepared.links, prepared.facts)
+
+    async def _run_prepared(
+        self,
+        job: ProgramTask,
+        sandbox: GuardingSandbox,
+        found: Toolchain,
+        sinks: Sinks,
+        stop: asyncio.Event | None,
+        *,
+        links: Mapping[str, Path] = MappingProxyType({}),
+    ) -> RawResult:
         try:
             planned = steps(found, job.work.code, job.work.args, file=job.work.file)
         except NoProgramError as problem:
@@ -219,7 +290,7 @@ class RuntimeEngine:
         if own is not None:
             planned = replace(planned, file_name="", source="")
         try:
-            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop))
+            return await self._carry_out(_Task(job, sandbox, found, planned, own, sinks, stop, links))
         except InputFileError as problem:
             return _refuse(Status.INVALID, str(problem))
 
@@ -243,41 +314,43 @@ class RuntimeEngine:
         if not isinstance(sandbox, KernelSandbox):
             why = "sessions need Paddock's own sandbox, and this one was brought by the caller"
             return _refuse(Status.UNAVAILABLE, why)
-        found = await self._toolchains.for_job(job, sandbox)
-        if isinstance(found, MissingToolchain):
-            return _explain_missing(found)
-        task = _Task(job, sandbox, found, steps(found, driver), None, Sinks(_drop, _drop), None)
-        grants = job.grants(found)
-        # Its turns have limits of their own.
-        limits = _process_limits(job, lifetime_ms).replace(
-            cpu_ms=lifetime_ms * _PROCESSORS, scratch_bytes=disk_bytes
-        )
-        slot = await sandbox.take_slot(grants, limits)
-        try:
-            await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
-            await _put_files(task.plan.written, slot.scratch)
-            source = f"{slot.scratch}/{task.plan.file_name}"
-            command, environment = task.plan.run.fill_in(replace(task.job_in(slot), source=source))
+        async with AsyncExitStack() as used:
+            prepared = await self._prepare_toolchain(job, sandbox, used, None)
+            if isinstance(prepared, RawResult):
+                return prepared
+            toolchain = prepared.toolchain
+            planned = steps(toolchain, driver)
+            task = _Task(job, sandbox, toolchain, planned, None, Sinks(_drop, _drop), None, prepared.links)
+            grants = job.grants(toolchain)
+            # Its turns have limits of their own.
+            limits = _process_limits(job, lifetime_ms).replace(
+                cpu_ms=lifetime_ms * _PROCESSORS, scratch_bytes=disk_bytes
+            )
+            slot = await sandbox.take_slot(grants, limits)
+            used.callback(slot.release)
+            try:
+                await asyncio.to_thread(make_workdir, job, sandbox, slot.scratch, {})
+            except InputFileError as problem:
+                return _refuse(Status.INVALID, str(problem))
+            for name, target in task.links.items():
+                (slot.scratch / name).symlink_to(target)
+            await _put_files(planned.written, slot.scratch)
+            source = f"{slot.scratch}/{planned.file_name}"
+            command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
             environment |= job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
-            names = (*job.terms.grants.environment, *found.recipe.inherits)
+            names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
-            grants = grants.replace(folder=WORKDIR, environment=environment)
+            started = grants.replace(folder=WORKDIR, environment=environment)
             streams = Streams(channel=channel, combined=True)
-            process = await sandbox.launch([*launch, *command], grants, limits, streams, slot=slot)
-        except InputFileError as problem:
-            slot.release()
-            return _refuse(Status.INVALID, str(problem))
-        except BaseException:
-            slot.release()
-            raise
+            process = await sandbox.launch([*launch, *command], started, limits, streams, slot=slot)
 
-        def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
-            return self._conclude(replace(task, job=job), result, grants, Compiled(), message)
+            def conclude(result: ProcessResult, job: ProgramTask, *, message: str = "") -> RawResult:
+                ended = self._conclude(replace(task, job=job), result, started, Compiled(), message)
+                return prepared.add_facts(ended)
 
-        if isinstance(process, ProcessResult):
-            slot.release()
-            return conclude(process, job)
-        return HeldProgram(process, slot, sandbox, conclude)
+            if isinstance(process, ProcessResult):
+                return conclude(process, job)
+            return HeldProgram(process, slot, sandbox, conclude, used.pop_all())
 
     async def _carry_out(self, task: _Task) -> RawResult:
         grants = task.job.grants(task.toolchain)
@@ -289,6 +362,8 @@ class RuntimeEngine:
                 own = task.plan.written if task.source_folder else {}
                 before = await asyncio.to_thread(make_workdir, task.job, task.sandbox, slot.scratch, own)
                 grants = grants.replace(folder=WORKDIR)
+            for name, target in task.links.items():
+                (slot.scratch / name).symlink_to(target)
             compiled = await self._provide_files(task, slot)
             if isinstance(compiled, RawResult):
                 return compiled

@@ -188,9 +188,11 @@ def missing_module(
         sentences.append(rejected.reason)
         if rejected.remedies:
             sentences.append(f"To use it, {' and '.join(rejected.remedies)}")
+    package = _PACKAGES.get(name, name)
     sentences.append(
-        f"Name an environment that has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, "
-        f"or install it for that interpreter: {interpreter} -m pip install {_PACKAGES.get(name, name)}"
+        f'Run the program with packages = ["{package}"] (paddock exec --package {package}), name an environment that '
+        f"has it with {_ENVIRONMENT_KEY} in the user's paddock.toml, or install it for that interpreter: "
+        f"{interpreter} -m pip install {package}"
     )
     return ". ".join(sentences)
 

@@ -27,6 +27,8 @@ class ProgramTask(NamedTuple):
     """Working directory, inside the workspace, without links."""
     recipe: "Recipe"
     """The language of the program."""
+    actor: str = "local"
+    """Who asked for it."""
 
     @property
     def first_grants(self) -> ProcessGrants:

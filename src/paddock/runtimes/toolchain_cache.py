@@ -51,6 +51,11 @@ class Toolchains:
         self._answers: dict[tuple[object, ...], str] = {}
         self._known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables with PATH."""
+        return self._environ
+
     async def for_job(self, job: ProgramTask, sandbox: Sandbox) -> Toolchain | MissingToolchain:
         """Return the toolchain of a program: its user must be able to reach it, and programs cannot have written it."""
         return await self.find(

@@ -126,7 +126,7 @@ class Interpreter:
         finally:
             channel.theirs.close()
             if isinstance(held, HeldProgram):
-                await run_shielded(_end(held))
+                await run_shielded(held.end())
 
     async def _wait_until_ready(self, job: ProgramTask) -> RawResult | None:
         """Wait for the driver's first frame, and pause it. Returns what happened instead."""
@@ -278,10 +278,4 @@ class Interpreter:
     async def close(self) -> None:
         """Kill every process of it and remove its files. Does nothing the second time."""
         self._channel.close()
-        await run_shielded(_end(self._held))
-
-
-async def _end(held: HeldProgram) -> None:
-    held.process.cancel()
-    await asyncio.wait({held.process.result})
-    held.slot.release()
+        await run_shielded(self._held.end())

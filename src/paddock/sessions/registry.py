@@ -71,13 +71,14 @@ class ProgramSessions(SessionTable):
         opened = await self._open_session(actor, job)
         if isinstance(opened, RawResult):
             return opened
-        result: RawResult | None = None
+        known = False
         try:
             result = await self._run_next(opened, job, sinks, stop)
+            known = result.session is not None
+            return result
         finally:
-            if result is None or result.session is None:  # nobody knows its handle
+            if not known:  # nobody has its handle
                 await run_shielded(self.end(opened, "its first program did not run"))
-        return result
 
     async def _run_next(
         self, session: ProgramSession, job: ProgramTask, sinks: Sinks, stop: asyncio.Event | None
@@ -98,6 +99,8 @@ class ProgramSessions(SessionTable):
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
         if session.used_at:
+            if job.work.packages != session.work.packages:
+                return refuse("`packages` are given when a session is opened; open another one")
             if job.work.env:
                 return refuse("`env` is given when a session is opened; set variables in its program")
             try:
@@ -119,9 +122,7 @@ class ProgramSessions(SessionTable):
             return refuse(f"{language} has no sessions; {', '.join(DRIVERS)} have them")
 
         async def start() -> Interpreter | RawResult:
-            return await Interpreter.start(
-                self._engine(), job, DRIVERS[language], self._settings.max_ms, self._read
-            )
+            return await Interpreter.start(self._engine(), job, DRIVERS[language], self._settings, self._read)
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:
             return ProgramSession(handle, owner, ends_at, interpreter, job.work, job.terms.grants)

@@ -37,6 +37,7 @@ OWNERS_ONLY = frozenset(
         "artifacts.directory",
         "artifacts.url",
         "mcp.repos",
+        "packages.directory",
         RECIPES_KEY,
         "sdk.commands",
         "sdk.notify",
@@ -188,6 +189,16 @@ def _is_subset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
     return "*" in bound or set(value) <= set(bound)
 
 
+def _is_superset(bound: tuple[str, ...], value: tuple[str, ...]) -> bool:
+    return set(value) >= set(bound)
+
+
+def _is_earlier(bound: str, value: str) -> bool:
+    """Compare dates of which an empty one is no bound; the common beginning of two notations decides."""
+    length = min(len(bound), len(value))
+    return not bound or (bool(value) and value[:length] <= bound[:length])
+
+
 def _is_among(bound: tuple[object, ...], value: tuple[object, ...]) -> bool:
     return all(each in bound for each in value)
 
@@ -225,6 +236,14 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "runtimes.network": _is_stricter("full", "none"),
     "runtimes.python.environment": _accept_anything,
     "runtimes.workspace_environment": _only_off,
+    "packages.enabled": _is_stricter("on", "auto", "ask", "off"),
+    "packages.allowed": _is_subset,
+    "packages.denied": _is_superset,
+    "packages.network": _is_stricter("full", "none"),
+    "packages.registries": _fewer_names,
+    "packages.exclude_newer": _is_earlier,
+    "packages.builds": _only_off,
+    "packages.directory": _is_same,
     "tools.enabled": _only_off,
     "tools.folders": _accept_anything,
     "tools.strict_nulls": _only_on,

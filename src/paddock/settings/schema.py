@@ -15,6 +15,7 @@ from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
+from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import ApprovalSettings, PolicySettings
 
@@ -416,6 +417,8 @@ class Settings(Value):
     """Programs in language runtimes."""
     sessions: SessionSettings = Field(default_factory=SessionSettings)
     """Interpreters that live across requests."""
+    packages: PackageSettings = Field(default_factory=PackageSettings)
+    """Packages of programs."""
     tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
     policy: PolicySettings = Field(default_factory=PolicySettings)

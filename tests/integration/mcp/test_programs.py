@@ -65,7 +65,7 @@ def test_of_progress_the_last_frame_is_told_and_all_of_it_is_kept(place: Place) 
         done.structured_content["artifactHandle"],
         environment=place.environment,
     )
-    assert shown.stdout.decode() == f"{frames}\ndone\n"
+    assert shown.stdout == f"{frames}\ndone\n"
 
 
 @pytest.mark.parametrize("mode", ERAS)

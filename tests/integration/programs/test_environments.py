@@ -32,7 +32,8 @@ GRANT = "set runtimes.workspace_environment = true in the user's paddock.toml"
 
 def hint(interpreter: str, told: str = "", module: str = "thing", package: str = "thing") -> str:
     return (
-        f"{module} is not installed for {interpreter}, which ran this program. {told}Name an environment that has it with "
+        f"{module} is not installed for {interpreter}, which ran this program. {told}Run the program with "
+        f'packages = ["{package}"] (paddock exec --package {package}), name an environment that has it with '
         f"runtimes.python.environment in the user's paddock.toml, or install it for that interpreter: {interpreter} "
         f"-m pip install {package}"
     )

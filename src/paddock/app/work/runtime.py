@@ -12,6 +12,7 @@ from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
 from paddock.policy import rules
 from paddock.policy.kinds import Catalogue, Judgement
+from paddock.policy.packages import find_own_packages, list_package_questions
 from paddock.policy.programs import add_defaults, check_read_only, judge_program, match_program
 from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
@@ -40,7 +41,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
     def list_circumstances(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings
     ) -> tuple[object, ...]:
-        return work.runtime, work.executable, work.cwd, work.access, work.network
+        plain = work.runtime, work.executable, work.cwd, work.access, work.network
+        copied = any(file.workspace for file in work.files)
+        named = (
+            (work.packages, request.surface, request.caller, work.sha256)
+            if work.packages or find_own_packages(work)
+            else ()
+        )
+        return (*plain, copied, *work.env, *named) if copied or work.env or named else plain
 
     def judge(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: Catalogue
@@ -52,7 +60,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
             names, seen = self._choose_executables(request, work, terms.grants.executables, settings)
             grants = terms.grants.model_copy(update={"executables": names})
             terms = terms.model_copy(update={"grants": grants})
-        return Judgement({"program": terms}, notes, objections, seen)
+        questions = list_package_questions(request, work, settings.packages)
+        return Judgement({"program": terms}, notes, objections, seen, questions)
 
     def _choose_executables(
         self, request: ExecutionRequest, work: RuntimeRun, names: tuple[str, ...], settings: Settings
@@ -102,6 +111,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "outputs": list(work.outputs or ()),
             "env": sorted(work.env),
             "session": name_session(work.session) if work.session else "",
+            "packages": list(work.packages),
         }
         return f"run a {work.runtime} program ({terms})", {k: v for k, v in given.items() if v}
 
@@ -126,13 +136,17 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
             "session": name_session(work.session) if work.session else "",
+            "requirements": [shorten_name(each) for each in work.packages],
         }
         return facts | {name: fact for name, fact in given.items() if fact}
 
     def list_end_facts(self, work: RuntimeRun, result: RawResult) -> dict[str, Field]:
-        if (session := result.session) is None:
-            return {}
-        return {"session": name_session(session.id), "session_state": session.state}
+        facts: dict[str, Field] = {}
+        if (session := result.session) is not None:
+            facts |= {"session": name_session(session.id), "session_state": session.state}
+        if (program := result.program) is not None and program.packages_lock:
+            facts |= {"packages": list(program.packages), "packages_lock": program.packages_lock}
+        return facts
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:
         """Return the request with what its session was opened with, so that policy decides about that."""
@@ -143,6 +157,8 @@ class RuntimePrograms(Kind[RuntimeRun]):
             return request
         opened = session.work
         same = {name: getattr(opened, name) for name in ("runtime", "access", "network", "executable")}
+        if not work.packages:
+            same["packages"] = opened.packages
         resolved = work.model_copy(update=same)
         return request if resolved == work else request.model_copy(update={"work": resolved})
 

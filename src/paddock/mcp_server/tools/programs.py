@@ -71,7 +71,17 @@ _PLAIN_ARGUMENTS = {
     "relative_cwd": "cwd",
     **{
         name: name
-        for name in ("code", "args", "executable", "access", "network", "outputs", "env", "session")
+        for name in (
+            "code",
+            "args",
+            "executable",
+            "access",
+            "network",
+            "outputs",
+            "env",
+            "packages",
+            "session",
+        )
     },
 }
 """Arguments that the model takes unchanged, with their names there."""
@@ -229,6 +239,7 @@ def _build_run_program(programs: Programs) -> Tool:
             outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
             env={"type": "object"},
             session={**_TEXT, "description": '"new", or a handle: variables stay'},
+            packages=_TEXTS,
         ),
         run=programs.run_program,
         phrases=_PHRASES,
