@@ -65,7 +65,7 @@ class ProgramLimits(Value):
     timeout_ms: PositiveInt = 30_000
     """Wall time of compile step and program together, in milliseconds."""
     cpu_ms: PositiveInt | None = None
-    """CPU time of each step with everything that it starts, in milliseconds; None for the wall time on each processor."""
+    """CPU time of each step with all that it starts, in milliseconds; None for the wall time on each processor."""
     memory_bytes: PositiveInt = 1024 * MIB
     """Resident memory of the program and everything that it starts."""
     stdout_bytes: PositiveInt = MIB

@@ -314,7 +314,7 @@ class Supervisor:
         return "scratch" if self._scratch_full() else ""
 
     def _may_not_go_on(self) -> bool:
-        """Tell the server, once in a turn, that a limit is exceeded: it may interrupt the job, which has little left."""
+        """Tell the server, once in a turn, that a limit is exceeded, so that it may interrupt the job."""
         turn = self._turn
         if not turn.cpu_ms or turn.is_told:
             return True
