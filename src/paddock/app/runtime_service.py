@@ -171,12 +171,8 @@ class Programs:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
             handle = await recording.finish(facts)
-            if result.results:
-                stored = [
-                    await self._store_forms(facts, number, each)
-                    for number, each in enumerate(result.results, 1)
-                ]
-                result = result.replace(results=tuple(stored))
+            if result.results and work.output.persist:
+                result = await self._store_results(facts, result)
             if collector is not None:
                 program = program.replace(files=await collector.keep(facts))
         finally:
@@ -187,8 +183,13 @@ class Programs:
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
+    async def _store_results(self, facts: "RunFacts", result: RawResult) -> RawResult:
+        """Store what a program shows in other forms than text, as files; return the result with their handles."""
+        numbered = enumerate(result.results, 1)
+        stored = [await self._store_forms(facts, number, each) for number, each in numbered]
+        return result.replace(results=tuple(stored))
+
     async def _store_forms(self, facts: "RunFacts", number: int, result: Result) -> Result:
-        """Store what a program shows in other forms than text, as files, and return it with their handles."""
         handles: dict[str, str] = {}
         for kind, form in result.data.items():
             if kind in _UNSTORED or not isinstance(form, str):

@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 class Session:
     """A gate with its engines and services, for one workspace."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of a session
         self,
         gate: Gate,
         servers: Servers,
         processes: Processes,
         output: Output,
         scripts: Scripts,
-        *,
         programs: Programs,
+        *,
         events: Events,
         outgoing: OutgoingRedaction,
         flowing: SequenceServices,
@@ -101,6 +101,14 @@ def _make_packages(settings: Settings) -> "Packages":
     from paddock.packages.service import Packages
 
     return Packages(settings.packages, os.environ)
+
+
+def _make_programs(
+    settings: Settings, processes: Processes, output: Output, outgoing: OutgoingRedaction
+) -> Programs:
+    engine = partial(_make_engine, settings, processes)
+    sessions = partial(_make_sessions, settings, outgoing)
+    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
 
 
 def _make_sessions(
@@ -237,14 +245,7 @@ async def open_session(
         try:
             guest = GuestEngine(pool, parser, settings.guest.max_workers)
             output = Output(settings, outgoing.output, parts.artifacts)
-            engine = partial(_make_engine, settings, processes)
-            programs = Programs(
-                settings.runtimes,
-                engine,
-                output.artifacts,
-                outgoing.text,
-                partial(_make_sessions, settings, outgoing),
-            )
+            programs = _make_programs(settings, processes, output, outgoing)
             closing.append(programs.close)
             scripts = Scripts(settings.tools, workspace, processes.open_sandbox, settings.runtimes.recipes)
             flowing = SequenceServices(settings, scripts, outgoing, output.results)
@@ -266,15 +267,8 @@ async def open_session(
             servers.take_tools(outgoing.text)
             async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
                 gate.on_end = events.on_end
-                own_parts = gate, servers, processes, output, scripts
                 told = watch.metrics if watch else None
-                yield Session(
-                    *own_parts,
-                    programs=programs,
-                    events=events,
-                    outgoing=outgoing,
-                    flowing=flowing,
-                    metrics=told,
-                )
+                own_parts = gate, servers, processes, output, scripts, programs
+                yield Session(*own_parts, events=events, outgoing=outgoing, flowing=flowing, metrics=told)
         finally:
             await run_shielded(_close_all(closing, watch))

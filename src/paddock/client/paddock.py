@@ -20,7 +20,7 @@ from paddock.client.found_tools import FoundTool, FoundTools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.requests import RunningSession
 from paddock.client.sessions import InterpreterSession
-from paddock.client.whole_numbers import read_whole_number
+from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPEN_IT = "this Paddock is not open: use it as `async with Paddock() as p:`"
+
+
+_NO_LIMITS = LimitOverrides()
 
 
 class Paddock:
@@ -151,7 +154,12 @@ class Paddock:
         """
         work = GuestRun(source=code, input=read_value(input, "input"), session=session)
         return await self._execute_work(
-            work, timeout_ms, calls=mode, jit=jit, on_console=on_console, on_call=on_call
+            work,
+            read_limits(timeout_ms=timeout_ms),
+            calls=mode,
+            jit=jit,
+            on_console=on_console,
+            on_call=on_call,
         )
 
     async def events(
@@ -208,7 +216,9 @@ class Paddock:
             vars=dict(vars or {}),
             raw_results=found.raw_results,
         )
-        return await self._execute_work(work, timeout_ms, jit=jit, on_console=on_console)
+        return await self._execute_work(
+            work, read_limits(timeout_ms=timeout_ms), jit=jit, on_console=on_console
+        )
 
     async def exec(
         self,
@@ -243,17 +253,12 @@ class Paddock:
         may read the workspace, if that is granted. `files` (bytes, text or a Path to copy from, by relative path) and
         `outputs` (patterns of files to store, by default images) give it a separate directory; `outcome.files` lists
         the files that it leaves there. `packages` (such as `pandas>=2`) are installed first. Policy grants the names of
-        `env`. With `session` ("new", or the handle in
-        `outcome.session`) it runs in an interpreter that stays, after what ran there before. Without `keep` nothing is
-        stored. `on_output` receives the output at once, redacted; `combined` merges
-        standard error into it in the order
-        of writing. Setting `stop` ends the program as `cancelled`.
+        `env`. With `session` ("new", or the handle in `outcome.session`) it runs in an interpreter that stays. Without
+        `keep` nothing is stored. `on_output` receives the output at once, redacted; `combined` merges standard error
+        into it in the order of writing. Setting `stop` ends the program as `cancelled`.
         Raises ValueError for an exceeded limit, and ScriptNotFound for a file that cannot be read.
         """
-        if code is not None and file is not None:
-            raise ValueError("give either `code` or `file`")
-        name = self._check_language(language, runtime)
-        path = None if file is None else self._workspace / file
+        name, path = self._check_language(language, runtime), self._find_program(code, file)
         beside = bool(files) or outputs is not None or needs_own_folder(name, packages)
         wishes = {
             "runtime": name,
@@ -272,14 +277,8 @@ class Paddock:
             "packages": tuple(packages),
         }
         work = RuntimeRun.model_validate(wishes | ({"access": access} if access else {}))
-        outcome = await self._execute_work(
-            work,
-            timeout_ms,
-            memory_bytes=memory_bytes,
-            cpu_ms=cpu_ms,
-            on_output=on_output,
-            stop=stop,
-        )
+        limits = read_limits(timeout_ms=timeout_ms, memory_bytes=memory_bytes, cpu_ms=cpu_ms)
+        outcome = await self._execute_work(work, limits, on_output=on_output, stop=stop)
         return self._attach_readers(outcome)
 
     def session(
@@ -339,6 +338,11 @@ class Paddock:
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""
         return self._require_session().programs.list_sessions(self._actor)
+
+    def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
+        if code is not None and file is not None:
+            raise ValueError("give either `code` or `file`")
+        return None if file is None else self._workspace / file
 
     def _check_language(self, language: str | None, alias: str | None) -> str:
         if (language is None) is (alias is None):
@@ -423,7 +427,7 @@ class Paddock:
         self, name: str, inputs: Mapping[str, Json] | None, timeout_ms: int | None
     ) -> Outcome:
         work = self._require_session().scripts.make_work(name, read_object(inputs, "inputs"))
-        return await self._execute_work(work, timeout_ms)
+        return await self._execute_work(work, read_limits(timeout_ms=timeout_ms))
 
     async def prompt(self, name: str, arguments: Mapping[str, Json] | None = None) -> "PromptReply":
         """Run the script tools for a call of the prompt `name`, each under policy and recorded.
@@ -461,7 +465,9 @@ class Paddock:
             deterministic=deterministic,
             partial=partial,
         )
-        return await self._execute_work(work, timeout_ms, output_bytes=output_bytes, jit=jit)
+        return await self._execute_work(
+            work, read_limits(timeout_ms=timeout_ms, output_bytes=output_bytes), jit=jit
+        )
 
     async def call(
         self,
@@ -477,7 +483,7 @@ class Paddock:
         JSON.
         """
         work = ServerCall(server=server, tool=tool, arguments=read_object(arguments, "arguments"))
-        return await self._execute_work(work, timeout_ms)
+        return await self._execute_work(work, read_limits(timeout_ms=timeout_ms))
 
     async def search_tools(
         self, queries: str | Sequence[str], *, server: str | None = None, limit: int | None = None
@@ -559,7 +565,7 @@ class Paddock:
 
     async def _end_of(self, tool: "Tool", inputs: "Inputs") -> ToolEnd:
         work = make_tool_run(self._require_session().scripts.library, tool.id, inputs, prompt=tool.prompt)
-        return tool_end(await self._execute_work(work, None))
+        return tool_end(await self._execute_work(work))
 
     def _require_session(self) -> Session:
         running = self._require_running()
@@ -574,11 +580,8 @@ class Paddock:
     async def _execute_work(
         self,
         work: Work,
-        timeout_ms: int | None,
+        limits: LimitOverrides = _NO_LIMITS,
         *,
-        output_bytes: int | None = None,
-        memory_bytes: int | None = None,
-        cpu_ms: int | None = None,
         calls: Calls = "run",
         jit: bool = False,
         on_console: "OnConsole | None" = None,
@@ -591,12 +594,7 @@ class Paddock:
             surface="library",
             workspace=self._workspace,
             work=work,
-            limits=LimitOverrides(
-                timeout_ms=read_whole_number("timeout_ms", timeout_ms),
-                output_bytes=read_whole_number("output_bytes", output_bytes),
-                memory_bytes=read_whole_number("memory_bytes", memory_bytes),
-                cpu_ms=read_whole_number("cpu_ms", cpu_ms),
-            ),
+            limits=limits,
             jit=jit,
             calls=calls,
         )

@@ -2,6 +2,8 @@
 
 from typing import SupportsIndex
 
+from paddock.model.limits import LimitOverrides
+
 
 def read_whole_number(name: str, value: object, minimum: int = 1) -> int | None:
     """Return a whole number, also from `2.0`; None for None.
@@ -16,3 +18,8 @@ def read_whole_number(name: str, value: object, minimum: int = 1) -> int | None:
     if (whole := number.__index__()) < minimum:
         raise ValueError(f"`{name}` must be at least {minimum}, not {value!r:.60}")
     return whole
+
+
+def read_limits(**limits: int | None) -> LimitOverrides:
+    """Return the limits that a request asks for, by their names there. Raises ValueError as `read_whole_number`."""
+    return LimitOverrides(**{name: read_whole_number(name, value) for name, value in limits.items()})

@@ -89,7 +89,9 @@ class PythonRegistries:
             path for address in self._addresses if address and (path := _local_path(address)) is not None
         ]
         # Pages of an index in a directory `simple` (PEP 503) link to files beside that directory.
-        local += [path.parent for path in local if path.name == "simple" and path.parent.parent != path.parent]
+        local += [
+            path.parent for path in local if path.name == "simple" and path.parent.parent != path.parent
+        ]
         named = [Path(value) for name, value in (self.variables or {}).items() if name in _CERTIFICATES]
         return tuple(path for path in (*local, *named) if path.exists())
 
