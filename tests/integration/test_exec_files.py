@@ -212,7 +212,7 @@ for path in ("plain.txt", "sub/in.txt", ".git/hooks/x", "HEAD", "deep/.envrc"):
         ),
         (
             ("--output", "*", "--cwd", "sub"),
-            "with `files` or `outputs` the program works in a separate directory: give its text as `code`, no `file` "
+            "with `files`, `outputs` or `session` the program works in a separate directory: give its text as `code`, no `file` "
             "and no `cwd`",
         ),
     ],

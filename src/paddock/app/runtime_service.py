@@ -163,10 +163,9 @@ class Programs:
         try:
             files = collector.read if collector else None
             sinks = Sinks(recording.stdout, recording.stderr, files)
-            if work.session is None:
-                result = await self._engine.run(job, sinks, stop)
-            else:
-                result = await self.sessions.run(request.actor, job, sinks, stop)
+            in_session = work.session is not None
+            running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
+            result = await (running or self._engine.run(job, sinks, stop))
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)

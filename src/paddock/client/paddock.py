@@ -19,7 +19,7 @@ from paddock.client.askers import adapt_asking
 from paddock.client.found_tools import FoundTool, FoundTools
 from paddock.client.local_tools import add_function, make_local_server
 from paddock.client.requests import RunningSession
-from paddock.client.sessions import InterpreterSession
+from paddock.client.sessions import InterpreterSession, SessionOwner
 from paddock.client.whole_numbers import read_limits, read_whole_number
 from paddock.files import below
 from paddock.model.base import Json
@@ -302,10 +302,6 @@ class Paddock:
         """
         if (language is None) is (id is None):
             raise ValueError('give a language, for example "python", or the `id` of an open session')
-        if id is not None:
-            return InterpreterSession(
-                lambda: self._require_session().programs, self._actor, partial(self._run_in, None), id
-            )
         opening = {
             "executable": executable,
             "access": access,
@@ -315,25 +311,9 @@ class Paddock:
             "packages": packages,
             "memory_bytes": memory_bytes,
         }
-        execute = partial(self._run_in, self._check_language(language, None), opening)
-        return InterpreterSession(lambda: self._require_session().programs, self._actor, execute, NEW)
-
-    async def _run_in(
-        self,
-        language: str | None,
-        opening: Mapping[str, Any] | None = None,
-        *,
-        session: str,
-        files: Mapping[str, InputData] | None = None,
-        **options: Any,  # noqa: ANN401 - those of `exec`
-    ) -> Outcome:
-        given = dict(opening or {}) if session == NEW else {}
-        first: Mapping[str, InputData] = given.pop("files", None) or {}
-        both = {**first, **(files or {})}
-        if language is None:
-            known = self._require_session().programs.find_session(self._actor, session)
-            language = "python" if known is None else known.work.runtime  # without one, nothing runs
-        return await self.exec(language, session=session, files=both, **given, **options)
+        name = self._check_language(language, None) if language is not None else None
+        owner = SessionOwner(lambda: self._require_session().programs, self._actor, self.exec)
+        return InterpreterSession(owner, name, opening, id or NEW)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""

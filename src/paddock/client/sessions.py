@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from paddock.client.arguments import InputData
     from paddock.output.recorder import OnOutput
 
-Execute = Callable[..., Coroutine[Any, Any, Outcome]]
-"""`Paddock.exec` with the arguments of the session."""
+
+class SessionOwner(NamedTuple):
+    """The Paddock of a session, as the session sees it."""
+
+    programs: "Callable[[], Programs]"
+    """What runs its programs."""
+    actor: str
+    execute: Callable[..., Coroutine[Any, Any, Outcome]]
+    """`Paddock.exec`."""
 
 
 class SessionFiles:
@@ -60,12 +67,15 @@ class InterpreterSession:
     Nothing of it runs between two executions. `async with` opens and closes it; `await` only opens it.
     """
 
-    def __init__(self, programs: "Callable[[], Programs]", actor: str, execute: Execute, handle: str) -> None:
-        """Make a session that is opened, or that has the handle already, by `Paddock.session`."""
-        self._programs = programs
-        self.actor = actor
+    def __init__(
+        self, owner: SessionOwner, language: str | None, opening: Mapping[str, Any], handle: str
+    ) -> None:
+        """Use `Paddock.session` instead: `opening` has arguments for the first program, which opens a new session."""
+        self._owner = owner
+        self.actor = owner.actor
         """Whom it belongs to."""
-        self._execute = execute
+        self._language = language
+        self._opening = opening
         self._handle = handle
         self._attached = handle != NEW
         self.files = SessionFiles(self)
@@ -76,7 +86,7 @@ class InterpreterSession:
     @property
     def programs(self) -> "Programs":
         """What runs it."""
-        return self._programs()
+        return self._owner.programs()
 
     @property
     def id(self) -> str:
@@ -122,21 +132,30 @@ class InterpreterSession:
         A limit interrupts it, and `outcome.session.state` says whether the session survived. A lost session gives
         an outcome with the status `lost`. The other arguments are those of `Paddock.exec`.
         """
-        outcome = await self._execute(
+        opening = dict(self._opening) if self._handle == NEW else {}
+        first: Mapping[str, InputData] = opening.pop("files", None) or {}
+        outcome = await self._owner.execute(
+            language=self._language or self._find_language(),
             code=code,
             session=self._handle,
             stdin=stdin,
-            files=files,
+            files={**first, **(files or {})},
             outputs=outputs,
             timeout_ms=timeout_ms,
             cpu_ms=cpu_ms,
             keep=keep,
             on_output=on_output,
             stop=stop,
+            **opening,
         )
         if outcome.session is not None:
             self._handle, self.expires_in_s = outcome.session.id, outcome.session.expires_in_s
         return outcome
+
+    def _find_language(self) -> str:
+        """Return the language of a session that was open before; without one, nothing runs."""
+        known = self.programs.find_session(self.actor, self._handle)
+        return "python" if known is None else known.work.runtime
 
     async def interrupt(self) -> None:
         """Interrupt the program that is executed now; its outcome is `cancelled`. Does nothing without one."""

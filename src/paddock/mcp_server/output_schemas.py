@@ -156,7 +156,12 @@ PROGRAM_SCHEMA = object_schema(
     results=_add_description(
         _build_list_schema(
             object_schema(
-                ["text"], text=_TEXT, mediaTypes=_build_list_schema(_TEXT), handles={"type": "object"}
+                ["text"],
+                text=_TEXT,
+                mediaTypes=_build_list_schema(_TEXT),
+                stored=_build_list_schema(
+                    object_schema(["mediaType", "handle"], mediaType=_TEXT, handle=_TEXT)
+                ),
             )
         ),
         "The values that it showed.",

@@ -77,7 +77,8 @@ def _describe_session(outcome: Outcome) -> dict[str, Json]:
 
 def _describe_result(result: Result) -> dict[str, Json]:
     """Return a value that a program shows, without images and other large forms, which have handles."""
-    return {"text": result.text, "mediaTypes": sorted(result.data), "handles": dict(result.handles)}
+    stored = [{"mediaType": kind, "handle": handle} for kind, handle in result.handles.items()]
+    return {"text": result.text, "mediaTypes": sorted(result.data), "stored": stored}
 
 
 def _describe_file(file: OutputFile) -> dict[str, Json]:

@@ -357,14 +357,15 @@ def test_languages_without_sessions_and_wrong_uses(workspace: Path) -> None:
             ValueError, match='give a language, for example "python", or the `id` of an open session'
         ):
             p.session()
-        with p.session("shell", env={}) as s:
-            s.run("true")
-            denied = p.exec("shell", "true", session=s.id, env={"HOME": "1"})
-            assert denied.error is not None
-            assert (
-                denied.error.message
-                == "`env` is given when a session is opened; set variables in its program"
-            )
+    granted = {**PATIENT["runtimes"], "environment": ["X"]}
+    with (
+        BlockingPaddock(workspace, overrides={"runtimes": granted}) as p,
+        p.session("shell", env={"X": "5"}) as s,
+    ):
+        assert s.run("echo $X").text == "5\n"
+        denied = p.exec("shell", "true", session=s.id, env={"X": "1"})
+        assert denied.error is not None
+        assert denied.error.message == "`env` is given when a session is opened; set variables in its program"
 
 
 def test_a_session_is_in_the_record_and_its_handle_is_not(workspace: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_file_has_one_source() -> None:
 
 def test_what_does_not_go_with_a_directory_of_its_own() -> None:
     told = (
-        "with `files` or `outputs` the program works in a separate directory: give its text as `code`, no `file` "
+        "with `files`, `outputs` or `session` the program works in a separate directory: give its text as `code`, no `file` "
         "and no `cwd`"
     )
     assert refusal([{"path": "a", "data": b""}], cwd="sub") == told
