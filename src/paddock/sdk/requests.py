@@ -118,6 +118,8 @@ def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
         raise SdkError(usage)
     runtime, code, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "exec")
+    if "session" in wishes:  # its sessions would take the place of the caller's
+        raise SdkError("paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program")
     limits = _take_timeout(wishes)
     if isinstance(stdin := wishes.get("stdin"), str):
         wishes["stdin"] = stdin.encode("utf-8", "surrogatepass")

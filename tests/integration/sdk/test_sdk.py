@@ -203,6 +203,10 @@ def test_exec_gives_the_end_of_a_program_as_a_value(desk):
         ("exec('javascript', '1')", "paddock.exec: there is no runtime javascript; did you mean node?"),
         ("exec({runtime: 'node'})", "paddock.exec: runtime: Input should be a valid string"),
         ("exec('python', '1', [])", "paddock.exec: the options must be one object, not an array"),
+        (
+            "exec('python', '1', {session: 'new'})",
+            "paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program",
+        ),
         ("exec('python', '1', {colour: 1})", "paddock.exec: colour: Extra inputs are not permitted"),
         ("script.run('../x')", "../x: is a path; give the name of a saved script, without a folder"),
         ("script.run('nowhere')", "Script not found: nowhere"),
