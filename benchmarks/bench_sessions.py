@@ -11,6 +11,7 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
+from benchmarks import peers
 from benchmarks.bench_mcp import served
 from benchmarks.measure import Line, Scale, at_most, cpu_seconds, interleaved, milliseconds
 from benchmarks.peers import bare_environment
@@ -57,6 +58,7 @@ def _measure_opening(p: BlockingPaddock, interpreter: str, scale: Scale) -> list
         "kernel": lambda: milliseconds(start_kernel),
     }
     figures = interleaved(contenders, scale.of(12, 2))
+    other = peers.run_llm_sandbox(scale.of(20, 2))
     p50 = {name: median(values) for name, values in figures.items()}
     above = [(ours - 15) / bare for ours, bare in zip(figures["session"], figures["bare"], strict=True)]
     return [
@@ -64,6 +66,10 @@ def _measure_opening(p: BlockingPaddock, interpreter: str, scale: Scale) -> list
         Line("the same without 15 ms, against the bare interpreter", median(above), "x", at_most(1.3)),
         Line("floor: the same interpreter started bare, p50", p50["bare"], "ms"),
         Line("peer: a Jupyter kernel, not confined, p50", p50["kernel"], "ms"),
+        Line("peer: the first program in a session of llm-sandbox (bubblewrap)", other[0], "ms"),
+        Line(
+            "peer: a further program there, which has no variables of the first, p50", median(other[1:]), "ms"
+        ),
     ]
 
 

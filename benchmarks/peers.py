@@ -1,6 +1,7 @@
 """The same work by other means: one process of node or deno for each program, neither of them confined."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -42,19 +43,60 @@ def deno_release() -> str:
 
 
 @cache
-def deno() -> str:
-    """Return deno's path; installs the pinned release into the user's cache when it is not there yet."""
+def _install() -> Path:
+    """Return the directory of the pinned releases; installs them into the user's cache when it is not there yet."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache_home / "paddock-bench" / f"deno-{deno_release()}"
+    target = cache_home / "paddock-bench" / f"peers-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:12]}"
     target.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        program = target / "bin" / "deno"
-        if not program.exists():
-            options = ["--quiet", "--target", str(target), "--require-hashes", "--only-binary", ":all:"]
+        if not (target / "installed").exists():
+            options = [
+                "--quiet",
+                "--target",
+                str(target),
+                "--require-hashes",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+            ]
             python = ["--python", sys.executable]
             subprocess.run([*_uv(), "pip", "install", *options, *python, "-r", str(PINS)], check=True)
-    return str(program)
+            (target / "installed").touch()
+    return target
+
+
+def deno() -> str:
+    """Return deno's path."""
+    return str(_install() / "bin" / "deno")
+
+
+_LLM_SANDBOX = """
+import json, time
+from llm_sandbox import SandboxSession
+from llm_sandbox.const import SandboxBackend
+started = time.perf_counter()
+with SandboxSession(lang="python", backend=SandboxBackend.BUBBLEWRAP) as session:
+    session.run("print(1)")
+    spent = [time.perf_counter() - started]
+    for _ in range(TIMES):
+        started = time.perf_counter()
+        assert session.run("x = 1").exit_code == 0
+        spent.append(time.perf_counter() - started)
+print(json.dumps([1000 * each for each in spent]))
+"""
+
+
+def run_llm_sandbox(times: int) -> list[float]:
+    """Return what the first program in a new session of llm-sandbox takes (bubblewrap), and then further ones, in ms."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LLM_SANDBOX.replace("TIMES", str(times))],
+        env={**bare_environment(), "PYTHONPATH": str(_install())},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 def _uv() -> list[str]:
