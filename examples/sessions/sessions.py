@@ -59,7 +59,6 @@ with open("visits.png", "wb") as file:
 async def main(target: Path) -> None:
     """Run the three programs and write the picture to a directory."""
     paddock = Path(sys.executable).with_name("paddock")
-    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as workspace:
         server = StdioServerParameters(
             command=str(paddock), args=["serve", "mcp", "--workspace", workspace], env=dict(os.environ)
@@ -90,4 +89,6 @@ async def run_program(
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    directory = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    directory.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(directory))
