@@ -48,6 +48,8 @@ FACTS = {
     "file": "the requested file, relative to the workspace",
     "file_count": "number of files that a program was given",
     "variables": "names of the environment variables of one program",
+    "session": "hash of the handle of a [session](sessions.md); `new` opened one",
+    "session_state": "`kept` or `lost`: whether the session still has its variables and files",
     "access": "access to the workspace",
     "network": "network access",
     "status": "[status](answers.md) of the end; `planned` is a call that a rehearsal did not make",
