@@ -1,4 +1,4 @@
-"""Show Paddock at work: programs over real MCP servers, computations, script tools, hostile programs, the record.
+"""Show Paddock at work: programs over real MCP servers, computations, script tools, a session, hostile programs.
 
 Everything goes through the command line that people use. The exit code is 1 when anything is not as promised.
 """
@@ -18,6 +18,7 @@ from install_servers import install
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "demo"
+SESSIONS = ROOT / "examples" / "sessions" / "sessions.py"
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMITS = 20
 GRACE_MS = 5_000
@@ -61,7 +62,7 @@ class Paddock:
         return subprocess.run(
             command,
             cwd=ROOT,
-            env=self._environment(),
+            env=self.environment,
             input=given,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -83,7 +84,9 @@ class Paddock:
         done = self(*arguments, *further, "-w", place, "--json", given=body, errors=subprocess.DEVNULL)
         return json.loads(done.stdout)
 
-    def _environment(self) -> dict[str, str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of its processes."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
         return {
             **own,
@@ -107,7 +110,7 @@ def main() -> int:
     install(paddock.state / "servers")
     (paddock.state / "memory.jsonl").unlink(missing_ok=True)
 
-    broken = friendly(paddock) + computed(paddock) + tools(paddock) + programs(paddock)
+    broken = friendly(paddock) + computed(paddock) + tools(paddock) + programs(paddock) + session(paddock)
     broken += hostile(paddock) + record(paddock)
     heading("Done" if not broken else "Not as promised")
     for text in broken:
@@ -185,6 +188,27 @@ def programs(paddock: Paddock) -> list[str]:
     lines = [excerpt["content"] for excerpt in found["excerpts"]]
     print("".join(f"  found: {line}\n" for line in lines), end="")
     return [] if lines == ["reading 12345 SENSOR FAULT"] else [f"stored output: found {lines}"]
+
+
+def session(paddock: Paddock) -> list[str]:
+    """Make a table and a picture in three calls of one session, over MCP, and return what is wrong."""
+    heading("A Python session over MCP: a CSV file in, a table and a picture out, in three calls")
+    picture = paddock.state / "visits.png"
+    picture.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, str(SESSIONS), str(paddock.state)],
+        env=paddock.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    print(done.stdout.replace(str(paddock.state), shown(paddock.state)), end="")
+    promises = {
+        "every call worked": done.returncode == 0,
+        "the second call summed what the first one read": "Rome    1710" in done.stdout,
+        "the third one drew it": picture.exists() and picture.read_bytes().startswith(b"\x89PNG"),
+    }
+    return [f"sessions.py: not kept: {text}" for text, kept in promises.items() if not kept]
 
 
 def summary(paddock: Paddock, outcome: Outcome) -> None:

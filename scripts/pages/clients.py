@@ -35,6 +35,7 @@ is on `PATH`, or if its directory contains a file that Paddock did not write.
 * **Links.** Paddock follows a link and keeps it. In a project it refuses a link that leads out of the project, and a
   file of another user. `--move-servers` needs two files, and fails if one is a link to the other.
 
+What a model can do with the tools: [agents](agents.md), and [a Python tool](python-tool.md) with sessions.
 Programs that connect by a library, such as LangChain or the Vercel AI SDK: [client libraries](client-libraries.md).
 
 ## Files

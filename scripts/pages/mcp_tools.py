@@ -16,6 +16,8 @@ HEAD = """\
 <!-- Written by scripts/reference.py: it asks `paddock serve mcp` as a client; `make check` compares.
 Change the descriptions in src/paddock/mcp_server. -->
 
+`run_program` can keep variables and files from one call to the next: [sessions](sessions.md).
+
 This page lists the tools of `paddock serve mcp`. After them the server lists the enabled [script
 tools](tools.md) of the workspace.
 

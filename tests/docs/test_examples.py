@@ -63,6 +63,19 @@ def test_an_agent_whose_server_is_away_claims_nothing(run, tmp_path):
     assert printed.endswith("\n\nI could not find out.\n")
 
 
+def test_a_session_makes_a_table_and_a_picture(run, tmp_path):
+    printed = run(sys.executable, EXAMPLES / "sessions" / "sessions.py", "out")
+    assert printed.splitlines() == [
+        "-> 9 rows with city, month, visits",
+        "-> Rome    1710",
+        "Lima    1240",
+        "Oslo    1010",
+        "-> ",
+        "-> an image of 655 bytes: out/visits.png",
+    ]
+    assert (tmp_path / "out" / "visits.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_tests_of_a_change_reach_nothing(run):
     lines = run(sys.executable, EXAMPLES / "test_suite" / "check.py", code=1).splitlines()
     assert lines[0] in ("failed under namespaces", "failed under landlock")

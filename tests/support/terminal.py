@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.processes import PATIENCE_S
+
 PROMPT = "N: no] "
 
 
@@ -33,3 +35,51 @@ def at_terminal(
             os.write(terminal, rest.pop(0).encode())
     os.close(terminal)
     return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class Dialogue:
+    """A command at a terminal, with which a test talks: it types, and waits for what the command shows."""
+
+    def __init__(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+        """Start the command."""
+        self.shown = ""
+        """Everything that the terminal has shown."""
+        self._read_to = 0
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.chdir(cwd)
+            os.execve(command[0], command, {**environment, "TERM": "dumb"})
+
+    def type(self, text: str) -> None:
+        """Type a text, in which `\\r` is the return key."""
+        os.write(self._terminal, text.encode())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command."""
+        os.kill(self._pid, number)
+
+    def wait_for(self, text: str) -> str:
+        """Wait until the terminal shows a text, and return what it showed since the last one."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.shown.find(text, self._read_to)) < 0:
+            assert time.monotonic() < deadline, self.shown[self._read_to :]
+            assert self._read(), self.shown[self._read_to :]
+        begin, self._read_to = self._read_to, found + len(text)
+        return self.shown[begin:found]
+
+    def finish(self) -> int:
+        """Wait for the end of the command and return its exit code."""
+        while self._read():
+            pass
+        os.close(self._terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def _read(self) -> bool:
+        if not select.select([self._terminal], [], [], PATIENCE_S)[0]:
+            return False
+        try:
+            data = os.read(self._terminal, 65536)
+        except OSError:  # the other side has closed
+            return False
+        self.shown += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(data)

@@ -174,7 +174,7 @@ def command(
     try:
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         settings = own_settings(workspace, flags, given)
-        _require_runtime(runtime, settings.runtimes)
+        require_runtime(runtime, settings.runtimes)
         request = ExecutionRequest(
             actor=find_actor(),
             surface="cli",
@@ -209,7 +209,8 @@ def command(
         raise Failure(message, exit_code=EXIT_OWN_FAILURE) from error
 
 
-def _require_runtime(name: str, runtimes: RuntimeSettings) -> None:
+def require_runtime(name: str, runtimes: RuntimeSettings) -> None:
+    """Raise Failure, with the exit code of a missing runtime, for a language that no settings name."""
     if name in runtimes.languages:
         return
     from paddock.runtimes.recipe import no_runtime
@@ -258,9 +259,9 @@ def _read_options(
     return {
         **plain,
         **({"access": access} if access else {}),
-        "code": code if file is None else _read_source(file),
+        "code": code if file is None else read_source(file),
         "file": "" if own_place or file in (None, "-") else below(workspace, Path(file)),
-        "files": [_read_input(given) for given in file_in],
+        "files": [read_input(given) for given in file_in],
         "outputs": outputs or None,
         "env": env,
         "packages": packages,
@@ -300,7 +301,7 @@ def _execute_request(
         text = (
             ""
             if as_json
-            else "\n".join(filter(None, (_explain_failure(outcome), put_back(outcome), lost, listed)))
+            else "\n".join(filter(None, (explain_failure(outcome), put_back(outcome), lost, listed)))
         )
         passing.end(more=bool(text))
         if as_json or answered:
@@ -322,7 +323,7 @@ def _not_kept(outcome: Outcome) -> str:
     return outcome.program.not_kept if outcome.program else ""
 
 
-def _explain_failure(outcome: Outcome) -> str:
+def explain_failure(outcome: Outcome) -> str:
     """Return why a program is not ok, unless its exit code and its own output say it."""
     exited = outcome.program is not None and outcome.program.exit_code is not None
     if outcome.error is None or (outcome.status is Status.FAILED and exited and not outcome.error.hint):
@@ -354,7 +355,7 @@ def exit_code(outcome: Outcome) -> int:
             return (program and program.exit_code) or int(not outcome.ok)
 
 
-def _read_input(given: str) -> InputFile:
+def read_input(given: str) -> InputFile:
     """Read the file that `PATH[:NAME]` names; without a name it has its own."""
     path, _, name = given.partition(":") if not Path(given).exists() else (given, "", "")
     try:
@@ -380,7 +381,8 @@ def own_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, A
     return load(workspace, flags={**given, **flags}).settings if given else merged.settings
 
 
-def _read_source(file: str) -> str:
+def read_source(file: str) -> str:
+    """Return the program in a file, or on standard input for `-`. Raises BadParameter for one that cannot be read."""
     try:
         if file == "-":
             data = sys.stdin.buffer.read(_MAX_CODE_BYTES + 1)

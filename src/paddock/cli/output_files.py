@@ -36,7 +36,7 @@ def save_files(
             continue
         where = f"paddock output get {file.handle} -o {shlex.quote(PurePath(file.path).name)}"
         if target is not None:
-            if (name := _find_special_name(file.path)) is not None:
+            if (name := find_special_name(file.path)) is not None:
                 lines.append(
                     f"{file.path} ({size}) was not written, because tools may run what {name} holds: {where}"
                 )
@@ -72,6 +72,6 @@ def write_below(target: Path, path: str, data: bytes) -> None:
         os.close(here)
 
 
-def _find_special_name(path: str) -> str | None:
+def find_special_name(path: str) -> str | None:
     """Return the part of a path that is hidden or protected, such as `.git` or `HEAD`; None for an ordinary path."""
     return next((part for part in path.split("/") if part.startswith(".") or part in PROTECTED_PATHS), None)

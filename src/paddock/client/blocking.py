@@ -1,10 +1,6 @@
 """Paddock for programs without an event loop: the same methods, each waits for its result."""
 
-import asyncio
-import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -12,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from weakref import finalize
 
+from paddock.client.loop_thread import NOT_OPEN, OpenLoop, start_loop
 from paddock.client.paddock import Paddock
-from paddock.client.requests import FORKED
 from paddock.client.sessions import BlockingSession
 from paddock.model.base import Json
 from paddock.model.outcome import Outcome
@@ -28,9 +24,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-_NOT_OPEN = "this Paddock is not open: use it as `with BlockingPaddock() as p:`"
-_OWN_THREAD = "a listener cannot wait for its own Paddock; call it from another thread"
 
 
 class BlockingPaddock:
@@ -65,15 +58,12 @@ class BlockingPaddock:
             artifacts=artifacts,
             tool_server=tool_server,
         )
-        self._open: _OpenLoop | None = None
+        self._open: OpenLoop | None = None
         self._end: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         """Start the loop and open the session."""
-        opened: Future[_OpenLoop] = Future()
-        thread = threading.Thread(target=_run_loop, args=(self._paddock, opened), name="paddock", daemon=True)
-        thread.start()
-        self._open = opened.result()
+        self._open, _ = start_loop(self._paddock)
         # The finalizer also ends an instance that was never closed, once it is garbage.
         self._end = ending = finalize(self, self._open.end)
         ending.atexit = False  # too late for threads; the end of this process ends the others
@@ -199,66 +189,5 @@ class BlockingPaddock:
 
     def _run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._open is None:
-            raise RuntimeError(_NOT_OPEN)
+            raise RuntimeError(NOT_OPEN)
         return self._open.run_and_wait(work)
-
-
-class _OpenLoop:
-    """An event loop in a thread of this process, with a Paddock open on it."""
-
-    def __init__(self) -> None:
-        """Belong to the current loop and thread."""
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.current_thread()
-        self._pid = os.getpid()
-        self._ending = asyncio.Event()
-        self._lock = threading.Lock()
-        self._ended = False
-
-    async def wait_until_ended(self) -> None:
-        """Wait until the loop should end."""
-        await self._ending.wait()
-
-    def run_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run work on the loop and wait for it. Raises RuntimeError if that would block for ever."""
-        if os.getpid() != self._pid:
-            raise RuntimeError(FORKED)
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(_OWN_THREAD)
-
-        async def run_work() -> T:
-            return await work()
-
-        with self._lock:  # a loop finishes earlier work before it ends
-            if self._ended:
-                raise RuntimeError(_NOT_OPEN)
-            future = asyncio.run_coroutine_threadsafe(run_work(), self._loop)
-        return future.result()
-
-    def end(self) -> None:
-        """End the loop and wait for its end, only in the process that owns it."""
-        if os.getpid() != self._pid:
-            return
-        with self._lock:
-            if not self._ended:
-                self._loop.call_soon_threadsafe(self._ending.set)
-            self._ended = True
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-
-def _run_loop(paddock: Paddock, opened: "Future[_OpenLoop]") -> None:
-    """Run a loop with a Paddock open on it until it is told to end."""
-
-    async def serve() -> None:
-        async with paddock:
-            one = _OpenLoop()
-            opened.set_result(one)
-            await one.wait_until_ended()
-
-    try:
-        asyncio.run(serve())
-    except BaseException as error:
-        if opened.done():
-            raise
-        opened.set_exception(error)

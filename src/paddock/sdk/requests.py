@@ -119,7 +119,9 @@ def _read_program(arguments: list[Json]) -> tuple[Work, LimitOverrides]:
     runtime, code, options = (*arguments, None, None)[:3]
     wishes = options_of(options, "exec")
     if "session" in wishes:  # its sessions would take the place of the caller's
-        raise SdkError("paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program")
+        raise SdkError(
+            "paddock.exec: a program cannot use sessions; its caller can, with `session` of run_program"
+        )
     limits = _take_timeout(wishes)
     if isinstance(stdin := wishes.get("stdin"), str):
         wishes["stdin"] = stdin.encode("utf-8", "surrogatepass")

@@ -33,6 +33,7 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, Status
 from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
+from paddock.model.session import NEW
 from paddock.model.work_files import InputFile
 from paddock.rendering.program_response import program_response, put_back
 from paddock.settings.schema import RuntimeSettings
@@ -130,7 +131,7 @@ class Programs:
     def _name_language(self, arguments: Arguments, caller: Caller) -> Arguments:
         """Return the arguments with the language of their session, which need not be given again."""
         handle = arguments.get("session")
-        if "language" in arguments or not isinstance(handle, str):
+        if "language" in arguments or not isinstance(handle, str) or handle == NEW:
             return arguments
         session = self._session.programs.find_session(caller.actor, handle)
         # Without one, nothing runs, and the answer says why.
