@@ -8,16 +8,20 @@ believes nothing of it but what it shows.
 import ast
 import base64
 import builtins
+import collections
 import fcntl
 import inspect
+import itertools
 import json
 import linecache
 import os
+import re
 import signal
 import struct
 import sys
 import traceback
 import types
+from importlib.machinery import ModuleSpec, PathFinder
 
 __builtins__ = dict(vars(builtins))  # programs replace them
 _MAX_RESULT_BYTES = 5 * 1024 * 1024
@@ -34,6 +38,19 @@ _METHODS = (
 )
 _PRIVATE = 200
 _BACKEND = "paddock_figures"
+_LINE_CHARS = 79
+_MAX_ITEMS = 1000
+_FORMS = {
+    "HTML": "text/html",
+    "Markdown": "text/markdown",
+    "Latex": "text/latex",
+    "Math": "text/latex",
+    "SVG": "image/svg+xml",
+    "JSON": "application/json",
+    "Pretty": "text/plain",
+    "Code": "text/plain",
+    "Image": "image/png",
+}
 
 
 class _Driver:
@@ -55,8 +72,8 @@ class _Driver:
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
-        os.environ.setdefault("MPLBACKEND", "module://" + _BACKEND)
-        sys.modules[_BACKEND] = _make_backend(self)
+        os.environ.setdefault("MPLBACKEND", "agg")  # for the processes of programs too
+        sys.meta_path.insert(0, _Importer(self))
 
     def serve(self):
         self.send({"ready": True})
@@ -100,7 +117,11 @@ class _Driver:
         try:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                self.carry_out(code, name)
+                try:
+                    self.carry_out(code, name)
+                except (Exception, SystemExit):
+                    _call(self.show_figures)
+                    raise
                 self.show_figures()
             finally:
                 signal.signal(signal.SIGINT, _ignore)
@@ -134,9 +155,9 @@ class _Driver:
 
     def carry_out(self, code, name):
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree = _parse(code, name, flags)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if last is not None and code.rstrip().endswith(";"):
+        if last is not None and _is_quiet(code, last):
             tree.body.append(last)
             last = None
         if tree.body:
@@ -157,10 +178,10 @@ class _Driver:
             return self.loop.run_until_complete(eval(compiled, self.names))
         return eval(compiled, self.names)
 
-    def display(self, *values, **_options):
-        """Show values, rich where they can be."""
+    def display(self, *values, raw=False, **_options):
+        """Show values, rich where they can be; with `raw`, they are dictionaries of forms by media type."""
         for value in values:
-            bundle = self.describe(value)
+            bundle = {"text/plain": "", **value} if raw else self.describe(value)
             if "image/png" not in bundle and "image/jpeg" not in bundle:
                 self.print(bundle["text/plain"] + "\n")
             self.send_bundle(bundle)
@@ -209,7 +230,7 @@ class _Driver:
             for kind, data in bundle.items()
         }
         text = bundle.get("text/plain")
-        bundle["text/plain"] = (text if isinstance(text, str) else repr(value))[:_MAX_TEXT_CHARS]
+        bundle["text/plain"] = (text if isinstance(text, str) else _format(value))[:_MAX_TEXT_CHARS]
         return bundle
 
     def show_figures(self):
@@ -314,20 +335,229 @@ def _draw(figure):
     return file.getvalue()
 
 
-def _make_backend(driver):
-    """Return the module of matplotlib's backend: figures are drawn by Agg, and `show` displays them."""
-    module = types.ModuleType(_BACKEND)
+class _Importer:
+    """Prepares modules, right after their import, for showing values and figures."""
 
-    def load(name):
-        if name.startswith("__"):
-            raise AttributeError(name)
+    def __init__(self, driver):
+        self.hooks = {"matplotlib.pyplot": self.prepare_pyplot, "IPython.display": self.prepare_display}
+        self.driver = driver
+
+    def find_spec(self, name, path=None, _target=None):
+        if name not in self.hooks and name != "IPython":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is None and name.startswith("IPython"):
+            return ModuleSpec(name, self, is_package=name == "IPython")
+        if spec is not None and name in self.hooks:
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (load(module), self.hooks[name](module))
+        return spec
+
+    def create_module(self, spec):
+        return types.ModuleType(spec.name)
+
+    def exec_module(self, module):
+        """Make what programs use of IPython where it is not installed."""
+        if module.__name__ == "IPython":
+            module.get_ipython = lambda: None
+            return
+        for name, kind in _FORMS.items():
+            setattr(module, name, type(name, (_Form,), {"kind": kind, "__module__": "IPython.core.display"}))
+        self.prepare_display(module)
+
+    def prepare_display(self, module):
+        module.display = self.driver.display
+        module.clear_output = lambda *_, **__: None
+
+    def prepare_pyplot(self, pyplot):
+        """Let Agg draw figures, and `show` display them."""
+        import matplotlib
         from matplotlib.backends import backend_agg
 
-        return getattr(backend_agg, name)
+        if os.environ.get("MPLBACKEND") == "agg":
+            module = sys.modules[_BACKEND] = types.ModuleType(_BACKEND)
+            vars(module).update(vars(backend_agg), show=lambda *_, **__: self.driver.show_figures())
+            matplotlib.rcParams["backend"] = "module://" + _BACKEND
 
-    module.__getattr__ = load
-    module.show = lambda *_, **__: driver.show_figures()
-    return module
+
+class _Form:
+    """A value that is shown in one form."""
+
+    def __init__(self, data=None, url=None, filename=None, **_options):
+        if filename is None and self.kind == "image/png" and isinstance(data, str):
+            filename, data = data, None
+        if filename is not None:
+            with open(filename, "rb") as file:
+                data = file.read()
+        if isinstance(data, bytes) and self.kind != "image/png":
+            data = data.decode()
+        self.data, self.url, self.filename = data, url, filename
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        if self.kind == "image/png" and self.data and self.data.startswith(b"\xff\xd8"):
+            return {"image/jpeg": self.data}
+        return {} if self.data is None else {self.kind: self.data}
+
+    def __repr__(self):
+        return "<IPython.core.display.%s object>" % type(self).__name__
+
+
+def _parse(code, name, flags):
+    """Return the syntax tree of a text. Its commands `%matplotlib` do nothing: figures are shown anyway."""
+    while True:
+        try:
+            return compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        except SyntaxError as error:
+            lines = code.split("\n")
+            line = lines[error.lineno - 1] if 0 < (error.lineno or 0) <= len(lines) else ""
+            word = line.split()[0] if line.strip() else ""
+            if word != "%matplotlib":
+                if word.startswith(("%", "!")):
+                    error.msg = "%s is a command of IPython, and this is plain Python" % word
+                raise
+            lines[error.lineno - 1] = line[: line.index("%")] + "pass"
+            code = "\n".join(lines)
+
+
+def _is_quiet(code, last):
+    """Return whether a semicolon follows the last expression."""
+    lines = [line.encode("utf-8", "surrogatepass") for line in code.split("\n")[last.end_lineno - 1 :]]
+    lines[0] = lines[0][last.end_col_offset :]
+    return b"\n".join(lines).lstrip(b" \t\r\n)").startswith(b";")
+
+
+class _Raw(str):
+    """A text that is shown as it is."""
+
+
+def _format(value, column=0, indent=0, tail=0, outer=()):
+    """Return the text of a value as notebooks show it: a container that does not fit into a line has an item a line.
+
+    The text begins at `column`, and `tail` characters follow it; `outer` are the identities of what contains it.
+    """
+    text = _format_flat(value, outer)
+    parts = _split(value)
+    if parts is None or id(value) in outer:
+        return text.replace("\n", "\n" + " " * indent)
+    if "\n" not in text and column + len(text) + tail <= _LINE_CHARS:
+        return text
+    opening, items, closing = parts
+    inner, column, outer = indent + len(opening), column + len(opening), (*outer, id(value))
+    shown = []
+    for number, (prefix, item) in enumerate(items, 1):
+        prefix = _format_prefix(prefix, outer)
+        after = 1 if number < len(items) else len(closing) + tail
+        shown.append(prefix + _format(item, column + len(prefix), inner, after, outer))
+        column = inner
+    return opening + (",\n" + " " * inner).join(shown) + closing
+
+
+def _format_flat(value, outer=()):
+    parts = _split(value)
+    if parts is None:
+        return _describe_leaf(value)
+    opening, items, closing = parts
+    if id(value) in outer:
+        return opening + "..." + closing
+    outer = (*outer, id(value))
+    return opening + ", ".join(_format_prefix(key, outer) + _format_flat(item, outer) for key, item in items) + closing
+
+
+def _format_prefix(prefix, outer):
+    if isinstance(prefix, _Raw):
+        return prefix
+    return _format_flat(prefix[0], outer) + ": "
+
+
+def _split(value):
+    """Return the opening, the items with what precedes them, and the end of a container; None for any other value."""
+    kind = type(value)
+    base = next((each for each in kind.__mro__ if each in _CONTAINERS or "__repr__" in vars(each)), None)
+    name = kind.__name__ + "("
+    none = _Raw("")
+    if base is list:
+        return "[", _list_items(value, len(value)), "]"
+    if base is tuple:
+        return "(", _list_items(value, len(value)), ",)" if len(value) == 1 else ")"
+    if base is dict:
+        items = [((key,), value[key]) for key in itertools.islice(value, _MAX_ITEMS)]
+        return "{", items + [(none, _Raw("..."))] * (len(value) > _MAX_ITEMS), "}"
+    if base in (set, frozenset) and value:
+        items = value
+        if len(value) <= _MAX_ITEMS:
+            try:
+                items = sorted(value)
+            except Exception:
+                items = sorted(value, key=str)
+        opening, closing = ("{", "}") if base is set else (name + "{", "})")
+        return opening, _list_items(items, len(value)), closing
+    if base is collections.deque:
+        items = [(none, list(value))]
+        if value.maxlen is not None:
+            items.append((_Raw("maxlen="), value.maxlen))
+        return name, items, ")"
+    if base is collections.OrderedDict and value:
+        return name, [(none, list(value.items()))], ")"
+    if base is collections.Counter and value:
+        return name, [(none, dict(value.most_common()))], ")"
+    if base is collections.defaultdict:
+        return name, [(none, value.default_factory), (none, dict(value))], ")"
+    if base is types.MappingProxyType:
+        return "mappingproxy(", [(none, dict(value))], ")"
+    if base is types.SimpleNamespace:
+        return "namespace(", [(_Raw(key + "="), item) for key, item in vars(value).items()], ")"
+    if isinstance(value, BaseException) and base is BaseException:
+        return _name_class(kind) + "(", [(none, item) for item in value.args], ")"
+    return None
+
+
+def _list_items(values, count):
+    items = [(_Raw(""), item) for item in itertools.islice(values, _MAX_ITEMS)]
+    return items + [(_Raw(""), _Raw("..."))] * (count > _MAX_ITEMS)
+
+
+def _describe_leaf(value):
+    if isinstance(value, _Raw):
+        return str(value)
+    kind = type(value)
+    if isinstance(value, type) and kind.__repr__ is type.__repr__:
+        return _name_class(value)
+    if kind in (types.FunctionType, types.BuiltinFunctionType):
+        try:
+            return "<function %s%s>" % (_name_class(value), inspect.signature(value))
+        except (TypeError, ValueError):
+            return "<function %s>" % _name_class(value)
+    if kind is re.Pattern:
+        pattern = "re.compile(r" + repr(value.pattern).replace("\\\\", "\\")
+        flags = [name for name in _FLAGS if value.flags & getattr(re, name)]
+        return pattern + ", " * bool(flags) + "|".join("re." + name for name in flags) + ")"
+    if kind.__repr__ is object.__repr__:
+        return "<%s at 0x%x>" % (_name_class(kind), id(value))
+    return repr(value)
+
+
+def _name_class(named):
+    """Return the qualified name of a class or function."""
+    name = getattr(named, "__qualname__", getattr(named, "__name__", ""))
+    module = getattr(named, "__module__", None)
+    return name if module in (None, "builtins") else "%s.%s" % (module, name)
+
+
+_FLAGS = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
+_CONTAINERS = {
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    collections.deque,
+    collections.OrderedDict,
+    collections.Counter,
+    collections.defaultdict,
+    types.MappingProxyType,
+    types.SimpleNamespace,
+    BaseException,
+}
 
 
 if __name__ == "__main__":
