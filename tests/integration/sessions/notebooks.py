@@ -1,10 +1,11 @@
 """Run a conversation of several executions in a session, and in what a person would use instead of one."""
 
+import base64
+import hashlib
 import io
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +32,19 @@ from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
 """A kernel of Jupyter that keeps the order of standard output and standard error: each write is sent at once."""
+_KERNEL_R = """
+options(jupyter.rich_display = FALSE)
+for (kind in c("data.frame", "matrix"))
+  registerS3method("repr_text", kind, repr:::repr_text.default, envir = asNamespace("repr"))
+IRkernel::main()
+"""
+"""A kernel that prints values as R does."""
 _NODE = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);\n"
 _MARK = "--- next cell ---"
 _VARYING = (
     (re.compile(r"\b0x[0-9a-f]{6,}\b"), "0x"),
     (re.compile(r"/tmp/ipykernel_\d+/\d+\.py|(?<![\w/])\d{6,}\.py|In \[\d+\]"), "CELL"),
+    (re.compile(r"Warning message(?: in .*)?:\n“(.*)”|Warning in .* :\s+(.*)"), r"Warning: \1\2"),
     (re.compile(r"/(?:tmp|var/tmp)/[\w./-]+|PADDOCK_WORKDIR"), "PATH"),
 )
 
@@ -70,7 +79,7 @@ def run_session(
 ) -> Course:
     """Run the texts in one session."""
     with BlockingPaddock(workspace, overrides=overrides) as p, p.session(language) as s:
-        turns = [_read_outcome(s.run(cell)) for cell in cells]
+        turns = [READERS[language](s.run(cell)) for cell in cells]
         return Course(turns, {file.path: _normalize_file(file.path, file.read()) for file in s.files.list()})
 
 
@@ -82,12 +91,12 @@ def _read_outcome(outcome: Outcome) -> Turn:
         error = outcome.error.message
         reported = [
             re.search(pattern, text, re.MULTILINE)
-            for pattern in (r"^Traceback \(most recent call last\):$", r'^  File "In \[\d+\]"', r"^Error\b.*")
+            for pattern in (r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$", r'^  File "In \[\d+\]"', r"^Error\b.*")
         ]
         places = [found.start() for found in reported if found is not None]
         assert places, text
         report, text = text[min(places) :], text[: min(places)]
-        assert error.splitlines()[0] in report, report
+        assert error.splitlines()[0].partition(" (In [")[0].removeprefix("Error: ") in report, report
     return Turn(
         _normalize(text),
         tuple(_normalize(result.html) for result in outcome.results if result.html is not None),
@@ -96,11 +105,26 @@ def _read_outcome(outcome: Outcome) -> Turn:
     )
 
 
+def _read_node_outcome(outcome: Outcome) -> Turn:
+    """Read an outcome without the last value, which a program of node does not print."""
+    text = outcome.text
+    if outcome.results:
+        text = text.removesuffix(outcome.results[-1].text + "\n")
+    if outcome.error is None:
+        return Turn(_normalize(text))
+    report = re.search(r"^(?:In \[\d+\]:\d+|(?:Uncaught )?\w*Error\b.*)", text, re.MULTILINE)
+    assert report is not None, text
+    return Turn(_normalize(text[: report.start()]), error=_normalize(outcome.error.message.splitlines()[0]))
+
+
+READERS = {"python": _read_outcome, "node": _read_node_outcome, "r": _read_outcome}
+
+
 def write_kernels(folder: Path, python: Path) -> Path:
     """Write descriptions of the kernels of Jupyter below `folder` and return it."""
     launches = {
         "python": [python, "-c", _KERNEL, "--HistoryManager.enabled=False", "-f", "{connection_file}"],
-        "r": ["R", "--no-echo", "-e", "IRkernel::main()", "--args", "{connection_file}"],
+        "r": ["R", "--no-echo", "-e", _KERNEL_R, "--args", "{connection_file}"],
     }
     for name, command in launches.items():
         (place := folder / f"reference-{name}").mkdir(parents=True)
@@ -117,26 +141,29 @@ def run_kernel(kernels: Path, folder: Path, name: str, cells: Iterable[str], env
     client = NotebookClient(
         notebook, km=manager, allow_errors=True, timeout=120, resources={"metadata": {"path": str(folder)}}
     )
+    client.owns_km = True  # otherwise nobody ends the kernel
     client.execute(env=dict(env), stderr=subprocess.DEVNULL)
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return Course(
-        [_read_outputs(cell.outputs) for cell in notebook.cells],
+        [_read_outputs(cell.outputs, name) for cell in notebook.cells],
         {name: _normalize_file(name, path.read_bytes()) for name, path in files.items()},
     )
 
 
-def _read_outputs(outputs: Sequence[Any]) -> Turn:
+def _read_outputs(outputs: Sequence[Any], name: str) -> Turn:
     text, error, html, images = "", "", [], []
     for output in outputs:
         if output.output_type == "stream":
-            text += output.text
+            extra = "\n" if (name, output.name) == ("r", "stderr") else ""  # that kernel adds one
+            text += output.text.removesuffix(extra)
         elif output.output_type == "error":
-            error = f"{output.ename}: {output.evalue}".removesuffix(": ")
+            error = f"{output.ename}: {output.evalue}".removesuffix(": ").rstrip("\n")
+            error = re.sub(r"^ERROR: Error(?: in .*?)?: ", "Error: ", error)
         else:
             data = output.data
             image = data.get("image/png") or data.get("image/jpeg")
             if image:
-                images.append(_read_pixels(_decode(image)))
+                images.append(_read_pixels(base64.b64decode(image)))
             else:
                 text += data["text/plain"] + "\n"
             if "text/html" in data:
@@ -155,16 +182,13 @@ def run_node(folder: Path, cells: Sequence[str]) -> Course:
         for path in folder.iterdir():
             path.unlink()
         program = _NODE + f"\nconsole.log({_MARK!r});\n".join([*kept, cell])
-        run = subprocess.run(
-            ["node", "--input-type=module", "-"],
-            input=program,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        found = re.findall(r"^(\w*Error: .*)", run.stderr, re.MULTILINE) if run.returncode else [""]
-        turns.append(Turn(_normalize(run.stdout.split(f"{_MARK}\n")[-1]), error=_normalize(found[0])))
+        run = _run_node_program(program, folder)
+        if run.stderr and not run.returncode:
+            run = _run_node_program(program, folder, stderr=subprocess.STDOUT)
+        found = re.search(r"^(\w*Error)(?: \[\w+\])?(: .*)", run.stderr or "", re.MULTILINE)
+        assert (found is None) == (run.returncode == 0), run.stderr
+        text = run.stdout.split(f"{_MARK}\n")[-1]
+        turns.append(Turn(_normalize(text), error=_normalize("".join(found.groups())) if found else ""))
         if not run.returncode:
             kept.append(cell)
     return Course(
@@ -172,10 +196,18 @@ def run_node(folder: Path, cells: Sequence[str]) -> Course:
     )
 
 
-def _decode(text: str) -> bytes:
-    import base64
-
-    return base64.b64decode(text)
+def _run_node_program(
+    program: str, folder: Path, stderr: int = subprocess.PIPE
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["node", "--input-type=module", "-"],
+        input=program,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        check=False,
+    )
 
 
 def _normalize(text: str) -> str:
@@ -194,12 +226,7 @@ def _normalize_file(name: str, data: bytes) -> object:
 
 
 def _read_pixels(data: bytes) -> tuple[tuple[int, int], str]:
-    import hashlib
-
     with Image.open(io.BytesIO(data)) as image:
         pixels = image.convert("RGBA")
         return pixels.size, hashlib.sha256(pixels.tobytes()).hexdigest()
 
-
-if __name__ == "__main__":
-    print(sys.argv)

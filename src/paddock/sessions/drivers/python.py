@@ -120,7 +120,7 @@ class _Driver:
                 try:
                     self.carry_out(code, name)
                 except (Exception, SystemExit):
-                    _call(self.show_figures)
+                    self.render(self.show_figures)
                     raise
                 self.show_figures()
             finally:
@@ -210,7 +210,7 @@ class _Driver:
         bundle = {}
         if not isinstance(value, type):
             whole = getattr(value, "_repr_mimebundle_", None)
-            found = _call(whole, include=None, exclude=None) if callable(whole) else None
+            found = self.render(whole, include=None, exclude=None) if callable(whole) else None
             if isinstance(found, tuple):
                 found = found[0] if found else None
             if isinstance(found, dict):
@@ -218,13 +218,14 @@ class _Driver:
             for kind, method in _METHODS:
                 form = getattr(value, method, None)
                 if kind not in bundle and callable(form):
-                    data = _call(form)
+                    data = self.render(form)
                     if isinstance(data, tuple):
                         data = data[0] if data else None
                     if data is not None:
                         bundle[kind] = data
             if type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure":
-                bundle["image/png"] = _draw(value)
+                if value.axes or value.lines:
+                    bundle["image/png"] = _draw(value)
         bundle = {
             str(kind): base64.b64encode(data).decode() if isinstance(data, (bytes, bytearray)) else data
             for kind, data in bundle.items()
@@ -232,6 +233,16 @@ class _Driver:
         text = bundle.get("text/plain")
         bundle["text/plain"] = (text if isinstance(text, str) else _format(value))[:_MAX_TEXT_CHARS]
         return bundle
+
+    def render(self, method, **options):
+        """Return what a method for a form of an object returns; None if it fails, which is reported."""
+        try:
+            return method(**options)
+        except NotImplementedError:
+            return None
+        except Exception as error:
+            self.explain(error)
+            return None
 
     def show_figures(self):
         """Display all open figures of matplotlib, and close them."""
@@ -304,14 +315,6 @@ class _Shell:
 
     def magic(self, line):
         self.run_line_magic(*line.split(None, 1))
-
-
-def _call(method, **options):
-    """Return what a method for a form of an object returns; None if it fails."""
-    try:
-        return method(**options)
-    except Exception:
-        return None
 
 
 def _is_ours(pyplot):
@@ -506,6 +509,12 @@ def _split(value):
         return "mappingproxy(", [(none, dict(value))], ")"
     if base is types.SimpleNamespace:
         return "namespace(", [(_Raw(key + "="), item) for key, item in vars(value).items()], ")"
+    if kind is re.Pattern:
+        flags = [name for name in _FLAGS if value.flags & getattr(re, name)]
+        items = [(_Raw("r"), _Raw(repr(value.pattern).replace("\\\\", "\\")))]
+        if flags:
+            items.append((none, _Raw("|".join("re." + name for name in flags))))
+        return "re.compile(", items, ")"
     if isinstance(value, BaseException) and base is BaseException:
         return _name_class(kind) + "(", [(none, item) for item in value.args], ")"
     return None
@@ -527,10 +536,6 @@ def _describe_leaf(value):
             return "<function %s%s>" % (_name_class(value), inspect.signature(value))
         except (TypeError, ValueError):
             return "<function %s>" % _name_class(value)
-    if kind is re.Pattern:
-        pattern = "re.compile(r" + repr(value.pattern).replace("\\\\", "\\")
-        flags = [name for name in _FLAGS if value.flags & getattr(re, name)]
-        return pattern + ", " * bool(flags) + "|".join("re." + name for name in flags) + ")"
     if kind.__repr__ is object.__repr__:
         return "<%s at 0x%x>" % (_name_class(kind), id(value))
     return repr(value)

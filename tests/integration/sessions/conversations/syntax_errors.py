@@ -7,7 +7,7 @@ for i in range(3)
     print(i)
 # %%
 print("not run")
-y = (1,
+y = (1, 2))
 # %%
 if x:
 print("bad indent")
