@@ -91,7 +91,11 @@ def _read_outcome(outcome: Outcome) -> Turn:
         error = outcome.error.message
         reported = [
             re.search(pattern, text, re.MULTILINE)
-            for pattern in (r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$", r'^  File "In \[\d+\]"', r"^Error\b.*")
+            for pattern in (
+                r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$",
+                r'^  File "In \[\d+\]"',
+                r"^Error\b.*",
+            )
         ]
         places = [found.start() for found in reported if found is not None]
         assert places, text
@@ -133,7 +137,9 @@ def write_kernels(folder: Path, python: Path) -> Path:
     return folder
 
 
-def run_kernel(kernels: Path, folder: Path, name: str, cells: Iterable[str], env: Mapping[str, str]) -> Course:
+def run_kernel(
+    kernels: Path, folder: Path, name: str, cells: Iterable[str], env: Mapping[str, str]
+) -> Course:
     """Run the texts in one kernel of Jupyter, in an empty folder."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     specs = KernelSpecManager(kernel_dirs=[str(kernels)], ensure_native_kernel=False)
@@ -229,4 +235,3 @@ def _read_pixels(data: bytes) -> tuple[tuple[int, int], str]:
     with Image.open(io.BytesIO(data)) as image:
         pixels = image.convert("RGBA")
         return pixels.size, hashlib.sha256(pixels.tobytes()).hexdigest()
-

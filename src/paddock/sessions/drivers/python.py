@@ -10,6 +10,7 @@ import base64
 import builtins
 import collections
 import fcntl
+import importlib
 import inspect
 import itertools
 import json
@@ -374,13 +375,11 @@ class _Importer:
 
     def prepare_pyplot(self, pyplot):
         """Let Agg draw figures, and `show` display them."""
-        import matplotlib
-        from matplotlib.backends import backend_agg
-
         if os.environ.get("MPLBACKEND") == "agg":
             module = sys.modules[_BACKEND] = types.ModuleType(_BACKEND)
-            vars(module).update(vars(backend_agg), show=lambda *_, **__: self.driver.show_figures())
-            matplotlib.rcParams["backend"] = "module://" + _BACKEND
+            agg = importlib.import_module("matplotlib.backends.backend_agg")
+            vars(module).update(vars(agg), show=lambda *_, **__: self.driver.show_figures())
+            pyplot.rcParams["backend"] = "module://" + _BACKEND
 
 
 class _Form:
@@ -432,6 +431,8 @@ def _is_quiet(code, last):
 class _Raw(str):
     """A text that is shown as it is."""
 
+    __slots__ = ()
+
 
 def _format(value, column=0, indent=0, tail=0, outer=()):
     """Return the text of a value as notebooks show it: a container that does not fit into a line has an item a line.
@@ -447,8 +448,8 @@ def _format(value, column=0, indent=0, tail=0, outer=()):
     opening, items, closing = parts
     inner, column, outer = indent + len(opening), column + len(opening), (*outer, id(value))
     shown = []
-    for number, (prefix, item) in enumerate(items, 1):
-        prefix = _format_prefix(prefix, outer)
+    for number, (key, item) in enumerate(items, 1):
+        prefix = _format_prefix(key, outer)
         after = 1 if number < len(items) else len(closing) + tail
         shown.append(prefix + _format(item, column + len(prefix), inner, after, outer))
         column = inner
@@ -463,7 +464,11 @@ def _format_flat(value, outer=()):
     if id(value) in outer:
         return opening + "..." + closing
     outer = (*outer, id(value))
-    return opening + ", ".join(_format_prefix(key, outer) + _format_flat(item, outer) for key, item in items) + closing
+    return (
+        opening
+        + ", ".join(_format_prefix(key, outer) + _format_flat(item, outer) for key, item in items)
+        + closing
+    )
 
 
 def _format_prefix(prefix, outer):
@@ -475,54 +480,43 @@ def _format_prefix(prefix, outer):
 def _split(value):
     """Return the opening, the items with what precedes them, and the end of a container; None for any other value."""
     kind = type(value)
-    base = next((each for each in kind.__mro__ if each in _CONTAINERS or "__repr__" in vars(each)), None)
-    name = kind.__name__ + "("
-    none = _Raw("")
+    base = next((each for each in kind.__mro__ if each in _BASES or "__repr__" in vars(each)), None)
     if base is list:
         return "[", _list_items(value, len(value)), "]"
     if base is tuple:
         return "(", _list_items(value, len(value)), ",)" if len(value) == 1 else ")"
     if base is dict:
         items = [((key,), value[key]) for key in itertools.islice(value, _MAX_ITEMS)]
-        return "{", items + [(none, _Raw("..."))] * (len(value) > _MAX_ITEMS), "}"
+        return "{", items + [(_NONE, _Raw("..."))] * (len(value) > _MAX_ITEMS), "}"
     if base in (set, frozenset) and value:
-        items = value
-        if len(value) <= _MAX_ITEMS:
-            try:
-                items = sorted(value)
-            except Exception:
-                items = sorted(value, key=str)
-        opening, closing = ("{", "}") if base is set else (name + "{", "})")
-        return opening, _list_items(items, len(value)), closing
-    if base is collections.deque:
-        items = [(none, list(value))]
-        if value.maxlen is not None:
-            items.append((_Raw("maxlen="), value.maxlen))
-        return name, items, ")"
-    if base is collections.OrderedDict and value:
-        return name, [(none, list(value.items()))], ")"
-    if base is collections.Counter and value:
-        return name, [(none, dict(value.most_common()))], ")"
-    if base is collections.defaultdict:
-        return name, [(none, value.default_factory), (none, dict(value))], ")"
-    if base is types.MappingProxyType:
-        return "mappingproxy(", [(none, dict(value))], ")"
-    if base is types.SimpleNamespace:
-        return "namespace(", [(_Raw(key + "="), item) for key, item in vars(value).items()], ")"
-    if kind is re.Pattern:
-        flags = [name for name in _FLAGS if value.flags & getattr(re, name)]
-        items = [(_Raw("r"), _Raw(repr(value.pattern).replace("\\\\", "\\")))]
-        if flags:
-            items.append((none, _Raw("|".join("re." + name for name in flags))))
-        return "re.compile(", items, ")"
-    if isinstance(value, BaseException) and base is BaseException:
-        return _name_class(kind) + "(", [(none, item) for item in value.args], ")"
+        opening, closing = ("{", "}") if base is set else (kind.__name__ + "({", "})")
+        return opening, _list_items(_sort(value), len(value)), closing
+    if base in _CALLS and (value or base not in (collections.OrderedDict, collections.Counter)):
+        name, list_arguments = _CALLS[base]
+        return (name or _name_class(kind).rpartition(".")[2]) + "(", list_arguments(value), ")"
+    if base is BaseException:
+        return _name_class(kind) + "(", [(_NONE, item) for item in value.args], ")"
     return None
 
 
+def _sort(items):
+    if len(items) > _MAX_ITEMS:
+        return items
+    try:
+        return sorted(items)
+    except Exception:
+        return sorted(items, key=str)
+
+
+def _list_pattern(value):
+    flags = "|".join("re." + name for name in _FLAGS if value.flags & getattr(re, name))
+    pattern = _Raw("r" + repr(value.pattern).replace("\\\\", "\\"))
+    return [(_NONE, pattern)] + [(_NONE, _Raw(flags))] * bool(flags)
+
+
 def _list_items(values, count):
-    items = [(_Raw(""), item) for item in itertools.islice(values, _MAX_ITEMS)]
-    return items + [(_Raw(""), _Raw("..."))] * (count > _MAX_ITEMS)
+    items = [(_NONE, item) for item in itertools.islice(values, _MAX_ITEMS)]
+    return items + [(_NONE, _Raw("..."))] * (count > _MAX_ITEMS)
 
 
 def _describe_leaf(value):
@@ -549,20 +543,24 @@ def _name_class(named):
 
 
 _FLAGS = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
-_CONTAINERS = {
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    collections.deque,
-    collections.OrderedDict,
-    collections.Counter,
-    collections.defaultdict,
-    types.MappingProxyType,
-    types.SimpleNamespace,
-    BaseException,
+_NONE = _Raw("")
+_CALLS = {
+    collections.deque: (
+        "",
+        lambda value: [(_NONE, list(value))] + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None),
+    ),
+    collections.OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
+    collections.Counter: ("", lambda value: [(_NONE, dict(value.most_common()))]),
+    collections.defaultdict: ("", lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))]),
+    types.MappingProxyType: ("mappingproxy", lambda value: [(_NONE, dict(value))]),
+    types.SimpleNamespace: (
+        "namespace",
+        lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
+    ),
+    re.Pattern: ("re.compile", _list_pattern),
 }
+"""How values are shown that look like a call: its name, that of the class if empty, and what gives its arguments."""
+_BASES = {list, tuple, dict, set, frozenset, BaseException, *_CALLS}
 
 
 if __name__ == "__main__":
