@@ -73,7 +73,9 @@ def test_a_conversation_shows_the_same(
     workspace: Path,
     data_environment: Path,
     run_plainly: Callable[[str, list[str]], Course],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("PADDOCK_RELIABILITY_RUNS", raising=False)  # no setting of Paddock
     path = notebooks.FOLDER / name
     language, cells = LANGUAGES[path.suffix], notebooks.read_cells(path)
     runtimes = {"timeout_ms": 120_000, "python": {"environment": str(data_environment)}}

@@ -10,7 +10,10 @@ except ValueError as e:
     caught = e
 caught, caught.field, str(caught)
 # %%
-raise ExceptionGroup("several", [ValueError("a"), TypeError("b")])
+try:
+    raise ExceptionGroup("several", [ValueError("a"), TypeError("b")])
+except* ValueError as group:
+    print(group.exceptions)
 # %%
 raise Exception
 # %%
