@@ -160,8 +160,9 @@ def _read_outputs(outputs: Sequence[Any], name: str) -> Turn:
     text, error, html, images = "", "", [], []
     for output in outputs:
         if output.output_type == "stream":
-            extra = "\n" if (name, output.name) == ("r", "stderr") else ""  # that kernel adds one
-            text += output.text.removesuffix(extra)
+            text += output.text
+            if (name, output.name) == ("r", "stderr") and text.endswith("\n\n"):
+                text = text[:-1]  # that kernel ends messages with an empty line
         elif output.output_type == "error":
             error = f"{output.ename}: {output.evalue}".removesuffix(": ").rstrip("\n")
             error = re.sub(r"^ERROR: Error(?: in .*?)?: ", "Error: ", error)

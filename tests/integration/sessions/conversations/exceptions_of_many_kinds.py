@@ -11,8 +11,8 @@ except ValueError as e:
 caught, caught.field, str(caught)
 # %%
 try:
-    raise ExceptionGroup("several", [ValueError("a"), TypeError("b")])
-except* ValueError as group:
+    raise ExceptionGroup("several", [ValueError("a"), KeyError("b")])
+except* (ValueError, KeyError) as group:
     print(group.exceptions)
 # %%
 raise Exception
