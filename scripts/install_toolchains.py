@@ -28,6 +28,8 @@ PINNED_FILES = ("package.json", "package-lock.json", "requirements.txt", "csc.cs
 NOBODY = 65534
 UNTESTED = frozenset({"powershell"})
 """What none of the registries has."""
+PACKAGES_OF_R = {"r-cran-irkernel": "/usr/lib/R/site-library/IRkernel"}
+"""Packages of the distribution that tests of sessions use, and their directories."""
 FROM_APT = dict.fromkeys(("node", "ruby", "php", "perl", "r", "elixir", "java", "rust", "c", "cpp"), "") | {
     "csharp": "mcs"
 }
@@ -55,9 +57,42 @@ def install(root: Path | None = None) -> str:
             link(root)
             complete.write_text(pins)
         install_apt(path)
+        install_packages_of_r()
         make_warm(path)
     os.umask(previous)
     return path
+
+
+def install_data_environment() -> Path:
+    """Make an environment for data analysis with a kernel of Jupyter, once, and return its directory."""
+    requirements = PINS / "data.txt"
+    digest = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    root = cache() / "paddock-tests" / f"data-{digest[:16]}"
+    previous = os.umask(0o022)  # programs run as another user
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "complete").exists():
+            beside = Path(sys.executable).with_name("uv")
+            uv = str(beside) if beside.exists() else "uv"
+            base = getattr(sys, "_base_executable", sys.executable)
+            venv = str(root / "venv")
+            subprocess.run([uv, "venv", "--quiet", "--clear", "--python", base, venv], check=True)
+            wheels = ("--only-binary", ":all:", "--link-mode", "copy", "--compile-bytecode")
+            command = [uv, "pip", "install", "--quiet", *wheels, "--python", f"{venv}/bin/python"]
+            subprocess.run([*command, "-r", str(requirements)], check=True)
+            (root / "complete").touch()
+    os.umask(previous)
+    return root / "venv"
+
+
+def install_packages_of_r() -> None:
+    """Install the distribution's packages of R that tests use; raise SystemExit when that cannot be done."""
+    packages = [name for name, folder in PACKAGES_OF_R.items() if not Path(folder).exists()]
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
+        install_with_apt(packages)
+    elif packages:
+        sys.exit(f"packages of R are missing: sudo apt install {' '.join(packages)}")
 
 
 def make_warm(path: str) -> None:
@@ -184,16 +219,21 @@ def missing(path: str) -> list[str]:
     return packages
 
 
+def install_with_apt(packages: list[str]) -> None:
+    """Install packages of the distribution, as root."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *packages],
+    ):
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
 def install_apt(path: str) -> None:
     """Install the distribution's toolchains that are missing; raise SystemExit when that cannot be done."""
     packages = missing(path)
     if packages and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *packages],
-        ):
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        install_with_apt(packages)
     elif packages:
         sys.exit(f"toolchains are missing: sudo apt install {' '.join(packages)}")
     search = Search(path, user=NOBODY if os.geteuid() == 0 else None)

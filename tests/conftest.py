@@ -161,6 +161,12 @@ def toolchain_path():
 
 
 @pytest.fixture(scope="session")
+def data_environment():
+    """An environment of Python with packages for data analysis and a kernel of Jupyter, installed once into a cache."""
+    return script("install_toolchains").install_data_environment()
+
+
+@pytest.fixture(scope="session")
 def npm_modules():
     """What gives the `node_modules` of a lock file below tests: installed once, whoever else asks at the time."""
 

@@ -112,7 +112,9 @@ def test_every_server_of_tests_and_demo_is_documented():
 
 def test_every_toolchain_of_the_tests_is_documented():
     rows = {name for name, _, _ in documented("Toolchains that tests run programs with")}
-    pinned = (ROOT / "tests/toolchains/requirements.txt").read_text()
+    pinned = "".join(
+        (ROOT / "tests/toolchains" / name).read_text() for name in ("requirements.txt", "data.txt")
+    )
     assert rows == npm("tests/toolchains/package.json") | set(
         re.findall(r"^([a-z0-9-]+)==", pinned, re.MULTILINE)
     )

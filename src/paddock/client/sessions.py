@@ -232,4 +232,7 @@ class BlockingSessionFiles:
 
     def list(self) -> tuple[OutputFile, ...]:
         """Return all files, by path."""
-        return self._wait(self._files.list)
+        found = self._wait(self._files.list)
+        for file in found:
+            file.attach_reader(partial(self.read, file.path))
+        return found

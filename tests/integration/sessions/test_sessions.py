@@ -190,6 +190,62 @@ def test_values_are_shown_in_all_their_forms(workspace: Path) -> None:
         assert s.run("_.__class__.__name__").text == "'Page'\n"
 
 
+FORMS = """
+import sys; sys.path[:] = [path for path in sys.path if "-packages" not in path]
+from IPython.display import HTML, Image, Markdown, clear_output, display
+clear_output(wait=True)
+display(HTML("<b>x</b>"), {"text/plain": "raw", "text/html": "<i>raw</i>"}["text/plain"])
+display({"text/plain": "raw", "text/html": "<i>raw</i>"}, raw=True)
+Markdown("*x*")
+"""
+FAILING_FORM = """
+class Page:
+    def _repr_html_(self): raise ValueError("bad form")
+    def _repr_latex_(self): raise NotImplementedError
+    def __repr__(self): return "page"
+Page()
+"""
+
+
+def test_programs_find_the_display_of_ipython_where_it_is_not_installed(workspace: Path) -> None:
+    [outcome] = run_all(workspace, "python", FORMS)
+    assert outcome.text == (
+        "<IPython.core.display.HTML object>\n'raw'\nraw\n<IPython.core.display.Markdown object>\n"
+    )
+    assert [(result.html, result.markdown) for result in outcome.results] == [
+        ("<b>x</b>", None),
+        (None, None),
+        ("<i>raw</i>", None),
+        (None, "*x*"),
+    ]
+
+
+def test_a_form_that_fails_is_reported_and_the_others_are_shown(workspace: Path) -> None:
+    [outcome] = run_all(workspace, "python", FAILING_FORM)
+    assert (outcome.status, [result.data for result in outcome.results]) == (
+        Status.OK,
+        [{"text/plain": "page"}],
+    )
+    assert outcome.text == (
+        "Traceback (most recent call last):\n"
+        '  File "In [1]", line 3, in _repr_html_\n'
+        '    def _repr_html_(self): raise ValueError("bad form")\n'
+        "                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "ValueError: bad form\npage\n"
+    )
+
+
+def test_commands_of_ipython(workspace: Path) -> None:
+    inline, pip = run_all(
+        workspace, "python", "%matplotlib inline\nif True:\n    %matplotlib inline\n5", "1\n!pip list"
+    )
+    assert inline.text == "5\n"
+    assert pip.error is not None
+    assert pip.error.message == (
+        "SyntaxError: !pip is a command of IPython, and this is plain Python (In [2], line 2)"
+    )
+
+
 def test_await_at_the_top_and_output_of_a_thread(workspace: Path) -> None:
     outcomes = run_all(
         workspace,
@@ -234,6 +290,7 @@ def test_files_of_a_session(workspace: Path) -> None:
         assert s.run("1").files == ()
         outcome = s.run("open('a.csv', 'a').write('3')", outputs=["*.csv"])
         assert [(file.path, file.read()) for file in outcome.files] == [("a.csv", b"1,2\n3")]
+        assert s.files.list()[0].read() == b"1,2\n3"
         assert [(file.path, file.size) for file in s.files.list()] == [
             ("a.csv", 5),
             ("c.png", len(png)),

@@ -8,16 +8,21 @@ believes nothing of it but what it shows.
 import ast
 import base64
 import builtins
+import collections
 import fcntl
+import importlib
 import inspect
+import itertools
 import json
 import linecache
 import os
+import re
 import signal
 import struct
 import sys
 import traceback
 import types
+from importlib.machinery import ModuleSpec, PathFinder
 
 __builtins__ = dict(vars(builtins))  # programs replace them
 _MAX_RESULT_BYTES = 5 * 1024 * 1024
@@ -34,6 +39,19 @@ _METHODS = (
 )
 _PRIVATE = 200
 _BACKEND = "paddock_figures"
+_LINE_CHARS = 79
+_MAX_ITEMS = 1000
+_FORMS = {
+    "HTML": "text/html",
+    "Markdown": "text/markdown",
+    "Latex": "text/latex",
+    "Math": "text/latex",
+    "SVG": "image/svg+xml",
+    "JSON": "application/json",
+    "Pretty": "text/plain",
+    "Code": "text/plain",
+    "Image": "image/png",
+}
 
 
 class _Driver:
@@ -55,8 +73,8 @@ class _Driver:
         signal.signal(signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
-        os.environ.setdefault("MPLBACKEND", "module://" + _BACKEND)
-        sys.modules[_BACKEND] = _make_backend(self)
+        os.environ.setdefault("MPLBACKEND", "agg")  # for the processes of programs too
+        sys.meta_path.insert(0, _Importer(self))
 
     def serve(self):
         self.send({"ready": True})
@@ -100,7 +118,11 @@ class _Driver:
         try:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                self.carry_out(code, name)
+                try:
+                    self.carry_out(code, name)
+                except (Exception, SystemExit):
+                    self.render(self.show_figures)
+                    raise
                 self.show_figures()
             finally:
                 signal.signal(signal.SIGINT, _ignore)
@@ -134,9 +156,9 @@ class _Driver:
 
     def carry_out(self, code, name):
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree = _parse(code, name, flags)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if last is not None and code.rstrip().endswith(";"):
+        if last is not None and _is_quiet(code, last):
             tree.body.append(last)
             last = None
         if tree.body:
@@ -157,10 +179,10 @@ class _Driver:
             return self.loop.run_until_complete(eval(compiled, self.names))
         return eval(compiled, self.names)
 
-    def display(self, *values, **_options):
-        """Show values, rich where they can be."""
+    def display(self, *values, raw=False, **_options):
+        """Show values, rich where they can be; with `raw`, they are dictionaries of forms by media type."""
         for value in values:
-            bundle = self.describe(value)
+            bundle = {"text/plain": "", **value} if raw else self.describe(value)
             if "image/png" not in bundle and "image/jpeg" not in bundle:
                 self.print(bundle["text/plain"] + "\n")
             self.send_bundle(bundle)
@@ -189,7 +211,7 @@ class _Driver:
         bundle = {}
         if not isinstance(value, type):
             whole = getattr(value, "_repr_mimebundle_", None)
-            found = _call(whole, include=None, exclude=None) if callable(whole) else None
+            found = self.render(whole, include=None, exclude=None) if callable(whole) else None
             if isinstance(found, tuple):
                 found = found[0] if found else None
             if isinstance(found, dict):
@@ -197,20 +219,31 @@ class _Driver:
             for kind, method in _METHODS:
                 form = getattr(value, method, None)
                 if kind not in bundle and callable(form):
-                    data = _call(form)
+                    data = self.render(form)
                     if isinstance(data, tuple):
                         data = data[0] if data else None
                     if data is not None:
                         bundle[kind] = data
             if type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure":
-                bundle["image/png"] = _draw(value)
+                if value.axes or value.lines:
+                    bundle["image/png"] = _draw(value)
         bundle = {
             str(kind): base64.b64encode(data).decode() if isinstance(data, (bytes, bytearray)) else data
             for kind, data in bundle.items()
         }
         text = bundle.get("text/plain")
-        bundle["text/plain"] = (text if isinstance(text, str) else repr(value))[:_MAX_TEXT_CHARS]
+        bundle["text/plain"] = (text if isinstance(text, str) else _format(value))[:_MAX_TEXT_CHARS]
         return bundle
+
+    def render(self, method, **options):
+        """Return what a method for a form of an object returns; None if it fails, which is reported."""
+        try:
+            return method(**options)
+        except NotImplementedError:
+            return None
+        except Exception as error:
+            self.explain(error)
+            return None
 
     def show_figures(self):
         """Display all open figures of matplotlib, and close them."""
@@ -285,14 +318,6 @@ class _Shell:
         self.run_line_magic(*line.split(None, 1))
 
 
-def _call(method, **options):
-    """Return what a method for a form of an object returns; None if it fails."""
-    try:
-        return method(**options)
-    except Exception:
-        return None
-
-
 def _is_ours(pyplot):
     backend = pyplot.get_backend().lower()
     return backend == "agg" or _BACKEND in backend
@@ -314,20 +339,228 @@ def _draw(figure):
     return file.getvalue()
 
 
-def _make_backend(driver):
-    """Return the module of matplotlib's backend: figures are drawn by Agg, and `show` displays them."""
-    module = types.ModuleType(_BACKEND)
+class _Importer:
+    """Prepares modules, right after their import, for showing values and figures."""
 
-    def load(name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        from matplotlib.backends import backend_agg
+    def __init__(self, driver):
+        self.hooks = {"matplotlib.pyplot": self.prepare_pyplot, "IPython.display": self.prepare_display}
+        self.driver = driver
 
-        return getattr(backend_agg, name)
+    def find_spec(self, name, path=None, _target=None):
+        if name not in self.hooks and name != "IPython":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is None and name.startswith("IPython"):
+            return ModuleSpec(name, self, is_package=name == "IPython")
+        if spec is not None and name in self.hooks:
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (load(module), self.hooks[name](module))
+        return spec
 
-    module.__getattr__ = load
-    module.show = lambda *_, **__: driver.show_figures()
-    return module
+    def create_module(self, spec):
+        return types.ModuleType(spec.name)
+
+    def exec_module(self, module):
+        """Make what programs use of IPython where it is not installed."""
+        if module.__name__ == "IPython":
+            module.get_ipython = lambda: None
+            return
+        for name, kind in _FORMS.items():
+            setattr(module, name, type(name, (_Form,), {"kind": kind, "__module__": "IPython.core.display"}))
+        self.prepare_display(module)
+
+    def prepare_display(self, module):
+        module.display = self.driver.display
+        module.clear_output = lambda *_, **__: None
+
+    def prepare_pyplot(self, pyplot):
+        """Let Agg draw figures, and `show` display them."""
+        if os.environ.get("MPLBACKEND") == "agg":
+            module = sys.modules[_BACKEND] = types.ModuleType(_BACKEND)
+            agg = importlib.import_module("matplotlib.backends.backend_agg")
+            vars(module).update(vars(agg), show=lambda *_, **__: self.driver.show_figures())
+            pyplot.rcParams["backend"] = "module://" + _BACKEND
+
+
+class _Form:
+    """A value that is shown in one form."""
+
+    def __init__(self, data=None, url=None, filename=None, **_options):
+        if filename is None and self.kind == "image/png" and isinstance(data, str):
+            filename, data = data, None
+        if filename is not None:
+            with open(filename, "rb") as file:
+                data = file.read()
+        if isinstance(data, bytes) and self.kind != "image/png":
+            data = data.decode()
+        self.data, self.url, self.filename = data, url, filename
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        if self.kind == "image/png" and self.data and self.data.startswith(b"\xff\xd8"):
+            return {"image/jpeg": self.data}
+        return {} if self.data is None else {self.kind: self.data}
+
+    def __repr__(self):
+        return "<IPython.core.display.%s object>" % type(self).__name__
+
+
+def _parse(code, name, flags):
+    """Return the syntax tree of a text. Its commands `%matplotlib` do nothing: figures are shown anyway."""
+    while True:
+        try:
+            return compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        except SyntaxError as error:
+            lines = code.split("\n")
+            line = lines[error.lineno - 1] if 0 < (error.lineno or 0) <= len(lines) else ""
+            word = line.split()[0] if line.strip() else ""
+            if word != "%matplotlib":
+                if word.startswith(("%", "!")):
+                    error.msg = "%s is a command of IPython, and this is plain Python" % word
+                raise
+            lines[error.lineno - 1] = line[: line.index("%")] + "pass"
+            code = "\n".join(lines)
+
+
+def _is_quiet(code, last):
+    """Return whether a semicolon follows the last expression."""
+    lines = [line.encode("utf-8", "surrogatepass") for line in code.split("\n")[last.end_lineno - 1 :]]
+    lines[0] = lines[0][last.end_col_offset :]
+    return b"\n".join(lines).lstrip(b" \t\r\n)").startswith(b";")
+
+
+class _Raw(str):
+    """A text that is shown as it is."""
+
+    __slots__ = ()
+
+
+def _format(value, column=0, indent=0, tail=0, outer=()):
+    """Return the text of a value as notebooks show it: a container that does not fit into a line has an item a line.
+
+    The text begins at `column`, and `tail` characters follow it; `outer` are the identities of what contains it.
+    """
+    text = _format_flat(value, outer)
+    parts = _split(value)
+    if parts is None or id(value) in outer:
+        return text.replace("\n", "\n" + " " * indent)
+    if "\n" not in text and column + len(text) + tail <= _LINE_CHARS:
+        return text
+    opening, items, closing = parts
+    inner, column, outer = indent + len(opening), column + len(opening), (*outer, id(value))
+    shown = []
+    for number, (key, item) in enumerate(items, 1):
+        prefix = _format_prefix(key, outer)
+        after = 1 if number < len(items) else len(closing) + tail
+        shown.append(prefix + _format(item, column + len(prefix), inner, after, outer))
+        column = inner
+    return opening + (",\n" + " " * inner).join(shown) + closing
+
+
+def _format_flat(value, outer=()):
+    parts = _split(value)
+    if parts is None:
+        return _describe_leaf(value)
+    opening, items, closing = parts
+    if id(value) in outer:
+        return opening + "..." + closing
+    outer = (*outer, id(value))
+    return (
+        opening
+        + ", ".join(_format_prefix(key, outer) + _format_flat(item, outer) for key, item in items)
+        + closing
+    )
+
+
+def _format_prefix(prefix, outer):
+    if isinstance(prefix, _Raw):
+        return prefix
+    return _format_flat(prefix[0], outer) + ": "
+
+
+def _split(value):
+    """Return the opening, the items with what precedes them, and the end of a container; None for any other value."""
+    kind = type(value)
+    base = next((each for each in kind.__mro__ if each in _BASES or "__repr__" in vars(each)), None)
+    if base is list:
+        return "[", _list_items(value, len(value)), "]"
+    if base is tuple:
+        return "(", _list_items(value, len(value)), ",)" if len(value) == 1 else ")"
+    if base is dict:
+        items = [((key,), value[key]) for key in itertools.islice(value, _MAX_ITEMS)]
+        return "{", items + [(_NONE, _Raw("..."))] * (len(value) > _MAX_ITEMS), "}"
+    if base in (set, frozenset) and value:
+        opening, closing = ("{", "}") if base is set else (kind.__name__ + "({", "})")
+        return opening, _list_items(_sort(value), len(value)), closing
+    if base in _CALLS and (value or base not in (collections.OrderedDict, collections.Counter)):
+        name, list_arguments = _CALLS[base]
+        return (name or _name_class(kind).rpartition(".")[2]) + "(", list_arguments(value), ")"
+    if base is BaseException:
+        return _name_class(kind) + "(", [(_NONE, item) for item in value.args], ")"
+    return None
+
+
+def _sort(items):
+    if len(items) > _MAX_ITEMS:
+        return items
+    try:
+        return sorted(items)
+    except Exception:
+        return sorted(items, key=str)
+
+
+def _list_pattern(value):
+    flags = "|".join("re." + name for name in _FLAGS if value.flags & getattr(re, name))
+    pattern = _Raw("r" + repr(value.pattern).replace("\\\\", "\\"))
+    return [(_NONE, pattern)] + [(_NONE, _Raw(flags))] * bool(flags)
+
+
+def _list_items(values, count):
+    items = [(_NONE, item) for item in itertools.islice(values, _MAX_ITEMS)]
+    return items + [(_NONE, _Raw("..."))] * (count > _MAX_ITEMS)
+
+
+def _describe_leaf(value):
+    if isinstance(value, _Raw):
+        return str(value)
+    kind = type(value)
+    if isinstance(value, type) and kind.__repr__ is type.__repr__:
+        return _name_class(value)
+    if kind in (types.FunctionType, types.BuiltinFunctionType):
+        try:
+            return "<function %s%s>" % (_name_class(value), inspect.signature(value))
+        except (TypeError, ValueError):
+            return "<function %s>" % _name_class(value)
+    if kind.__repr__ is object.__repr__:
+        return "<%s at 0x%x>" % (_name_class(kind), id(value))
+    return repr(value)
+
+
+def _name_class(named):
+    """Return the qualified name of a class or function."""
+    name = getattr(named, "__qualname__", getattr(named, "__name__", ""))
+    module = getattr(named, "__module__", None)
+    return name if module in (None, "builtins") else "%s.%s" % (module, name)
+
+
+_FLAGS = ("IGNORECASE", "LOCALE", "MULTILINE", "DOTALL", "UNICODE", "VERBOSE", "DEBUG")
+_NONE = _Raw("")
+_CALLS = {
+    collections.deque: (
+        "",
+        lambda value: [(_NONE, list(value))] + [(_Raw("maxlen="), value.maxlen)] * (value.maxlen is not None),
+    ),
+    collections.OrderedDict: ("", lambda value: [(_NONE, list(value.items()))]),
+    collections.Counter: ("", lambda value: [(_NONE, dict(value.most_common()))]),
+    collections.defaultdict: ("", lambda value: [(_NONE, value.default_factory), (_NONE, dict(value))]),
+    types.MappingProxyType: ("mappingproxy", lambda value: [(_NONE, dict(value))]),
+    types.SimpleNamespace: (
+        "namespace",
+        lambda value: [(_Raw(key + "="), item) for key, item in vars(value).items()],
+    ),
+    re.Pattern: ("re.compile", _list_pattern),
+}
+"""How values are shown that look like a call: its name, that of the class if empty, and what gives its arguments."""
+_BASES = {list, tuple, dict, set, frozenset, BaseException, *_CALLS}
 
 
 if __name__ == "__main__":

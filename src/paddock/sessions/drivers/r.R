@@ -50,7 +50,7 @@ local({
   )
 
   evaluate <- function(code) {
-    for (expression in parse(text = code, keep.source = FALSE)) {
+    for (expression in parse(text = code, keep.source = TRUE)) {
       shown <- withVisible(eval(expression, globalenv()))
       if (shown$visible) print(shown$value)
     }
@@ -63,8 +63,7 @@ local({
         finish(0L)
       },
       error = function(error) {
-        graphics.off()
-        unlink(list.files(plots, full.names = TRUE))
+        show_plots()
         call <- conditionCall(error)
         message <- conditionMessage(error)
         inside <- if (is.null(call) || inherits(error, "parseError")) "" else paste0(" in ", deparse(call)[1])
