@@ -199,7 +199,7 @@ def test_unknown_arguments_are_named_with_the_nearest(place: Place) -> None:
         "invalid\nexecute_code: `time_out` is unknown; did you mean `timeout_ms`?",
         "invalid\nrun_program: `language` and `runtime` are one argument, given twice: give `language` alone",
         "invalid\nrun_program: `timeoutMs` and `timeout_ms` are one argument, given twice: give `timeout_ms` alone",
-        "invalid\nrun_program: `languages` is unknown; did you mean `language`?\nrun_program: `language` is missing",
+        "invalid\nrun_program: `languages` is unknown; did you mean `language`?",
         "INVALID_INPUT: `inputs` is unknown; did you mean `input`?",
         "INVALID_INPUT: `limits.timeout` is unknown; did you mean `timeout_ms`?",
         "invalid\nprovision_server: `intents` is unknown; did you mean `intent`?",

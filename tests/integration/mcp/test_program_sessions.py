@@ -44,7 +44,7 @@ def test_variables_stay_and_the_language_need_not_be_repeated(place: Place) -> N
     assert opened.structured_content["session"]["state"] == "kept"
     assert (used.is_error, used.structured_content["stdoutSummary"]) == (False, "42")
     assert used.structured_content["session"]["number"] == 2
-    assert used.structured_content["results"] == [{"text": "42", "mediaTypes": ["text/plain"], "handles": {}}]
+    assert used.structured_content["results"] == [{"text": "42", "mediaTypes": ["text/plain"], "stored": []}]
 
 
 def test_images_of_results_are_blocks_and_other_forms_are_links(place: Place) -> None:

@@ -108,7 +108,7 @@ def _build_program_schema(*, jit: bool) -> dict[str, Json]:
         code={"type": "string"},
         input={"anyOf": [{"type": kind} for kind in _ANY_TYPES]},
         timeout_ms={"type": "integer", "minimum": 1},
-        session={"type": "string", "description": '"new", or a handle: variables stay'},
+        session={"type": "string", "description": '"new", or handle'},
         mode={"enum": [*get_args(Calls)], "description": "dry_run: stub calls that may write"},
         **(_JIT_PARAMETER if jit else {}),
     )

@@ -239,7 +239,7 @@ def _build_run_program(programs: Programs) -> Tool:
             },
             outputs={**_TEXTS, "description": "files to keep, e.g. *.csv"},
             env={"type": "object"},
-            session={**_TEXT, "description": '"new", or a handle: variables stay'},
+            session={**_TEXT, "description": '"new", or handle'},
             packages=_TEXTS,
         ),
         run=programs.run_program,
