@@ -164,7 +164,7 @@ def test_every_command_is_in_the_changes():
         for name in paddock_command.list_commands(context)
         if f"`paddock {name}" not in text and f"`{name}`" not in text
     ]
-    assert missing == [], "say in CHANGELOG.md what people can do now"
+    assert missing == [], "say in changelog.d what people can do now"
 
 
 def test_every_mcp_tool_is_described():

@@ -185,7 +185,7 @@ SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0" + "K1l2M3n4O5p6Q7r8"
 def test_the_history_is_private_and_has_no_secrets(
     workspace: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    with open_repl(workspace, environment) as (say, talk):
+    with open_repl(workspace, environment, "--output-dir", "out") as (say, talk):
         say("x = 41")
         say(f"token = '{SECRET}'")
         say(":paste")

@@ -11,7 +11,6 @@ import builtins
 import collections
 import fcntl
 import importlib
-import inspect
 import itertools
 import json
 import linecache
@@ -20,7 +19,6 @@ import re
 import signal
 import struct
 import sys
-import traceback
 import types
 from importlib.machinery import ModuleSpec, PathFinder
 
@@ -38,6 +36,8 @@ _METHODS = (
     ("application/json", "_repr_json_"),
 )
 _PRIVATE = 200
+_IS_COROUTINE = 0x80
+"""`inspect.CO_COROUTINE`; the module takes longer to import than most programs to run."""
 _BACKEND = "paddock_figures"
 _LINE_CHARS = 79
 _MAX_ITEMS = 1000
@@ -170,7 +170,7 @@ class _Driver:
                 self.display(value)
 
     def evaluate(self, compiled):
-        if compiled.co_flags & inspect.CO_COROUTINE:
+        if compiled.co_flags & _IS_COROUTINE:
             if self.loop is None:
                 import asyncio
 
@@ -278,21 +278,32 @@ class _Driver:
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
         try:
+            traceback = _import_standard("traceback")
             text = "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
+            entries = traceback.extract_tb(trace)
         except BaseException:
-            text = type(error).__name__ + "\n"
+            text, entries = type(error).__name__ + "\n", []
         try:
             sys.stderr.write(text)
         except Exception:
             self.print(text)
-        last = traceback.extract_tb(trace)
-        own = [entry.lineno for entry in last if entry.filename.startswith("In [")]
+        own = [entry.lineno for entry in entries if entry.filename.startswith("In [")]
         try:
             message = str(error)[:2000]
         except BaseException:
             message = ""
         line = own[-1] if own else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         return {"exit_code": 1, "error": {"name": type(error).__name__, "message": message, "line": line}}
+
+
+def _import_standard(name):
+    """Return a module of the standard library, whatever the program has in its working directory."""
+    own = sys.path.pop(0) if sys.path and sys.path[0] == "" else None
+    try:
+        return importlib.import_module(name)
+    finally:
+        if own is not None:
+            sys.path.insert(0, own)
 
 
 def _move(descriptor):
@@ -527,7 +538,7 @@ def _describe_leaf(value):
         return _name_class(value)
     if kind in (types.FunctionType, types.BuiltinFunctionType):
         try:
-            return "<function %s%s>" % (_name_class(value), inspect.signature(value))
+            return "<function %s%s>" % (_name_class(value), _import_standard("inspect").signature(value))
         except (TypeError, ValueError):
             return "<function %s>" % _name_class(value)
     if kind.__repr__ is object.__repr__:
