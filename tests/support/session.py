@@ -25,6 +25,7 @@ class SessionRunner:
         self.workspace = workspace
         self.runner = asyncio.Runner()
         self._sessions = AsyncExitStack()
+        self._closed = False
 
     def start(self, settings: Settings) -> Session:
         """Start a session. It ends with this runner, as those before it do."""
@@ -37,7 +38,10 @@ class SessionRunner:
         return self.runner.run(self.session.gate.execute(request, **options))
 
     def close(self) -> None:
-        """End all sessions, and the loop."""
+        """End all sessions, and the loop. Does nothing the second time."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             self.runner.run(self._sessions.aclose())
         finally:
