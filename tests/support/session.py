@@ -28,7 +28,9 @@ class SessionRunner:
         self._closed = False
 
     def start(self, settings: Settings) -> Session:
-        """Start a session. It ends with this runner, as those before it do."""
+        """Start a session, also after `close`. It ends with this runner, as those before it do."""
+        if self._closed:
+            self.runner, self._closed = asyncio.Runner(), False
         opening = self._sessions.enter_async_context(open_session(settings, self.workspace))
         self.session = self.runner.run(opening)
         return self.session

@@ -65,7 +65,7 @@ class RunningProcess:
         self._kept = kept
         self._late: asyncio.TimerHandle | None = None
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
-        self._exceeded: Callable[[str], None] = self.cancel
+        self._exceeded: Callable[[str], None] | None = None
         self._paused: asyncio.Future[ProcessUsage] | None = None
         self.resident_bytes = 0
         """Memory of the job at its last pause."""
@@ -138,6 +138,7 @@ class RunningProcess:
     def end_output(self) -> CapturedStream:
         """Return what has been written to standard output since `begin_turn`. Call it at a pause."""
         assert self._pipes is not None
+        self._exceeded = None
         return self._pipes[1].end_turn()
 
     def _tell(self, text: str) -> None:
@@ -168,7 +169,7 @@ class RunningProcess:
         if report.ended_by == "paused":
             self._note_pause(report)
         elif report.ended_by == "exceeded":
-            self._exceeded(report.why)
+            (self._exceeded or self.cancel)(report.why)
         else:
             self._finish(report)
 
@@ -194,7 +195,7 @@ class RunningProcess:
         self._late.cancel()
         self._loop.remove_reader(self._supervisor.fileno())
         stdin, stdout, stderr = self._pipes
-        self._pipes = None  # breaks a reference cycle, so that buffers are freed without a garbage collection
+        self._pipes = self._exceeded = None  # breaks reference cycles: buffers are freed without a garbage collection
         stdin.close()
         out, err = stdout.finish(), stderr.finish()
         try:
