@@ -37,10 +37,13 @@ class Driver(NamedTuple):
         """Return the bytes that ask for an execution."""
         data = code.encode("utf-8", "surrogatepass")
         if not self.reads_json:
-            return b"%d %d %d\n%b%b" % (number, len(data), len(stdin or b""), data, stdin or b"")
-        given = None if stdin is None else stdin.decode("utf-8", "surrogateescape")
+            # No variable of a shell holds NUL: `printf %b` writes it, and a script with it is read without it.
+            data = data.replace(b"\0", b"")
+            given = (stdin or b"").replace(b"\\", b"\\\\").replace(b"\0", b"\\0000")
+            return b"%d %d %d\n%b%b" % (number, len(data), len(given), data, given)
         text = data.decode("utf-8", "replace")
-        return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": given}))
+        bytewise = None if stdin is None else stdin.decode("latin-1")
+        return pack_frame(orjson.dumps({"code": text, "number": number, "stdin": bytewise}))
 
 
 DRIVERS = {

@@ -436,3 +436,48 @@ def test_a_session_is_in_the_record_and_its_handle_is_not(workspace: Path) -> No
         text = str([vars(record) if hasattr(record, "__dict__") else record for record in records])
     assert opened.session.id not in text
     assert text.count("session_state") == 2
+
+
+ODD = {
+    "python": (
+        (r"raise ValueError('\ud800')", "failed"),
+        ("class J:\n  def _repr_json_(self): return [float('nan'), 10**400]\nJ()", "ok"),
+        ("class H:\n  def _repr_html_(self): return 'é' * 2_500_000\nH()", "ok"),
+        ("raise SystemExit(10**5000)", "failed"),
+        ("import sys; sys.stderr = None; sys.exit('bye')", "failed"),
+    ),
+    "shell": (
+        ("IFS=,", "ok"),
+        ("exit 3", "failed"),
+        ("set -e; false; echo no", "failed"),
+        ("echo 'a\0b'", "ok"),
+    ),
+    "node": (("throw undefined", "failed"), (r"throw new Error('\ud800')", "failed")),
+}
+
+
+@pytest.mark.parametrize("language", ODD)
+def test_odd_programs_keep_the_session(workspace: Path, language: str) -> None:
+    outcomes = run_all(workspace, language, *(program for program, _ in ODD[language]))
+    states = [outcome.session.state for outcome in outcomes if outcome.session]
+    assert [outcome.status.value for outcome in outcomes] == [status for _, status in ODD[language]]
+    assert states == ["kept"] * len(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("language", "program"),
+    [
+        ("python", "import sys; sys.stdin.buffer.read().hex()"),
+        ("ruby", "STDIN.binmode.read.unpack1('H*')"),
+        ("shell", "od -An -tx1 | tr -d ' '"),
+    ],
+)
+def test_input_may_be_any_bytes(workspace: Path, language: str, program: str) -> None:
+    with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session(language) as s:
+        assert "ff005c30" in s.run(program, stdin=b"\xff\0\\0").text
+
+
+def test_output_of_node_stays_in_its_program(workspace: Path) -> None:
+    loop = "for (let i = 0; i < 50; i++) process.stdout.write('a'.repeat(10000)); undefined"
+    first, second = run_all(workspace, "node", loop, "1")
+    assert (first.text, second.text) == ("a" * 500_000, "1\n")

@@ -12,10 +12,12 @@ const MAX_TEXT_CHARS = 256 * 1024;
 const channel = new net.Socket({ fd: 3, readable: true, writable: true });
 const { stringify, parse } = JSON;
 const terminal = process.stdout;
+// Otherwise what does not fit into the pipe is written after the text has ended.
+for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
 const print = terminal.write.bind(terminal);
 
 function send(message) {
-  const body = Buffer.from(stringify(message));
+  const body = Buffer.from(stringify(message, (_, value) => (typeof value === 'string' ? value.toWellFormed?.() ?? value : value)));
   const head = Buffer.alloc(4);
   head.writeUInt32LE(body.length);
   channel.write(Buffer.concat([head, body]));
@@ -118,7 +120,7 @@ function run({ code, number }) {
   try {
     answer(null, script.runInThisContext({ breakOnSigint: true, displayErrors: false }));
   } catch (error) {
-    answer(error);
+    if (finish === mine) finish(explain(error)); // also `throw undefined`
   }
 }
 

@@ -102,7 +102,7 @@ class _Driver:
         return b"".join(parts)
 
     def send(self, message):
-        body = json.dumps(message, default=str).encode("utf-8", "replace")
+        body = json.dumps(message, default=str, ensure_ascii=False).encode("utf-8", "replace")
         data = struct.pack("<I", len(body)) + body
         while data:
             data = data[os.write(self.channel, data) :]
@@ -127,7 +127,10 @@ class _Driver:
             finally:
                 signal.signal(signal.SIGINT, _ignore)
         except SystemExit as error:
-            end = self.leave(error)
+            try:
+                end = self.leave(error)
+            except Exception as fault:  # its code has no text
+                end = self.explain(fault)
         except BaseException as error:
             end = self.explain(error)
         self.close_figures()
@@ -146,7 +149,7 @@ class _Driver:
             os.dup2(self.null, 0)
         else:
             file = os.memfd_create("stdin")
-            data = text.encode("utf-8", "surrogateescape")
+            data = text.encode("latin-1")
             while data:
                 data = data[os.write(file, data) :]
             os.lseek(file, 0, os.SEEK_SET)
@@ -188,14 +191,16 @@ class _Driver:
             self.send_bundle(bundle)
 
     def print(self, text):
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         data = text.encode("utf-8", "replace")
         while data:
             data = data[os.write(self.terminal, data) :]
 
     def send_bundle(self, bundle):
+        bundle = {kind: data if isinstance(data, str) else _plain(data) for kind, data in bundle.items()}
         size = sum(
-            len(data) if isinstance(data, str) else len(json.dumps(data, default=str))
+            len((data if isinstance(data, str) else json.dumps(data)).encode("utf-8", "replace"))
             for data in bundle.values()
         )
         if size > min(_MAX_RESULT_BYTES, self.room):
@@ -269,8 +274,12 @@ class _Driver:
             return {"exit_code": 0}
         if isinstance(code, int):
             return {"exit_code": code & 255, "error": {"name": "SystemExit", "message": str(code)}}
-        sys.stderr.write("%s\n" % (code,))
-        return {"exit_code": 1, "error": {"name": "SystemExit", "message": str(code)[:2000]}}
+        text = str(code)
+        try:
+            sys.stderr.write(text + "\n")
+        except Exception:
+            self.print(text + "\n")
+        return {"exit_code": 1, "error": {"name": "SystemExit", "message": text[:2000]}}
 
     def explain(self, error):
         """Print the traceback of the user's lines, and return the error."""
@@ -294,6 +303,14 @@ class _Driver:
             message = ""
         line = own[-1] if own else getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         return {"exit_code": 1, "error": {"name": type(error).__name__, "message": message, "line": line}}
+
+
+def _plain(data):
+    """Return data as every reader of JSON takes it: without NaN, infinities and integers of endless length."""
+    text = json.dumps(data, default=str)
+    return json.loads(
+        text, parse_constant=lambda _: None, parse_int=lambda it: int(it) if len(it) < 300 else it
+    )
 
 
 def _import_standard(name):

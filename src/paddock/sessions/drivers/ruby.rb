@@ -50,7 +50,7 @@ end
 def driver.give_input(text)
   file = Tempfile.new("stdin")
   file.unlink
-  file.write(text || "")
+  file.binmode.write((text || "").encode("ISO-8859-1")) # each character is a byte
   file.rewind
   $stdin.reopen(file)
   file.close

@@ -2,9 +2,9 @@
 # directory stay. An `exit` ends the text alone: the state is saved, and the shell replaces itself by a new one.
 __paddock_driver=${BASH_SOURCE[0]}
 if [[ ${1-} == restored ]]; then
-  source "$TMPDIR/.paddock-state" 2>/dev/null
-  rm -f "$TMPDIR/.paddock-state"
-  cd -- "$__paddock_directory" 2>/dev/null
+  source "$TMPDIR/.paddock-state" 2>/dev/null || :
+  rm -f "$TMPDIR/.paddock-state" || :
+  cd -- "$__paddock_directory" 2>/dev/null || :
 else
   exec 200<>/dev/fd/3 2>/dev/null || exec 200<&3
   exec 3<&-
@@ -26,7 +26,7 @@ __paddock_leave() {
   local code=$?
   trap - INT
   __paddock_directory=$PWD
-  { declare -p; declare -f; } > "$TMPDIR/.paddock-state" 2>/dev/null
+  { declare -p; declare -f; alias -p; shopt -p; set +o; } > "$TMPDIR/.paddock-state" 2>/dev/null
   __paddock_finish "$code"
   exec "$BASH" --noprofile --norc "$__paddock_driver" restored
 }
@@ -34,12 +34,13 @@ __paddock_leave() {
 __paddock_serve() {
   local __paddock_number __paddock_code __paddock_input
   local -i __paddock_code_bytes __paddock_input_bytes
-  while read -r -u 200 __paddock_number __paddock_code_bytes __paddock_input_bytes; do
+  while IFS=' ' read -r -u 200 __paddock_number __paddock_code_bytes __paddock_input_bytes; do
     __paddock_code= __paddock_input=
     ((__paddock_code_bytes == 0)) || LC_ALL=C IFS= read -r -N "$__paddock_code_bytes" -u 200 __paddock_code || :
     ((__paddock_input_bytes == 0)) || LC_ALL=C IFS= read -r -N "$__paddock_input_bytes" -u 200 __paddock_input || :
     trap 'exit 130' INT
-    __paddock_evaluate < <(printf %s "$__paddock_input") && __paddock_finish 0 || __paddock_finish $?
+    __paddock_evaluate < <(printf %b "$__paddock_input")  # without `||`, which would switch off `set -e`
+    __paddock_finish $?
   done
 }
 
