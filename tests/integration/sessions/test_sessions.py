@@ -481,3 +481,51 @@ def test_output_of_node_stays_in_its_program(workspace: Path) -> None:
     loop = "for (let i = 0; i < 50; i++) process.stdout.write('a'.repeat(10000)); undefined"
     first, second = run_all(workspace, "node", loop, "1")
     assert (first.text, second.text) == ("a" * 500_000, "1\n")
+
+
+DIFFERENT = {
+    "language": ({}, "shell", {}, "the session has the language python, and the program wants shell"),
+    "network": (
+        {},
+        "python",
+        {"network": "full"},
+        "the session has the network none, and the program wants full",
+    ),
+    "packages": (
+        {},
+        "python",
+        {"packages": ["x"]},
+        "the session has the packages none, and the program wants x",
+    ),
+    "access": (
+        {"access": "none"},
+        "python",
+        {"access": "read-only"},
+        "the session has the access none, and the program wants read-only",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_what_a_session_does_not_have_is_refused(workspace: Path, what: str) -> None:
+    opening, language, wishes, message = DIFFERENT[what]
+    overrides = {"runtimes": {**PATIENT["runtimes"], "network": "full"}}
+    with BlockingPaddock(workspace, overrides=overrides) as p, p.session("python", **opening) as s:
+        refused = p.exec(language, "1", session=s.id, **wishes)
+        assert refused.error is not None
+        assert (refused.status, refused.error.message, refused.error.hint) == (
+            Status.INVALID,
+            message,
+            'open another session with "new", which can have it',
+        )
+        assert s.run("1 + 1").text == "2\n"
+
+
+def test_texts_of_node_that_are_not_complete(workspace: Path) -> None:
+    outcome, after = run_all(workspace, "node", "await (", "1 + 1")
+    assert outcome.error is not None
+    assert (outcome.status, outcome.error.message.partition(":")[0], after.text) == (
+        Status.FAILED,
+        "SyntaxError",
+        "2\n",
+    )

@@ -7,6 +7,7 @@ from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.program import ACCESSES, NETWORKS
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW, name_session
 from paddock.model.work_files import InputFile
@@ -18,6 +19,7 @@ from paddock.policy.workdir import JailError, resolve_cwd
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
+_ANEW = 'open another session with "new", which can have it'
 _SHOWN_BYTES = 2048
 """Bytes of an input file that a person sees before the program runs."""
 
@@ -150,13 +152,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:
         """Return the request with what its session was opened with, so that policy decides about that."""
-        if (
-            work.session in {None, NEW}
-            or (session := engines.programs.find_session(request.actor, work.session or "")) is None
-        ):
+        if (opened := _find_opening(engines, request, work)) is None:
             return request
-        opened = session.work
-        same = {name: getattr(opened, name) for name in ("runtime", "access", "network", "executable")}
+        same: dict[str, object] = {"executable": opened.executable}
+        given = "access" in work.model_fields_set
+        if not given or ACCESSES.index(work.access) <= ACCESSES.index(opened.access):
+            same["access"] = opened.access
+        if NETWORKS.index(work.network) <= NETWORKS.index(opened.network):
+            same["network"] = opened.network
         if not work.packages:
             same["packages"] = opened.packages
         resolved = work.model_copy(update=same)
@@ -165,7 +168,11 @@ class RuntimePrograms(Kind[RuntimeRun]):
     async def refine(
         self, context: Context, request: ExecutionRequest, work: RuntimeRun, decision: Decision
     ) -> ExecutionRequest | RawResult:
-        """Refuse a language that is neither built in nor added by the settings."""
+        """Refuse a language that is neither built in nor added by the settings, and what a session does not have."""
+        opened = _find_opening(context.engines, request, work)
+        if opened is not None and (other := _find_difference(work, opened)):
+            error = ErrorInfo(name="Invalid", message=other, hint=_ANEW, phase="decide")
+            return RawResult(status=Status.INVALID, error=error)
         why = context.engines.programs.explain_unknown(work.runtime)
         if not why:
             return request
@@ -200,6 +207,27 @@ class RuntimePrograms(Kind[RuntimeRun]):
         watchers: Watchers,
     ) -> RawResult:
         return await context.engines.programs.run(request, work, decision, watchers.on_output, watchers.stop)
+
+
+def _find_opening(engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> RuntimeRun | None:
+    """Return the program that opened the session of another one; None without an open session."""
+    if work.session in {None, NEW}:
+        return None
+    session = engines.programs.find_session(request.actor, work.session or "")
+    return None if session is None else session.work
+
+
+def _find_difference(work: RuntimeRun, opened: RuntimeRun) -> str:
+    """Return what a program wants that its session does not have, or ""."""
+    for name, has, wants in (
+        ("language", opened.runtime, work.runtime),
+        ("access", opened.access, work.access),
+        ("network", opened.network, work.network),
+        ("packages", " ".join(opened.packages) or "none", " ".join(work.packages) or "none"),
+    ):
+        if has != wants:
+            return f"the session has the {name} {has}, and the program wants {wants}"
+    return ""
 
 
 def _describe_file(file: InputFile) -> dict[str, Json]:

@@ -99,7 +99,7 @@ function run({ code, number }) {
   answer = (error, value) => {
     if (finish !== mine) return;
     if (error) {
-      const cause = error.name === 'Recoverable' ? error.err : error;
+      const cause = error instanceof repl.Recoverable ? error.err : error;
       finish(explain(cause));
       return;
     }
