@@ -80,7 +80,7 @@ class Paddock:
 def paddock(
     *, spare_workers: int | None = None, jit: bool = False, servers: Path | None = None
 ) -> Generator[Paddock]:
-    """Open a session in a new workspace, with default settings but for the given ones."""
+    """Open a session in a new workspace, with the given settings and the defaults of all others."""
     guest = GuestSettings() if spare_workers is None else GuestSettings(spare_workers=spare_workers)
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as made, asyncio.Runner() as runner:
         workspace = Path(made)

@@ -254,7 +254,7 @@ class Gate:
             end = {**facts, **end_facts(request, result, ms, len(written))}
             if shown.redactions:
                 end["redactions"] = shown.redactions
-            # An end needs no separate flush: it is written with the next record, at the latest with its parent's end.
+            # An end needs no separate flush. The next record writes it, or the end of its parent.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
         return _End(request, shown, decision, audit, written)

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, on which callers of other threads run coroutines and wait for them."""
+"""An event loop in a separate thread, on which callers of other threads run coroutines and wait for them."""
 
 import asyncio
 import os

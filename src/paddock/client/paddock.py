@@ -313,7 +313,7 @@ class Paddock:
         }
         name = self._check_language(language, None) if language is not None else None
         owner = SessionOwner(lambda: self._require_session().programs, self._actor, self.exec)
-        return InterpreterSession(owner, name, opening, id or NEW)
+        return InterpreterSession(owner, name, opening, NEW if id is None else id)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the open sessions of this caller, the oldest first."""

@@ -36,7 +36,7 @@ class SessionFiles:
     async def write(self, path: str, data: "InputData") -> None:
         """Write a file into the working directory, and replace one that is there.
 
-        The write is a request of its own, decided and recorded. Raises ValueError for a path that leads out,
+        The write is a separate request, decided and recorded. Raises ValueError for a path that leads out,
         OutcomeError for a session that is lost.
         """
         outcome = await self._session.run("", files={path: data})
@@ -90,7 +90,7 @@ class InterpreterSession:
 
     @property
     def id(self) -> str:
-        """Its handle, with which `Paddock.session(id=...)` finds it again. Nobody can guess it."""
+        """Its handle, with which `Paddock.session(id=...)` finds it again. It cannot be guessed."""
         return self._handle
 
     def __await__(self) -> Generator[Any, None, Self]:

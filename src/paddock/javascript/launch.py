@@ -33,7 +33,7 @@ class Launcher:
         self._readers: list[Child] = []
 
     @property
-    def prestarted(self) -> tuple[Child, ...]:
+    def spare_children(self) -> tuple[Child, ...]:
         """The children that were started early and not used yet."""
         return (*self._fork_servers.values(), *self._readers)
 
@@ -58,7 +58,7 @@ class Launcher:
 
     def close(self) -> None:
         """End the children that were started early and never used."""
-        children = self.prestarted
+        children = self.spare_children
         self._fork_servers.clear()
         self._readers.clear()
         for process, connection in children:

@@ -12,7 +12,7 @@ from paddock.model.base import Json, Value
 NEW = "new"
 """In place of a handle, it opens a session."""
 SessionHandle = Annotated[str, Field(pattern=r"^(new|s_[0-9a-f]{32})$")]
-"""The handle of a session, which nobody can guess; or `new`."""
+"""The handle of a session, which cannot be guessed; or `new`."""
 
 
 def name_session(handle: str) -> str:

@@ -1,7 +1,7 @@
 """Packages for programs: requirements become a read-only environment.
 
 registries   index configuration of the user and of the system, never of a workspace
-phase        the installer in a confined job of its own, with the network that the settings grant
+phase        the installer in a separate, confined job, with the network that the settings grant
 python, node resolve and install
 store        content-addressed environments, shared by all jobs of the user
 service      the one entrance: `Packages.provide`

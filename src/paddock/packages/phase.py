@@ -1,4 +1,4 @@
-"""The installation: a confined job of its own, which sees no workspace and has the network only if that is granted."""
+"""The installation: a separate, confined job, which sees no workspace and has the network only if that is granted."""
 
 import asyncio
 import contextlib

@@ -302,19 +302,20 @@ class RuntimeEngine:
         launch: Sequence[str],
         lifetime_ms: int,
         disk_bytes: int,
+        stop: asyncio.Event | None = None,
     ) -> "HeldProgram | RawResult":
         """Start the text of a `driver` with the grants of a program, for many turns, and return it.
 
         The command `launch` gets the one of the program as its arguments. Standard input is `channel`, and both output
-        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Returns a result if it cannot start. Raises
-        EngineError if Paddock's own machinery fails.
+        streams are one. `lifetime_ms` and `disk_bytes` limit it as a whole. Setting `stop` ends the installation of its
+        packages. Returns a result if it cannot start. Raises EngineError if Paddock's own machinery fails.
         """
         sandbox = await self._sandbox()
         if not isinstance(sandbox, KernelSandbox):
             why = "sessions need Paddock's own sandbox, and this one was brought by the caller"
             return _refuse(Status.UNAVAILABLE, why)
         async with AsyncExitStack() as used:
-            prepared = await self._prepare_toolchain(job, sandbox, used, None)
+            prepared = await self._prepare_toolchain(job, sandbox, used, stop)
             if isinstance(prepared, RawResult):
                 return prepared
             toolchain = prepared.toolchain

@@ -105,10 +105,14 @@ def write_below(folder: Path, path: str, data: bytes) -> None:
             here = below
         aside = f".{os.urandom(8).hex()}"
         file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=here)
-        with open(file, "wb") as stream:  # a descriptor
-            stream.write(data)
-            os.fchown(file, owner, -1)
-        os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
+        try:
+            with open(file, "wb") as stream:  # a descriptor
+                stream.write(data)
+                os.fchown(file, owner, -1)
+            os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
+        except OSError:
+            os.unlink(aside, dir_fd=here)
+            raise
     finally:
         os.close(here)
 

@@ -154,7 +154,7 @@ class ForkServerClient:
         return self._process.pid
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether this process still holds its side of the connection."""
         return self._control.fileno() >= 0
 

@@ -18,8 +18,6 @@ from paddock.model.limits import MIB
 _LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 16 * MIB
 _CHUNK_BYTES = 256 * 1024
-
-
 _RAW_TYPES = frozenset({b"image/png"})
 
 
@@ -30,6 +28,10 @@ def pack_frame(body: bytes) -> bytes:
 
 class ChannelError(Exception):
     """The driver closed the channel, or sent what no driver sends; the text says which."""
+
+
+class ChannelClosed(ChannelError):
+    """The driver closed the channel: its process ends, or has ended."""
 
 
 class DriverChannel:
@@ -46,33 +48,33 @@ class DriverChannel:
         try:
             await self._loop.sock_sendall(self._ours, data)
         except OSError as error:
-            raise ChannelError(f"it reads no more ({error.strerror})") from None
+            raise ChannelClosed(f"it reads no more ({error.strerror})") from None
 
-    async def receive(self) -> dict[str, Json]:
-        """Return the next frame. Raises ChannelError."""
+    async def receive(self) -> tuple[dict[str, Json], int]:
+        """Return the next frame and its size in bytes. Raises ChannelError."""
         size = _LENGTH.unpack(await self._read(_LENGTH.size))[0]
         if size > MAX_FRAME_BYTES:
             raise ChannelError(f"it sent a message of {size} bytes, and {MAX_FRAME_BYTES} are allowed")
         body = await self._read(size)
         kind, line_end, data = body.partition(b"\n")
         if line_end and kind in _RAW_TYPES:
-            return {"display": {kind.decode(): base64.b64encode(data).decode()}}
+            return {"display": {kind.decode(): base64.b64encode(data).decode()}}, size
         try:
             message = orjson.loads(body)
         except orjson.JSONDecodeError:
             raise ChannelError("it sent a message that is not JSON") from None
         if not isinstance(message, dict):
             raise ChannelError("it sent a message that is not an object")
-        return cast("dict[str, Json]", message)
+        return cast("dict[str, Json]", message), size
 
     async def _read(self, size: int) -> bytes:
         while len(self._buffer) < size:
             try:
                 data = await self._loop.sock_recv(self._ours, _CHUNK_BYTES)
             except OSError as error:
-                raise ChannelError(f"it was cut off ({error.strerror})") from None
+                raise ChannelClosed(f"it was cut off ({error.strerror})") from None
             if not data:
-                raise ChannelError("it was closed")
+                raise ChannelClosed("it was closed")
             self._buffer += data
         found = bytes(self._buffer[:size])
         del self._buffer[:size]

@@ -23,7 +23,7 @@ from paddock.runtimes.engine import HeldProgram, RuntimeEngine, compute_cpu_ms
 from paddock.runtimes.task import ProgramTask, Sinks
 from paddock.runtimes.workdir import WORKDIR, add_files, walk_files
 from paddock.sessions import bundles
-from paddock.sessions.channel import ChannelError, DriverChannel
+from paddock.sessions.channel import ChannelClosed, ChannelError, DriverChannel
 from paddock.sessions.languages import Driver
 from paddock.settings.schema import SessionSettings
 
@@ -36,6 +36,7 @@ _START_MS = 30_000
 _LATE_MS = 250
 """Time after which the supervisor kills by itself, if this process should be too busy to do so."""
 _MAX_MESSAGE_CHARS = 2000
+_MAX_QUICK_BYTES = 32 * 1024
 _END_S = 2.0
 
 _BY_STOP: dict[str, tuple[Status, Ceiling | None]] = {
@@ -100,9 +101,19 @@ class Interpreter:
 
     @classmethod
     async def start(
-        cls, engine: RuntimeEngine, job: ProgramTask, driver: Driver, settings: SessionSettings, read: Read
+        cls,
+        engine: RuntimeEngine,
+        job: ProgramTask,
+        driver: Driver,
+        settings: SessionSettings,
+        read: Read,
+        *,
+        stop: asyncio.Event | None = None,
     ) -> "Interpreter | RawResult":
-        """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError."""
+        """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError.
+
+        Setting `stop` ends the start.
+        """
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
         try:
@@ -114,12 +125,15 @@ class Interpreter:
                 launch=launch,
                 lifetime_ms=settings.max_ms,
                 disk_bytes=settings.disk_bytes,
+                stop=stop,
             )
             channel.theirs.close()
             if isinstance(held, RawResult):
                 return held
             made = cls(held, channel, driver, read)
-            if why := await made._wait_until_ready(job):
+            with call_when_set(stop, held.process.cancel):
+                why = await made._wait_until_ready(job)
+            if why is not None:
                 return why
             held = None
             return made
@@ -206,16 +220,21 @@ class Interpreter:
         await self._channel.send(request)
         left = bundles.MAX_RESULTS_BYTES
         while True:
-            frame = await self._channel.receive()
+            frame, size = await self._channel.receive()
+            left -= size
             if "done" in frame:
                 turn.end = _End.read(frame["done"])
                 return
             if "display" not in frame:
                 raise ChannelError("it sent a message that no driver sends")
-            result = self._read(frame["display"])
-            left -= sum(len(form) for form in result.data.values() if isinstance(form, str))
-            if left >= 0 and len(turn.results) < bundles.MAX_RESULTS:
-                turn.results.append(result)
+            if left < -bundles.MAX_RESULTS_BYTES:
+                raise ChannelError(f"it sent more than {2 * bundles.MAX_RESULTS_BYTES} bytes of values")
+            if left < 0 or len(turn.results) == bundles.MAX_RESULTS:
+                continue
+            # Removing secrets from a large text takes long, and others wait for this loop.
+            in_thread = size > _MAX_QUICK_BYTES
+            read = asyncio.to_thread(self._read, frame["display"]) if in_thread else None
+            turn.results.append(await read if read else self._read(frame["display"]))
 
     async def _wait_for_end(self, talking: "asyncio.Task[None]") -> None:
         await asyncio.wait({talking, self._process.result}, return_when=asyncio.FIRST_COMPLETED)
@@ -232,18 +251,15 @@ class Interpreter:
                 await asyncio.to_thread(sinks.files, self.walk_new_files(), {})
             return self._judge_end(turn, turn.end, captured, usage)
         message = ""
-        if not await self._has_ended():
+        fault = talking.exception() if talking.done() else None
+        if isinstance(fault, ChannelClosed):  # as when the process ends, which is reported a little later
+            await asyncio.wait({self._process.result}, timeout=_END_S)
+        if not self._process.result.done():
             self._process.cancel("corrupted")
             await asyncio.wait({self._process.result})
-            fault = talking.exception() if talking.done() else None
             message = f"The channel to the session's interpreter is of no use any more: {fault}"
         talking.cancel()
         return self._held.conclude(self._process.result.result(), turn.job, message=message)
-
-    async def _has_ended(self) -> bool:
-        """Return whether the process has ended, or ends soon: its channel is closed first."""
-        done, _ = await asyncio.wait({self._process.result}, timeout=_END_S)
-        return bool(done)
 
     def _judge_end(self, turn: _Turn, end: _End, captured: CapturedStream, usage: ProcessUsage) -> RawResult:
         status, limit, message = Status.OK, None, ""

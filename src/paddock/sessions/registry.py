@@ -68,7 +68,7 @@ class ProgramSessions(SessionTable):
                     return refuse("this session is one of JavaScript programs (execute_code)")
                 return self.explain_absence(actor, job.work.session or "")
             return await self._run_next(session, job, sinks, stop)
-        opened = await self._open_session(actor, job)
+        opened = await self._open_session(actor, job, stop)
         if isinstance(opened, RawResult):
             return opened
         known = False
@@ -99,8 +99,6 @@ class ProgramSessions(SessionTable):
         if job.work.stdin is not None and not DRIVERS[session.work.runtime].takes_stdin:
             return refuse(f"an execution in a session of {session.work.runtime} has no standard input")
         if session.used_at:
-            if job.work.packages != session.work.packages:
-                return refuse("`packages` are given when a session is opened; open another one")
             if job.work.env:
                 return refuse("`env` is given when a session is opened; set variables in its program")
             try:
@@ -116,13 +114,17 @@ class ProgramSessions(SessionTable):
 
         return await self.execute(session, execute, counts=bool((job.work.code or "").strip()))
 
-    async def _open_session(self, actor: str, job: ProgramTask) -> ProgramSession | RawResult:
+    async def _open_session(
+        self, actor: str, job: ProgramTask, stop: asyncio.Event | None
+    ) -> ProgramSession | RawResult:
         language = job.work.runtime
         if language not in DRIVERS:
             return refuse(f"{language} has no sessions; {', '.join(DRIVERS)} have them")
 
         async def start() -> Interpreter | RawResult:
-            return await Interpreter.start(self._engine(), job, DRIVERS[language], self._settings, self._read)
+            return await Interpreter.start(
+                self._engine(), job, DRIVERS[language], self._settings, self._read, stop=stop
+            )
 
         def make(handle: str, owner: str, ends_at: float, interpreter: Interpreter) -> ProgramSession:
             return ProgramSession(handle, owner, ends_at, interpreter, job.work, job.terms.grants)

@@ -7,6 +7,7 @@ many, when its executor is lost, or with Paddock. Its handle then stays known fo
 import asyncio
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Executor(Protocol):
 
 
 @dataclass(slots=True)
-class OpenSession:
+class OpenSession(ABC):
     """One open session."""
 
     id: str
@@ -66,14 +67,14 @@ class OpenSession:
     expiry: asyncio.TimerHandle | None = field(default=None, kw_only=True)
 
     @property
+    @abstractmethod
     def executor(self) -> Executor:
         """What executes its programs."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def language(self) -> str:
         """The language of its programs."""
-        raise NotImplementedError
 
     @property
     def idle(self) -> bool:

@@ -265,7 +265,7 @@ def test_a_zygote_that_is_killed_is_replaced_and_leaves_nothing_open(open_path):
         assert has_ended(handle)
         os.close(handle)
         result = await sandbox.run(["sh", "-c", "echo fine"])
-        return result.stdout.head, sandbox.describe_state().fork_server is not old, old.connected
+        return result.stdout.head, sandbox.describe_state().fork_server is not old, old.is_connected
 
     assert with_sandbox("landlock", open_path, go) == ("fine\n", True, False)
 

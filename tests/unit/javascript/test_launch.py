@@ -47,6 +47,6 @@ def test_what_nobody_asked_for_ends_with_its_launcher() -> None:
         end(reader)
     launcher.prestart_fork_server("guest")
     launcher.prestart_parse_worker()
-    zygote, reader = launcher.prestarted
+    zygote, reader = launcher.spare_children
     launcher.close()
     assert (zygote.process.returncode, reader.process.returncode) == (-9, -9)

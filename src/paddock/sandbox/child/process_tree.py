@@ -17,8 +17,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PPID, _GROUP, _USER_TIME, _SYSTEM_TIME, _THREADS, _RESIDENT = 1, 2, 11, 14, 17, 21
 """Fields of /proc/<pid>/stat after the name: ppid, pgrp, utime to cstime, num_threads, rss (proc(5))."""
-_RESTING = frozenset({b"T", b"t", b"Z", b"X", b"D"})
-"""States of threads that execute nothing: stopped, traced, ended, or in the kernel (proc_pid_stat(5))."""
+_RESTING = frozenset({b"T", b"t", b"Z", b"X"})
+"""States of threads that execute nothing: stopped, traced, or ended (proc_pid_stat(5))."""
 _PAUSE_S = 0.0005
 _COUNT_EVERY_S = 10.0
 
@@ -165,7 +165,7 @@ def stop_descendants(
     deadline = time.monotonic() + seconds
     while True:
         below = [pid for pid in _list_below(own, spare) if pid != first]
-        running = [pid for pid in below if _is_running(pid)]
+        running = [pid for pid in below if _is_running(pid, told=pid in ran)]
         if not running:
             return frozenset(ran.intersection(below))
         if time.monotonic() > deadline:
@@ -201,20 +201,22 @@ def interrupt_group(first: int, *, in_jail: bool) -> None:
             os.killpg(program, signal.SIGINT)
 
 
-def _is_running(pid: int) -> bool:
-    """Return whether any thread of a process may execute instructions of the program.
+def _is_running(pid: int, *, told: bool) -> bool:
+    """Return whether any thread of a process may execute instructions of the program, now or later.
 
-    One that waits in the kernel without reacting to signals (state D) stops before it returns from there.
+    One that waits in the kernel without reacting to signals (state D) stops before it returns from there, once it was
+    `told` to stop.
     """
+    resting = _RESTING | {b"D"} if told else _RESTING
     fields = _read_stat(pid)
     if fields is None:
         return False
-    if int(fields[_THREADS]) == 1 or fields[0] not in _RESTING:
-        return fields[0] not in _RESTING
+    if int(fields[_THREADS]) == 1 or fields[0] not in resting:
+        return fields[0] not in resting
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             own = _read_stat(f"{pid}/task/{thread}")
-            if own is not None and own[0] not in _RESTING:
+            if own is not None and own[0] not in resting:
                 return True
     return False
 

@@ -11,7 +11,7 @@ else
 fi
 
 __paddock_send() {  # a frame of JSON
-  local LC_ALL=C text=$1
+  local LC_ALL=C text=$1 size_hex
   local -i size=${#text}
   printf -v size_hex '\\x%02x\\x%02x\\x%02x\\x%02x' $((size & 255)) $((size >> 8 & 255)) $((size >> 16 & 255)) 0
   printf "$size_hex%s" "$text" >&200
