@@ -22,7 +22,7 @@ Access = Literal["none", "read-only", "workspace-write"]
 ACCESSES: tuple[Access, ...] = get_args(Access)
 """Access to the workspace, weakest first."""
 
-Network = Literal["none", "full"]
+Network = Literal["none", "loopback", "hosts", "full"]
 NETWORKS: tuple[Network, ...] = get_args(Network)
 """Access to the network, weakest first."""
 

@@ -32,6 +32,9 @@ class Streams:
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
     channel: socket.socket | None = None
     """A connected socket that takes the place of standard input. The caller closes it."""
+    listener: Callable[[socket.socket], None] | None = None
+    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy, and closes it. Must not
+    block or raise."""
 
 
 class SandboxSlot(Protocol):
