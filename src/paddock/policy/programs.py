@@ -157,7 +157,8 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
         text = f"access {work.access} to the workspace is not granted (granted: {mine.access})"
         yield "runtimes.access", f'{text}; set `access = "{work.access}"` under [runtimes] {fix}'
     if NETWORKS.index(work.network) > NETWORKS.index(mine.network):
-        text = f'the network is not granted; set `network = "{work.network}"` under [runtimes] {fix}'
+        text = f"network {work.network} is not granted (granted: {mine.network})"
+        text = f'{text}; set `network = "{work.network}"` under [runtimes] {fix}'
         yield "runtimes.network", text
     if work.access == "none" and (copied := next((each for each in work.files if each.workspace), None)):
         shown = copied.path[:_MAX_QUOTED_CHARS]
@@ -196,5 +197,6 @@ def check_read_only(
 ) -> Iterator[Reason]:
     """Object to programs and script tools with write access if the request may only read."""
     calls = narrower(request.calls, settings.grants.calls)
-    if calls != "run" and (work.access == "workspace-write" or work.network != "none"):
+    reaches_out = NETWORKS.index(work.network) > NETWORKS.index("loopback")
+    if calls != "run" and (work.access == "workspace-write" or reaches_out):
         yield "grants.calls", f"this run may only read ({calls}); ask for read-only access and no network"

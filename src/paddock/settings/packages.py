@@ -11,7 +11,6 @@ from pydantic import Field
 
 from paddock.model.base import PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import Network
 
 _SEPARATORS_PATTERN = re.compile(r"[-_.]+")
 
@@ -37,7 +36,7 @@ class PackageSettings(Value):
     """Packages that may be installed, also as a dependency of another one: names, or `*` for all."""
     denied: tuple[str, ...] = ()
     """Packages that may not be installed, also as a dependency of another one: globs over names."""
-    network: Network = "none"
+    network: Literal["none", "full"] = "none"
     """Network of the installation. Without `full`, only environments that are there already can be used, and
     registries that are directories of this machine."""
     registries: tuple[str, ...] = ()
