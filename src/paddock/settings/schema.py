@@ -15,6 +15,7 @@ from paddock.model.limits import KIB, MIB, Calls, Grants
 from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
+from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
 from paddock.settings.rules import ApprovalSettings, PolicySettings
@@ -423,6 +424,8 @@ class Settings(Value):
     """Packages of programs."""
     tools: ToolSettings = Field(default_factory=ToolSettings)
     """Script tools."""
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    """Hosts that programs may connect to."""
     policy: PolicySettings = Field(default_factory=PolicySettings)
     """Rules on requests."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
