@@ -108,7 +108,9 @@ def _make_programs(
 ) -> Programs:
     engine = partial(_make_engine, settings, processes)
     sessions = partial(_make_sessions, settings, outgoing)
-    return Programs(settings.runtimes, engine, output.artifacts, outgoing.text, sessions)
+    return Programs(
+        settings.runtimes, engine, output.artifacts, outgoing.text, sessions, network=settings.network
+    )
 
 
 def _make_sessions(

@@ -27,17 +27,16 @@ from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import FlagError, PaddockError
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS, Network
 from paddock.model.outcome import Outcome, Status
 from paddock.model.packages import needs_own_folder
 from paddock.model.program import (
     ACCESSES,
     CODE_CHARS,
     MAX_ARGUMENTS,
-    NETWORKS,
     OUTPUT_MODES,
     STDIN_BYTES,
     Access,
-    Network,
     OutputMode,
 )
 from paddock.model.request import ExecutionRequest, RuntimeRun

@@ -15,8 +15,9 @@ from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.policy.decision import Policy
 from paddock.policy.kinds import Catalogue

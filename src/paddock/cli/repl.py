@@ -37,9 +37,10 @@ from paddock.client.loop_thread import OpenLoop, start_loop
 from paddock.model.base import Json, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS
 from paddock.model.numbers import dumps
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS
+from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW
 from paddock.rendering.program_response import program_response, put_back

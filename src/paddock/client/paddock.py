@@ -25,9 +25,10 @@ from paddock.files import below
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, UnknownServer
 from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.packages import needs_own_folder
-from paddock.model.program import Access, Network
+from paddock.model.program import Access
 from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.session import NEW, SessionInfo
 from paddock.model.tool import ToolEnd

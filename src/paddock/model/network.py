@@ -1,7 +1,8 @@
 """The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
 
+from collections.abc import Mapping
 from ipaddress import ip_network
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,6 +11,11 @@ from paddock.model.approval import Effect
 from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.host_names import match_host, read_host_pattern
 from paddock.model.limits import MIB
+
+Network = Literal["none", "loopback", "hosts", "full"]
+NETWORKS: tuple[Network, ...] = get_args(Network)
+"""Access of a program to the network, weakest first: none; a network of its own with `127.0.0.1`; also the hosts that
+the rules allow; all of it."""
 
 HTTPS_PORT = 443
 
@@ -24,6 +30,29 @@ def _check_network(text: str) -> str:
 HostPattern = Annotated[str, AfterValidator(read_host_pattern)]
 """A host, or `*.` and a name, in canonical form."""
 Port = Annotated[WholeNumber, Field(ge=1, le=MAX_PORT)]
+
+
+MAX_HOSTS = 100
+"""Maximum number of hosts that one request names."""
+Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HOSTS)]
+
+
+def read_hosts_as_network(given: object) -> object:
+    """Return the fields of a request, in which a list of hosts as `network` is `hosts` and that list."""
+    if not isinstance(given, Mapping):
+        return given
+    fields = cast("Mapping[str, object]", given)
+    if not isinstance(fields.get("network"), list | tuple):
+        return fields
+    if fields.get("hosts") is not None:
+        raise ValueError("`network` has the list of hosts; leave out `hosts`")
+    return {**fields, "network": "hosts", "hosts": fields["network"]}
+
+
+def check_hosts(network: Network, hosts: tuple[str, ...] | None) -> None:
+    """Raise ValueError for hosts of another network than `hosts`."""
+    if hosts is not None and network != "hosts":
+        raise ValueError(f'`hosts` is for the network "hosts", not "{network}"')
 
 
 class NetworkRule(Value):

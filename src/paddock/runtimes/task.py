@@ -1,8 +1,9 @@
 """The interface between the engine of programs and the gate: a task and the sinks of its output."""
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
@@ -17,6 +18,19 @@ Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
 
 
+class HostTurn(Protocol):
+    """The gate's side of a program's connections to hosts, for one request."""
+
+    def begin(self) -> None:
+        """Take the connections from now on."""
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the proxy of the program on this socket, and close it at the end."""
+
+    async def close(self) -> None:
+        """Close the connections of the program, which has ended."""
+
+
 class ProgramTask(NamedTuple):
     """One program with the limits and grants that policy decided."""
 
@@ -29,6 +43,13 @@ class ProgramTask(NamedTuple):
     """The language of the program."""
     actor: str = "local"
     """Who asked for it."""
+    hosts: HostTurn | None = None
+    """What serves its proxy, with the network `hosts`."""
+
+    @property
+    def serve_proxy(self) -> "Callable[[socket.socket], None] | None":
+        """What receives the socket of its proxy; None without hosts."""
+        return None if self.hosts is None else self.hosts.serve
 
     @property
     def first_grants(self) -> ProcessGrants:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddock.model.errors import ConfigurationError
+from paddock.model.network import Network
 from paddock.model.process import ProcessGrants, ProcessLimits
-from paddock.model.program import Network
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths

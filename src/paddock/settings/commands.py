@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from paddock.model.base import Json, PositiveInt, Value
 from paddock.model.limits import MIB
-from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access, Network
+from paddock.model.network import Network
+from paddock.model.program import ARGUMENT_BYTES, ARGUMENTS_BYTES, MAX_ARGUMENTS, STDIN_BYTES, Access
 
 Kind = Literal["text", "integer", "number", "boolean", "list"]
 

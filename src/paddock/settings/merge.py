@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
-from paddock.model.network import NetworkRule
-from paddock.model.program import NETWORKS, RUNTIMES
+from paddock.model.network import NETWORKS, NetworkRule
+from paddock.model.program import RUNTIMES
 from paddock.settings.keys import assemble_settings, list_defaults
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings

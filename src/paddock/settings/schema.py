@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field
 from paddock.model.base import PositiveInt, Value
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, Calls, Grants
-from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access, Network
+from paddock.model.network import Network
+from paddock.model.program import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RUNTIMES, Access
 from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
 from paddock.settings.network import NetworkSettings

@@ -30,8 +30,9 @@ from paddock.model.artifact import STREAMS, OutputQuery, Stream
 from paddock.model.base import Json, Value, count
 from paddock.model.errors import PaddockError
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NETWORKS
 from paddock.model.outcome import Outcome, Status
-from paddock.model.program import ACCESSES, NETWORKS, OUTPUT_MODES, OutputMode
+from paddock.model.program import ACCESSES, OUTPUT_MODES, OutputMode
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import NEW
 from paddock.model.work_files import InputFile
