@@ -11,7 +11,7 @@ from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.host_names import match_host, read_host_pattern
 from paddock.model.limits import MIB
 
-HTTPS_PORT = 443
+HTTP_PORT, HTTPS_PORT = 80, 443
 
 
 def _check_network(text: str) -> str:
