@@ -1,6 +1,7 @@
 """The hosts that a program reaches: its proxy is served, a person is asked where a rule says so, all is recorded."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -10,6 +11,7 @@ from paddock.cancellation import run_shielded
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
 from paddock.policy.network import decide_host
+from paddock.sandbox.child.loopback import PROXY_ADDRESS
 
 MAX_LISTED = 200
 """Maximum number of connections in an outcome; the record has all."""
@@ -35,6 +37,13 @@ class HostAccess:
         self._ended = asyncio.Event()
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead the clients of the program to its proxy."""
+        from paddock.network.environment import make_proxy_environment
+
+        return make_proxy_environment(PROXY_ADDRESS[1], self._grant.rules)
+
+    @property
     def is_closed(self) -> bool:
         """Whether its program has ended."""
         return self._ended.is_set()
@@ -48,13 +57,16 @@ class HostAccess:
         self._served = asyncio.create_task(self._serve(listener))
 
     async def _serve(self, listener: socket.socket) -> None:
-        from paddock.network.proxy import ProxyTerms, open_proxy  # most programs connect to nothing
+        from paddock.network.connector import ProxyTerms  # most programs connect to nothing
+        from paddock.network.dial import read_outer_proxy
+        from paddock.network.proxy import open_proxy
 
         terms = ProxyTerms(
             decide=partial(decide_host, self._grant),
             on_connection=self._take,
             limits=self._limits,
             ask=self._ask,
+            outer=read_outer_proxy(os.environ),
         )
         async with open_proxy(listener, terms):
             await self._ended.wait()
@@ -81,6 +93,11 @@ class HostTurn:
         self.access = access
         self.watch = watch
         self._connections: dict[object, Connection] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead the clients of a program to its proxy."""
+        return self.access.environment
 
     @property
     def connections(self) -> tuple[Connection, ...]:

@@ -17,7 +17,7 @@ NETWORKS: tuple[Network, ...] = get_args(Network)
 """Access of a program to the network, weakest first: none; a network of its own with `127.0.0.1`; also the hosts that
 the rules allow; all of it."""
 
-HTTPS_PORT = 443
+HTTP_PORT, HTTPS_PORT = 80, 443
 
 
 def _check_network(text: str) -> str:

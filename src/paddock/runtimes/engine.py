@@ -340,7 +340,7 @@ class RuntimeEngine:
             await _put_files(planned.written, slot.scratch)
             source = f"{slot.scratch}/{planned.file_name}"
             command, environment = planned.run.fill_in(replace(task.job_in(slot), source=source))
-            environment |= job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
+            environment |= _list_proxy_variables(job) | job.work.env | {VARIABLE: f"{slot.scratch}/{WORKDIR}"}
             names = (*job.terms.grants.environment, *toolchain.recipe.inherits)
             environment = self._list_inherited_variables(names) | environment
             started = grants.replace(folder=WORKDIR, environment=environment)
@@ -378,7 +378,7 @@ class RuntimeEngine:
             job = task.job_in(slot)
             names = (*task.job.terms.grants.environment, *task.toolchain.recipe.inherits)
             command, environment = step.fill_in(job)
-            environment |= work.env
+            environment |= _list_proxy_variables(task.job) | work.env
             if work.has_workdir:
                 environment[VARIABLE] = f"{job.scratch}/{WORKDIR}"
             grants = grants.replace(environment=self._list_inherited_variables(names) | environment)
@@ -499,6 +499,10 @@ def _begin_connections(job: ProgramTask, used: AsyncExitStack) -> None:
     if job.hosts is not None:
         job.hosts.begin()
         used.push_async_callback(job.hosts.close)
+
+
+def _list_proxy_variables(job: ProgramTask) -> dict[str, str]:
+    return {} if job.hosts is None else dict(job.hosts.environment)
 
 
 def _explain_missing(found: MissingToolchain) -> RawResult:

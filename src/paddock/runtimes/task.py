@@ -3,11 +3,12 @@
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
+from paddock.sandbox.protocol import HostProxy
 
 if TYPE_CHECKING:
     from paddock.output.work_files import LeftFile
@@ -16,19 +17,6 @@ if TYPE_CHECKING:
 
 Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
-
-
-class HostTurn(Protocol):
-    """The gate's side of a program's connections to hosts, for one request."""
-
-    def begin(self) -> None:
-        """Take the connections from now on."""
-
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the proxy of the program on this socket, and close it at the end."""
-
-    async def close(self) -> None:
-        """Close the connections of the program, which has ended."""
 
 
 class ProgramTask(NamedTuple):
@@ -43,7 +31,7 @@ class ProgramTask(NamedTuple):
     """The language of the program."""
     actor: str = "local"
     """Who asked for it."""
-    hosts: HostTurn | None = None
+    hosts: HostProxy | None = None
     """What serves its proxy, with the network `hosts`."""
 
     @property

@@ -13,7 +13,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import Tier
 from paddock.sandbox import state_paths
 from paddock.sandbox.child import lockdown, namespaces, permissions, protected_paths
-from paddock.sandbox.child.loopback import OWN_NETWORKS, PROXY_ADDRESS
+from paddock.sandbox.child.loopback import OWN_NETWORKS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
 
@@ -41,19 +41,6 @@ _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _FILTERS: dict[Network, str] = {
     "none": "job", "loopback": "job-loopback", "hosts": "job-loopback", "full": "job-network",
 }  # fmt: skip
-_PROXY_URL = f"http://{PROXY_ADDRESS[0]}:{PROXY_ADDRESS[1]}"
-_PROXY_VARIABLES = {
-    name: value
-    for upper, value in (
-        ("HTTP_PROXY", _PROXY_URL),
-        ("HTTPS_PROXY", _PROXY_URL),
-        ("ALL_PROXY", _PROXY_URL),
-        ("NO_PROXY", "localhost,127.0.0.1,::1"),
-    )
-    for name in (upper, upper.lower())
-}
-"""What clients read. ALL_PROXY names HTTP, because several clients fail at their start if it names SOCKS and a package
-for that is missing."""
 _NO_OWN_NETWORK = (
     "network {network} needs the tier namespaces, which gives each program a network of its own; this is the tier "
     "{tier}. Make namespaces available (paddock doctor says how), or ask for another network: none, full"
@@ -470,5 +457,4 @@ def check_protection(grants: ProcessGrants, tier: Tier) -> None:
 
 def _environment(grants: ProcessGrants, scratch: str) -> dict[str, str]:
     own = {name: f"{scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
-    proxy = _PROXY_VARIABLES if grants.network == "hosts" else {}
-    return {**_DEFAULTS, **grants.environment, **proxy, **own}
+    return {**_DEFAULTS, **grants.environment, **own}

@@ -200,22 +200,6 @@ def test_a_proxy_that_nobody_serves_refuses_connections():
     assert run(connecting(PROXY_ADDRESS), HOSTS) in {REFUSED, "[Errno 104] Connection reset by peer\n"}
 
 
-def test_programs_learn_of_their_proxy_from_the_environment():
-    program = """
-        import os
-        print({name: value for name, value in os.environ.items() if name.endswith(("_PROXY", "_proxy"))})
-        """
-    url, direct = "http://127.0.0.1:3128", "localhost,127.0.0.1,::1"
-    names = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": direct}
-    expected = {
-        name: value
-        for upper, value in names.items()
-        for name, value in ((upper, value), (upper.lower(), value))
-    }
-    assert eval(run(program, HOSTS)) == expected
-    assert run(program, LOOPBACK) == "{}\n"
-
-
 def test_names_are_resolved_by_the_proxy_alone():
     program = """
         for name in ("localhost", "example.com"):
