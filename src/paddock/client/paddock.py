@@ -233,7 +233,7 @@ class Paddock:
         stdin: bytes | str | None = None,
         cwd: str = ".",
         access: Access | None = None,
-        network: Network = "none",
+        network: Network | Sequence[str] = "none",
         files: Mapping[str, InputData] | None = None,
         outputs: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -289,7 +289,7 @@ class Paddock:
         id: str | None = None,  # noqa: A002 - as every handle is called
         executable: str | None = None,
         access: Access | None = None,
-        network: Network = "none",
+        network: Network | Sequence[str] = "none",
         files: Mapping[str, InputData] | None = None,
         env: Mapping[str, str] | None = None,
         packages: Sequence[str] = (),

@@ -1,6 +1,5 @@
 """The interface between the engine of programs and the gate: a task and the sinks of its output."""
 
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,8 @@ from paddock.model.request import RuntimeRun
 from paddock.sandbox.protocol import HostProxy
 
 if TYPE_CHECKING:
+    import socket
+
     from paddock.output.work_files import LeftFile
     from paddock.runtimes.toolchain import Toolchain
     from paddock.settings.recipes import Recipe
