@@ -10,14 +10,14 @@ import mimetypes
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
-from paddock.model.network import NetworkLimits
+from paddock.model.network import HostGrant, NetworkLimits
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.program import Executables, ProgramEnd, ProgramTerms, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -152,9 +152,19 @@ class Programs:
             if any(file.artifact for file in work.files):
                 work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
             cwd = resolve_cwd(request.workspace, work.cwd)
-            hosts = self._open_hosts(work, terms, watch)
+            turns: list[HostTurn] = []
+            hosts = self._open_own_hosts(work, terms, watch, turns)
             recipe = recipes(self._added)[work.runtime]
-            job = ProgramTask(work, terms, request.workspace, cwd, recipe, request.actor, hosts)
+            job = ProgramTask(
+                work,
+                terms,
+                request.workspace,
+                cwd,
+                recipe,
+                request.actor,
+                hosts,
+                partial(self._open_hosts, watch, turns),
+            )
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)
@@ -173,8 +183,10 @@ class Programs:
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
-            if hosts is not None:
-                result = self._add_connections(result, hosts)
+            if turns:
+                result = result.replace(network=tuple(each for turn in turns for each in turn.connections))
+            if hosts is not None and result.session is not None:
+                self._remember_hosts(result.session.id, hosts)
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
@@ -191,19 +203,25 @@ class Programs:
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
-    def _open_hosts(self, work: RuntimeRun, terms: ProgramTerms, watch: ConnectionWatch) -> HostTurn | None:
+    def _open_own_hosts(
+        self, work: RuntimeRun, terms: ProgramTerms, watch: ConnectionWatch, turns: list[HostTurn]
+    ) -> HostTurn | None:
         """Return what serves the connections of a program, or of an execution in a session; None without hosts."""
         if terms.grants.hosts is None:
             return None
         access = self._session_hosts.get(work.session or "")
-        return HostTurn(access or HostAccess(terms.grants.hosts, self._network), watch)
+        turns.append(HostTurn(access or HostAccess(terms.grants.hosts, self._network), watch))
+        return turns[-1]
 
-    def _add_connections(self, result: RawResult, hosts: HostTurn) -> RawResult:
-        """Return the result with its connections; remember the access of the session that it opened."""
-        if result.session is not None:
-            open_ones = {name: each for name, each in self._session_hosts.items() if not each.is_closed}
-            self._session_hosts = {**open_ones, result.session.id: hosts.access}
-        return result.replace(network=hosts.connections)
+    def _open_hosts(self, watch: ConnectionWatch, turns: list[HostTurn], grant: HostGrant) -> HostTurn:
+        """Return what serves the connections of an installation; add it to the `turns` of the request."""
+        turns.append(HostTurn(HostAccess(grant, self._network), watch))
+        return turns[-1]
+
+    def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
+        """Remember the access of an open session for its next execution."""
+        open_ones = {name: each for name, each in self._session_hosts.items() if not each.is_closed}
+        self._session_hosts = {**open_ones, session: hosts.access}
 
     async def _store_results(self, facts: "RunFacts", result: RawResult) -> RawResult:
         """Store what a program shows in other forms than text, as files; return the result with their handles."""

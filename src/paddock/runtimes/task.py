@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from paddock.model.errors import EngineError
 from paddock.model.process import ProcessGrants
 from paddock.model.program import ProgramTerms
 from paddock.model.request import RuntimeRun
@@ -12,12 +13,17 @@ from paddock.sandbox.protocol import HostProxy
 if TYPE_CHECKING:
     import socket
 
+    from paddock.model.network import HostGrant
     from paddock.output.work_files import LeftFile
     from paddock.runtimes.toolchain import Toolchain
     from paddock.settings.recipes import Recipe
 
 Sink = Callable[[bytes], None]
 """Receives every byte of a stream in chunks, in order, and an empty chunk at the end. Must not block and not raise."""
+
+
+def _refuse_hosts(_: "HostGrant") -> HostProxy:
+    raise EngineError("nothing serves the connections of an installation here")
 
 
 class ProgramTask(NamedTuple):
@@ -34,6 +40,8 @@ class ProgramTask(NamedTuple):
     """Who asked for it."""
     hosts: HostProxy | None = None
     """What serves its proxy, with the network `hosts`."""
+    open_hosts: "Callable[[HostGrant], HostProxy]" = _refuse_hosts
+    """Makes what serves the connections of an installation of its packages."""
 
     @property
     def serve_proxy(self) -> "Callable[[socket.socket], None] | None":

@@ -246,7 +246,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "packages.enabled": _is_stricter("on", "auto", "ask", "off"),
     "packages.allowed": _is_subset,
     "packages.denied": _is_superset,
-    "packages.network": _is_stricter("full", "none"),
+    "packages.network": _is_stricter("full", "hosts", "none"),
     "packages.registries": _fewer_names,
     "packages.exclude_newer": _is_earlier,
     "packages.builds": _only_off,
