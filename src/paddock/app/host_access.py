@@ -24,14 +24,15 @@ class ConnectionWatch(NamedTuple):
     """Asks a person whether a program may connect to a host."""
     record: Callable[[Connection], Connection]
     """Writes a connection to the record, and returns it without secrets."""
+    limits: NetworkLimits
+    """Limits of all connections of one program together."""
 
 
 class HostAccess:
     """The access of one program, or of one session, to hosts."""
 
-    def __init__(self, grant: HostGrant, limits: NetworkLimits) -> None:
+    def __init__(self, grant: HostGrant) -> None:
         self._grant = grant
-        self._limits = limits
         self._turn: HostTurn | None = None
         self._served: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -61,10 +62,11 @@ class HostAccess:
         from paddock.network.dial import read_outer_proxy
         from paddock.network.proxy import open_proxy
 
+        assert self._turn is not None
         terms = ProxyTerms(
             decide=partial(decide_host, self._grant),
             on_connection=self._take,
-            limits=self._limits,
+            limits=self._turn.watch.limits,
             ask=self._ask,
             outer=read_outer_proxy(os.environ),
         )

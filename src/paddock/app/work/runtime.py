@@ -3,8 +3,16 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from paddock.app.work.kind import Context, Engines, Kind, Watchers, shorten_name
-from paddock.audit.sink import MAX_LIST_ITEMS, Field
+from paddock.app.work.kind import (
+    Context,
+    Engines,
+    Kind,
+    Watchers,
+    list_host_facts,
+    name_network,
+    shorten_name,
+)
+from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.network import NETWORKS
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
@@ -102,7 +110,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
         )
 
     def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
-        terms = f"workspace {work.access}, network {_name_network(work)}"
+        terms = f"workspace {work.access}, network {name_network(work)}"
         given: dict[str, Json] = {
             "code": work.code,
             "args": list(work.args),
@@ -135,7 +143,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "network": work.network,
         }
         given: dict[str, Field] = {
-            "hosts": [shorten_name(each) for each in (work.hosts or ())[:MAX_LIST_ITEMS]],
+            **list_host_facts(work),
             "file": shorten_name(work.file),
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
@@ -226,16 +234,12 @@ def _find_difference(work: RuntimeRun, opened: RuntimeRun) -> str:
     for name, has, wants in (
         ("language", opened.runtime, work.runtime),
         ("access", opened.access, work.access),
-        ("network", _name_network(opened), _name_network(work)),
+        ("network", name_network(opened), name_network(work)),
         ("packages", " ".join(opened.packages) or "none", " ".join(work.packages) or "none"),
     ):
         if has != wants:
             return f"the session has the {name} {has}, and the program wants {wants}"
     return ""
-
-
-def _name_network(work: RuntimeRun) -> str:
-    return ", ".join(work.hosts) if work.hosts else work.network
 
 
 def _describe_file(file: InputFile) -> dict[str, Json]:
