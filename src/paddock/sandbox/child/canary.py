@@ -12,8 +12,6 @@ import resource
 import socket
 from collections.abc import Callable
 
-from paddock.sandbox.child.network_canary import attempt_network
-
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL_NUMBERS = {
     "x86_64": {"io_uring_setup": 425, "userfaultfd": 323, "bpf": 321, "keyctl": 250, "pidfd_getfd": 438},
@@ -35,12 +33,9 @@ def server_facts() -> dict[str, int]:
 def attempt_all(target: str) -> bytes:
     """Return JSON: for each attempt whether it was refused. `target` is JSON: `server_facts`, and a secret file.
 
-    If it contains `take`, allocate so many bytes instead; the memory limit must end that. If it contains `network`,
-    attack the proxy of the job instead (`paddock.sandbox.child.network_canary`).
+    If it contains `take`, allocate so many bytes instead; the memory limit must end that.
     """
     facts = json.loads(target)
-    if "network" in facts:
-        return attempt_network(facts["network"])
     if "take" in facts:
         return bytes(str(len(bytearray(b"x" * facts["take"]))), "ascii")
     secret = str(facts["secret"])

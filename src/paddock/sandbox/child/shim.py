@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, seccomp
+from paddock.sandbox.child import canary, jail, landlock, lockdown, loopback, network_canary, seccomp
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
@@ -206,7 +206,7 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
-            os.write(1, canary.attempt_all(spec.canary))
+            os.write(1, _run_canary(spec.canary))
             os._exit(0)
         progress.append("exec")
         if jailed:
@@ -219,6 +219,13 @@ def _become_program(
             channel.send(json.dumps({"step": step, "why": why}).encode())
     finally:
         os._exit(127)
+
+
+def _run_canary(target: str) -> bytes:
+    facts = json.loads(target)
+    return (
+        network_canary.attempt_network(facts["network"]) if "network" in facts else canary.attempt_all(target)
+    )
 
 
 def _confine_process(
