@@ -9,10 +9,11 @@ import click
 from pydantic import ValidationError
 
 from paddock.cli import options
-from paddock.cli.exec import EXIT_DENIED, explain_request
+from paddock.cli.exec import EXIT_DENIED
 from paddock.cli.failure import Failure
 from paddock.cli.folding import print_note
 from paddock.cli.help import Group, render_examples
+from paddock.cli.program_options import explain_request
 from paddock.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table

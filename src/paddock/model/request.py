@@ -27,7 +27,7 @@ from paddock.model.program import (
     OutputOptions,
     Runtime,
 )
-from paddock.model.session import SessionHandle
+from paddock.model.session import Kernel, SessionHandle
 from paddock.model.work_files import MAX_INPUT_FILES, MAX_PATTERNS, InputFile, Pattern, check_input_files
 
 Profile = Literal["script", "execute", "compute"]
@@ -157,6 +157,10 @@ class RuntimeRun(NetworkRequest):
     """Environment variables for this program. Policy grants their names; values are never recorded."""
     session: SessionHandle | None = None
     """The session that runs the program after what ran in it before, or `new`; None for a process that ends with it."""
+    kernel: Kernel = "plain"
+    """What runs the programs of a new session of Python."""
+    background: bool = False
+    """Whether a new session runs between two executions, too, within its limits."""
     packages: Annotated[tuple[Requirement, ...], Field(max_length=MAX_PACKAGES)] = ()
     """Packages to run it with, in the language's notation: `pandas>=2`, `left-pad@^1`."""
 
@@ -187,6 +191,8 @@ class RuntimeRun(NetworkRequest):
             *([self.session] if self.session else []),
             *([["packages", *self.packages]] if self.packages else []),
             *([["hosts", *self.hosts]] if self.hosts is not None else []),
+            *([["kernel", self.kernel]] if self.kernel != "plain" else []),
+            *([["background"]] if self.background else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 
@@ -231,6 +237,10 @@ class RuntimeRun(NetworkRequest):
             )
         if self.session is not None and (self.code is None or self.args):
             raise ValueError("a session runs `code`, and takes no `args`")
+        if self.session is None and (self.background or self.kernel != "plain"):
+            raise ValueError('`kernel` and `background` are for sessions: give `session`, for example "new"')
+        if self.kernel != "plain" and self.runtime != "python":
+            raise ValueError(f"{self.runtime} has no kernel {self.kernel}; python has it")
 
 
 def _is_below(path: str) -> bool:
