@@ -15,6 +15,8 @@ CODE = {".py", ".js", ".ts"}
 MACHINE_PATH = re.compile(r"/(?:work|root|farm|mnt|Users)/\w|/tmp/\w*jobs")
 REGISTRY = re.compile(r"registry\.npmjs|\bpypi\.org|pythonhosted|npmmirror|registry\.yarnpkg")
 LOCKS = {"uv.lock"}
+PUBLIC_REGISTRIES = ("src/paddock/packages/hosts.py", REGISTRY)
+"""What an installation may reach if the user has configured no registry."""
 
 
 def tracked():
@@ -67,7 +69,7 @@ def test_no_text_names_a_machine_or_a_registry(pattern):
         f"{name}:{number}: {line.strip()[:120]}"
         for name, text in texts()
         for number, line in enumerate(text.splitlines(), 1)
-        if pattern.search(line)
+        if pattern.search(line) and (name, pattern) != PUBLIC_REGISTRIES
     ]
     assert found == []
 

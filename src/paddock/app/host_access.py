@@ -10,6 +10,7 @@ from typing import NamedTuple
 from paddock.cancellation import run_shielded
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, HostDecision, HostGrant, NetworkLimits
+from paddock.model.outcome import RawResult
 from paddock.policy.environment import TRUST
 from paddock.policy.network import decide_host
 from paddock.sandbox.child.loopback import PROXY_ADDRESS
@@ -129,3 +130,25 @@ class HostTurn:
     async def close(self) -> None:
         """Close the connections of the program, which has ended."""
         await self.access.close()
+
+
+class RequestHosts:
+    """The connections of one request: of its program, and of the installation of its packages."""
+
+    def __init__(self, watch: ConnectionWatch) -> None:
+        self._watch = watch
+        self._turns: list[HostTurn] = []
+
+    def open(self, grant: HostGrant) -> HostTurn:
+        """Return what serves the connections of a process to the hosts that are granted."""
+        return self.join(HostAccess(grant))
+
+    def join(self, access: HostAccess) -> HostTurn:
+        """Return what serves the connections of a session during this request."""
+        self._turns.append(HostTurn(access, self._watch))
+        return self._turns[-1]
+
+    def add_connections(self, result: RawResult) -> RawResult:
+        """Return the result with the connections, if there are any."""
+        connections = tuple(each for turn in self._turns for each in turn.connections)
+        return result.replace(network=connections) if connections else result

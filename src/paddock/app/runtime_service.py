@@ -10,16 +10,15 @@ import mimetypes
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
+from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn, RequestHosts
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError
-from paddock.model.network import HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
-from paddock.model.program import Executables, ProgramEnd, ProgramTerms, signal_name
+from paddock.model.program import Executables, ProgramEnd, signal_name
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.session import Result, SessionInfo
 from paddock.model.work_files import InputFile, OutputFile
@@ -141,30 +140,13 @@ class Programs:
 
         Secrets are removed from everything that it returns or reports. Raises EngineError when nothing ran.
         """
-        from paddock.runtimes.recipe import recipes
-
-        terms = decision.program
-        assert terms is not None
+        hosts = RequestHosts(watch)
         try:
-            if any(file.artifact for file in work.files):
-                work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
-            cwd = resolve_cwd(request.workspace, work.cwd)
-            turns: list[HostTurn] = []
-            hosts = self._open_own_hosts(work, terms, watch, turns)
-            recipe = recipes(self._added)[work.runtime]
-            job = ProgramTask(
-                work,
-                terms,
-                request.workspace,
-                cwd,
-                recipe,
-                request.actor,
-                hosts,
-                partial(self._open_hosts, watch, turns),
-            )
+            job = await self._prepare_task(request, work, decision, hosts)
         except (JailError, ArtifactError, ValueError) as error:  # or the directory went after it was admitted
             fault = ErrorInfo(name="Invalid", message=str(error), phase="decide")
             return RawResult(status=Status.INVALID, error=fault)
+        work, terms = job.work, job.terms
         recording = self._artifacts().record(
             persist=work.output.persist,
             kept_bytes=terms.limits.stdout_bytes,
@@ -180,10 +162,9 @@ class Programs:
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, job, sinks, stop) if in_session else None
             result = await (running or self._engine.run(job, sinks, stop))
-            if turns:
-                result = result.replace(network=tuple(each for turn in turns for each in turn.connections))
-            if hosts is not None and result.session is not None:
-                self._remember_hosts(result.session.id, hosts)
+            result = hosts.add_connections(result)
+            if isinstance(job.hosts, HostTurn) and result.session is not None:
+                self._remember_hosts(result.session.id, job.hosts)
             if (program := result.program) is None:
                 return result
             facts = self._make_run_facts(request, work, decision, result, program)
@@ -200,20 +181,30 @@ class Programs:
         kept = {"artifact": handle, "not_kept": recording.refusal if work.output.persist else ""}
         return result.replace(program=program.replace(**streams, **kept), redactions=recording.redactions)
 
-    def _open_own_hosts(
-        self, work: RuntimeRun, terms: ProgramTerms, watch: ConnectionWatch, turns: list[HostTurn]
-    ) -> HostTurn | None:
-        """Return what serves the connections of a program, or of an execution in a session; None without hosts."""
-        if terms.grants.hosts is None:
-            return None
-        access = self._session_hosts.get(work.session or "")
-        turns.append(HostTurn(access or HostAccess(terms.grants.hosts), watch))
-        return turns[-1]
+    async def _prepare_task(
+        self, request: ExecutionRequest, work: RuntimeRun, decision: Decision, hosts: RequestHosts
+    ) -> ProgramTask:
+        """Return the task of a program. Raises ArtifactError, ValueError, and JailError for its directory."""
+        from paddock.runtimes.recipe import recipes
 
-    def _open_hosts(self, watch: ConnectionWatch, turns: list[HostTurn], grant: HostGrant) -> HostTurn:
-        """Return what serves the connections of an installation; add it to the `turns` of the request."""
-        turns.append(HostTurn(HostAccess(grant), watch))
-        return turns[-1]
+        terms = decision.program
+        assert terms is not None
+        if any(file.artifact for file in work.files):
+            work = await asyncio.to_thread(self._fetch_artifacts, request.workspace, work)
+        own = None
+        if terms.grants.hosts is not None:
+            access = self._session_hosts.get(work.session or "")
+            own = hosts.open(terms.grants.hosts) if access is None else hosts.join(access)
+        return ProgramTask(
+            work,
+            terms,
+            request.workspace,
+            resolve_cwd(request.workspace, work.cwd),
+            recipes(self._added)[work.runtime],
+            request.actor,
+            own,
+            hosts.open,
+        )
 
     def _remember_hosts(self, session: str, hosts: HostTurn) -> None:
         """Remember the access of an open session for its next execution."""

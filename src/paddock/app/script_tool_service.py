@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddock.app.host_access import ConnectionWatch, HostAccess, HostTurn
+from paddock.app.host_access import ConnectionWatch, RequestHosts
 from paddock.files import read_bounded
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
@@ -154,14 +154,12 @@ class Scripts:
             "access": min(terms.access, declared.workspace, key=ACCESSES.index),
             "network": min(terms.network, declared.network, key=NETWORKS.index),
         }
-        hosts = None
+        hosts, own = RequestHosts(watch), None
         if narrowed["network"] == "hosts":
-            grant = _narrow_hosts(terms.hosts or HostGrant(), declared.hosts)
-            hosts = HostTurn(HostAccess(grant), watch)
+            own = hosts.open(_narrow_hosts(terms.hosts or HostGrant(), declared.hosts))
         terms = terms.model_copy(update=narrowed)
-        job = ToolJob(tool, work, request.workspace.absolute(), terms, hosts)
-        result = await self._engine.run(job)
-        return result if hosts is None else result.replace(network=hosts.connections)
+        job = ToolJob(tool, work, request.workspace.absolute(), terms, own)
+        return hosts.add_connections(await self._engine.run(job))
 
 
 def _narrow_hosts(grant: HostGrant, declared: tuple[str, ...] | None) -> HostGrant:

@@ -93,7 +93,8 @@ def add(
 ) -> None:
     """Make an environment with packages, for programs that ask for the same SPECs.
 
-    It may connect to the hosts of the registries (packages.network). Exit codes: 1 if it failed, 126 if policy denied it.
+    It may connect to the hosts of the registries (packages.network). Exit codes: 1 if it failed, 126 if policy denied
+    it.
     """
     settings = load(workspace, flags=flags).settings
     store = _open_store(settings.packages)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from paddock.app.host_access import HostAccess, HostTurn
+from paddock.app.host_access import RequestHosts
 from paddock.app.work.kind import Context, Kind, Watchers, shorten_name
 from paddock.audit.sink import Field
 from paddock.model.base import Json
 from paddock.model.canonical import canonical
 from paddock.model.errors import SdkError, SdkFailed
-from paddock.model.network import HostGrant
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.policy.decision import hash_bytes
@@ -76,14 +75,10 @@ class SdkCalls(Kind[SdkCall]):
         watchers: Watchers,
     ) -> RawResult:
         limit_ms = decision.limits.timeout_ms
-        watch = context.watch_connections(request)
-
-        def open_hosts(grant: HostGrant) -> HostTurn:
-            return HostTurn(HostAccess(grant), watch)
-
+        hosts = RequestHosts(context.watch_connections(request))
         try:
             async with context.clock_of(request).limit(limit_ms / 1000):
-                value = await context.engines.sdk.call(request, work, open_hosts)
+                value = await context.engines.sdk.call(request, work, hosts.open)
         except TimeoutError:
             text = f"paddock.{work.method} did not end within {limit_ms} ms"
             return RawResult(
