@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -184,7 +185,7 @@ async def _connect_to_any(
             last = error
     if isinstance(last, TimeoutError):
         raise last
-    why = last.strerror if last else "it has no address"
+    why = os.strerror(last.errno) if last and last.errno else "it has no address"
     raise RefusedError(f"cannot connect to {authority}: {why}", "unreachable")
 
 

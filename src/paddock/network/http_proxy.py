@@ -247,7 +247,7 @@ class Exchange:
             raise RefusedError(message, "unreachable") from None
 
     def _make_response(self, response: h11.Response) -> h11.Response:
-        fields = [(name, value) for name, value in response.headers if name not in HOP_BY_HOP]
+        fields = [each for each in response.headers.raw_items() if each[0].lower() not in HOP_BY_HOP]
         return h11.Response(status_code=response.status_code, headers=fields, reason=response.reason)
 
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
