@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import datetime
+import datetime as dt
 import functools
 import http.server
 import socket
@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
+from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.support.processes import PATIENCE_S
 
 from paddock.model.host_names import Authority
 from paddock.model.network import Connection, NetworkLimits, NetworkRule
@@ -25,7 +27,6 @@ from paddock.network.connector import ProxyTerms
 from paddock.network.dial import OuterProxy
 from paddock.network.proxy import open_proxy
 from paddock.policy.network import decide_host, narrow_hosts
-from tests.support.processes import PATIENCE_S
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -164,7 +165,7 @@ class Server:
         host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
         self._listener = socket.create_server((host, 0), family=family, backlog=128)
         self.port = self._listener.getsockname()[1]
-        self.accepted = threading.Semaphore(0)
+        self.accepted, self.ended = threading.Semaphore(0), threading.Semaphore(0)
         self._handle = handle
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -180,9 +181,12 @@ class Server:
     def _handle_client(self, client: socket.socket) -> None:
         client.settimeout(PATIENCE_S)
         with contextlib.suppress(OSError), client:
-            self._handle(self, client)
+            try:
+                self._handle(self, client)
+            finally:
+                self.ended.release()
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -263,7 +267,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         pass
 
 
@@ -300,13 +304,13 @@ class TestAuthority:
 
 def make_authority(directory: Path, *names: str) -> TestAuthority:
     """Return an authority and a certificate of it for names and addresses."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
 
     def build(subject: str, issuer: str, key) -> x509.CertificateBuilder:
         attribute = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (subject, issuer)]
         built = x509.CertificateBuilder().subject_name(attribute[0]).issuer_name(attribute[1])
         built = built.public_key(key.public_key()).serial_number(x509.random_serial_number())
-        day = datetime.timedelta(days=1)
+        day = dt.timedelta(days=1)
         return built.not_valid_before(now - day).not_valid_after(now + day)
 
     root, leaf = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

@@ -6,7 +6,6 @@ import sys
 from ipaddress import ip_address
 
 import pytest
-
 from tests.support.network import OK, Server, allow, answering, collect, deny, receive_all, run_proxy
 
 HOST = "granted.example"

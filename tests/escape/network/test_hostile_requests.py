@@ -1,9 +1,9 @@
 """A job sends requests that two parsers could read in two ways. Each is refused, or reaches the granted host alone."""
 
 import socket
+import subprocess
 
 import pytest
-
 from tests.support.network import (
     OK,
     Server,
@@ -16,6 +16,8 @@ from tests.support.network import (
     run_outer_proxy,
     run_proxy,
 )
+
+from paddock.model.network import HostDecision
 
 HOST = "granted.example"
 
@@ -245,8 +247,6 @@ def test_a_second_request_after_the_rules_changed_their_mind():
     decided = []
 
     def decide(host, port):
-        from paddock.model.network import HostDecision
-
         decided.append(host)
         allowed = HostDecision(effect="allow", networks=(("127.0.0.0/8",),))
         return allowed if len(decided) == 1 else HostDecision(effect="deny", reason="no more")
@@ -261,8 +261,6 @@ def test_a_redirect_to_an_address_without_a_rule():
     """The client follows it, and its next request is decided."""
     moved = b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/\r\nContent-Length: 0\r\n\r\n"
     with Server(answering(moved)) as server, run_proxy(allow(HOST, server.port)) as proxy:
-        import subprocess
-
         url = f"http://{HOST}:{server.port}/"
         done = subprocess.run(
             ["curl", "--silent", "--noproxy", "", "--location", "--proxy", proxy.address, url],

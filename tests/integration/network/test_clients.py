@@ -6,7 +6,6 @@ import urllib.request
 
 import httpx2
 import pytest
-
 from tests.support.network import Server, allow, echo, make_authority, run_proxy, serve_directory
 
 NAME = "files.example"
@@ -159,6 +158,9 @@ def test_a_server_that_speaks_first():
         client.sendall(b"220 ready\r\n")
         echo(server, client)
 
-    with Server(greet) as server, run_proxy(allow(NAME, server.port)) as proxy:
-        with proxy.open_tunnel(f"{NAME}:{server.port}") as client:
-            assert client.recv(100) == b"220 ready\r\n"
+    with (
+        Server(greet) as server,
+        run_proxy(allow(NAME, server.port)) as proxy,
+        proxy.open_tunnel(f"{NAME}:{server.port}") as client,
+    ):
+        assert client.recv(100) == b"220 ready\r\n"
