@@ -6,8 +6,10 @@ import re
 import socket
 from collections.abc import Callable
 
-CHUNK_BYTES = 256 * 1024
-"""Size of one read of a bulk transfer, in bytes."""
+CHUNK_BYTES = 64 * 1024
+"""Maximum size of one read, in bytes. Larger strings cost page faults: malloc would map memory for each of them."""
+_BUFFER_BYTES = 256 * 1024
+"""Size of the buffer of a bulk transfer, in bytes."""
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of the head of an HTTP message, in bytes."""
 _HEAD_END = b"\r\n\r\n"
@@ -113,7 +115,7 @@ class ByteStream:
         """Copy everything to another stream until the end, and end that stream in this direction. Raises OSError."""
         if self._ahead:
             await target.write(await self.read(len(self._ahead)))
-        buffer = memoryview(bytearray(CHUNK_BYTES))
+        buffer = memoryview(bytearray(_BUFFER_BYTES))
         while received := await self._loop.sock_recv_into(self._socket, buffer):
             self._on_read(received)
             await target.write(buffer[:received])
