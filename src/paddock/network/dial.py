@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Literal
@@ -42,7 +42,7 @@ class OuterProxy:
     """The proxy that Paddock itself must use: `HTTPS_PROXY` and `NO_PROXY` of its environment."""
 
     authority: Authority
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
     """Value of the header Proxy-Authorization, a secret; empty for none."""
     bypass: str = ""
     """The value of `NO_PROXY`."""

@@ -342,6 +342,41 @@ def test_an_invalid_chunk(chunk):
         assert b"".join(server.received).partition(b"\r\n\r\n")[2] == b""
 
 
+def test_a_host_that_sends_a_length_and_chunks():
+    """The length of the chunks is the one that holds; the other one does not reach the job."""
+    response = (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n"
+    )
+    with Server(answering(response)) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        data = request("Connection: close").replace(b"PORT", str(server.port).encode())
+        answer = proxy.exchange(data)
+        assert b"Content-Length" not in answer
+        assert answer.endswith(b"\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n")
+
+
+def test_a_host_that_sends_more_than_its_length():
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 200 OK\r\n\r\nforged"
+    with Server(answering(response)) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        answer = proxy.exchange(request().replace(b"PORT", str(server.port).encode()))
+        assert answer.endswith(b"\r\n\r\nab")
+
+
+def test_a_host_that_answers_before_it_has_read_the_body():
+    """The job gets the whole answer, although the host closes while the body is on its way."""
+    response = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"
+
+    def answer(server, client):
+        receive_head(client)
+        client.sendall(response)
+        collect(server, client)
+
+    with Server(answer) as server, run_proxy(allow(HOST, server.port)) as proxy:
+        head = request("Content-Length: 5000000", method="POST").replace(b"PORT", str(server.port).encode())
+        found = proxy.exchange(head + bytes(5_000_000))
+        assert found.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+        assert found.endswith(b"\r\n\r\nno")
+
+
 def test_a_host_that_sends_a_second_response():
     """What a host sends unasked is not the answer to the next request."""
     forged = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
