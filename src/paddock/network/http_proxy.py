@@ -234,7 +234,7 @@ class Exchange:
                 event = self._host_side.next_event()
                 match event:
                     case h11.NEED_DATA:
-                        self._host_side.receive_data(await self._host.read())
+                        self._host_side.receive_data(await self._receive_response())
                     case h11.Response():
                         await self._answer(self._make_response(event))
                     case h11.Data():
@@ -246,8 +246,15 @@ class Exchange:
                         pass
                     case _:
                         return
-        except (h11.RemoteProtocolError, ConnectionResetError) as problem:
+        except h11.RemoteProtocolError as problem:
             message = f"{self._host.authority} does not answer in HTTP/1.1: {problem}"
+            raise RefusedError(message, "unreachable") from None
+
+    async def _receive_response(self) -> bytes:
+        try:
+            return await self._host.read()
+        except ConnectionResetError:
+            message = f"{self._host.authority} reset the connection before the end of its answer"
             raise RefusedError(message, "unreachable") from None
 
     def _make_response(self, response: h11.Response) -> h11.Response:

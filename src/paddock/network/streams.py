@@ -30,13 +30,15 @@ class IdleTimer:
 
     def restart(self) -> None:
         """Note that bytes have passed."""
-        if self.timeout.expired():
-            return
-        self.timeout.reschedule(self._loop.time() + self.idle_s)
+        self._move(self._loop.time() + self.idle_s)
 
     def pause(self) -> None:
         """Stop the time until the next `restart`: something with a timeout of its own runs."""
-        self.timeout.reschedule(None)
+        self._move(None)
+
+    def _move(self, when: float | None) -> None:
+        if not self.timeout.expired():
+            self.timeout.reschedule(when)
 
 
 class ByteStream:

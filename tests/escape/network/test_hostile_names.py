@@ -188,23 +188,34 @@ def test_the_metadata_service_as_an_address():
 
 def test_an_address_of_the_machine_is_not_public_even_if_it_is_global():
     """In a network namespace, where loopback gets a global address."""
-    code = (
-        "from ipaddress import ip_address\n"
-        "from paddock.network.dial import RefusedError, check_addresses\n"
-        "check_addresses('h.example', [ip_address('8.8.4.4')], [])\n"
-        "for own in ('8.8.8.8', '2606:4700::1'):\n"
-        "    try:\n"
-        "        check_addresses('h.example', [ip_address(own)], [])\n"
-        "    except RefusedError as problem:\n"
-        "        print(problem)\n"
-    )
+    code = """
+import resource
+from ipaddress import ip_address
+from paddock.network.dial import RefusedError, check_addresses
+def show(text):
+    try:
+        check_addresses("h.example", [ip_address(text)], [])
+    except RefusedError as problem:
+        print(problem)
+show("8.8.4.4")
+for own in ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700::1"):
+    show(own)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+show("8.8.4.4")  # that nothing can be tried is no permission
+"""
     script = 'ip link set lo up && ip addr add 8.8.8.8/32 dev lo && ip addr add 2606:4700::1/128 dev lo && exec "$@"'
     command = ["unshare", "--map-root-user", "--net", "sh", "-c", script, "sh", sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         f"h.example leads to {own}, which is an address of this machine; if that is intended, "
-        f'add addresses = ["{own}"] to the [[network.rule]] of the host'
-        for own in ("8.8.8.8", "2606:4700::1")
+        f'add addresses = ["{real}"] to the [[network.rule]] of the host'
+        for own, real in (
+            ("8.8.8.8", "8.8.8.8"),
+            ("::ffff:808:808", "8.8.8.8"),
+            ("64:ff9b::808:808", "8.8.8.8"),
+            ("2606:4700::1", "2606:4700::1"),
+            ("8.8.4.4", "8.8.4.4"),
+        )
     ]
 
 
