@@ -36,8 +36,6 @@ _STATUSES: "Mapping[Failure, str]" = {
     "unreachable": "502 Bad Gateway",
     "timeout": "504 Gateway Timeout",
 }
-_MAX_SKIPPED_BYTES = 16 * 1024 * 1024
-"""Maximum number of bytes of the job that are read and dropped after the last answer."""
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -136,11 +134,8 @@ class HttpProxy:
             await self._end_client()
 
     async def _end_client(self) -> None:
-        """Read what the job still sends before the socket is closed: a reset would lose the answer (RFC 9112, 9.6)."""
-        self._drop_host()
-        self._client.end_writing()
-        async with asyncio.timeout(self._timer.idle_s):
-            await self._client.skip(_MAX_SKIPPED_BYTES)
+        self._drop_host()  # it is reported before the job has seen the end
+        await self._client.end_gracefully(self._timer.idle_s)
 
 
 class Exchange:

@@ -41,6 +41,7 @@ async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer)
     if host.attempt.refusal:
         with contextlib.suppress(OSError):
             await client.write(ALERT_UNRECOGNIZED_NAME)
+            await client.end_gracefully(timer.idle_s)
 
 
 async def _copy_up(client: ByteStream, host: HostConnection) -> None:
