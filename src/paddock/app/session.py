@@ -100,7 +100,7 @@ def _make_engine(settings: Settings, processes: Processes) -> "RuntimeEngine":
 def _make_packages(settings: Settings) -> "Packages":
     from paddock.packages.service import Packages
 
-    return Packages(settings.packages, os.environ)
+    return Packages(settings.packages, os.environ, settings.network.rule)
 
 
 def _make_programs(

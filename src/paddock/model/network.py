@@ -1,7 +1,8 @@
 """The network of a job: the rules on hosts, what they decide, and the connections that were made or refused."""
 
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,6 +11,11 @@ from paddock.model.approval import Effect
 from paddock.model.base import PositiveInt, Value, WholeNumber
 from paddock.model.host_names import match_host, read_host_pattern
 from paddock.model.limits import MIB
+
+Network = Literal["none", "loopback", "hosts", "full"]
+NETWORKS: tuple[Network, ...] = get_args(Network)
+"""Access of a program to the network, weakest first: none; a network of its own with `127.0.0.1`; also the hosts that
+the rules allow; all of it."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443
 
@@ -24,6 +30,39 @@ def _check_network(text: str) -> str:
 HostPattern = Annotated[str, AfterValidator(read_host_pattern)]
 """A host, or `*.` and a name, in canonical form."""
 Port = Annotated[WholeNumber, Field(ge=1, le=MAX_PORT)]
+
+
+MAX_HOSTS = 100
+"""Maximum number of hosts that one request names."""
+Hosts = Annotated[tuple[HostPattern, ...], Field(min_length=1, max_length=MAX_HOSTS)]
+
+
+class NetworkRequest(Value):
+    """The network that something asks for. A list of hosts as `network` is read as `hosts` and that list."""
+
+    network: Network = "none"
+    """Access to the network."""
+    hosts: Hosts | None = None
+    """With the network `hosts`: the only hosts to connect to; None for all that the rules allow."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_list_of_hosts(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        fields = cast("Mapping[str, object]", given)
+        network = fields.get("network")
+        if not isinstance(network, list | tuple):
+            return fields
+        if fields.get("hosts") is not None:
+            raise ValueError("`network` has the list of hosts; leave out `hosts`")
+        return {**fields, "network": "hosts", "hosts": tuple(cast("Sequence[object]", network))}
+
+    @model_validator(mode="after")
+    def _has_hosts_of_its_network(self) -> Self:
+        if self.hosts is not None and self.network != "hosts":
+            raise ValueError(f'`hosts` is for the network "hosts", not "{self.network}"')
+        return self
 
 
 class NetworkRule(Value):

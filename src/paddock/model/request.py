@@ -13,6 +13,7 @@ from paddock.model.base import Json, Value
 from paddock.model.canonical import canonical
 from paddock.model.ids import mint_id
 from paddock.model.limits import Calls, LimitOverrides
+from paddock.model.network import NetworkRequest
 from paddock.model.packages import INSTALLERS, MAX_PACKAGES, Requirement, check_requirements
 from paddock.model.program import (
     ARGUMENT_BYTES,
@@ -23,7 +24,6 @@ from paddock.model.program import (
     MIN_TIMEOUT_MS,
     STDIN_BYTES,
     Access,
-    Network,
     OutputOptions,
     Runtime,
 )
@@ -127,7 +127,7 @@ SHELL_NEEDS_CODE = (
 )
 
 
-class RuntimeRun(Value):
+class RuntimeRun(NetworkRequest):
     """A program in one of the language runtimes or, with arguments only, a call of its executable.
 
     With `code`, the arguments belong to the program. Raises ValueError with the exceeded limit.
@@ -147,7 +147,6 @@ class RuntimeRun(Value):
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
     """Access to the workspace; by default `none` if nothing is granted."""
-    network: Network = "none"
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
     """Files that are written into the separate working directory."""
@@ -187,6 +186,7 @@ class RuntimeRun(Value):
             *([self.env] if self.env else []),
             *([self.session] if self.session else []),
             *([["packages", *self.packages]] if self.packages else []),
+            *([["hosts", *self.hosts]] if self.hosts is not None else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 
@@ -259,7 +259,7 @@ class SdkCall(Value):
         return self.method in _READING_METHODS
 
 
-class ToolRun(Value):
+class ToolRun(NetworkRequest):
     """A script tool: its id, its inputs, and the needs that its `tool.yaml` declares."""
 
     kind: Literal["tool"] = "tool"
@@ -273,7 +273,6 @@ class ToolRun(Value):
     timeout_ms: Annotated[float, Field(gt=0)] | None = None
     """The limits that the tool declares; limits of the request take precedence."""
     access: Access = "none"
-    network: Network = "none"
     script_sha256: str = ""
     """SHA-256 (hex) of the script at the time of the request, empty without one; no other script is run."""
 

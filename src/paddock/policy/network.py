@@ -11,7 +11,9 @@ from typing import NamedTuple
 from paddock.model.base import count
 from paddock.model.host_names import match_host, quote_host, read_address, read_host_pattern
 from paddock.model.network import HTTPS_PORT, HostDecision, HostGrant, NetworkRule
+from paddock.model.request import RuntimeRun, ToolRun
 from paddock.policy.kinds import Reason
+from paddock.settings.schema import Settings
 
 _OWNERS = {"system": "the system's", "user": "the user's", "workspace": "the workspace's"}
 _ORIGINS_THAT_GRANT = frozenset({"system", "user", ""})
@@ -36,6 +38,23 @@ def narrow_hosts(rules: Sequence[NetworkRule], names: Sequence[str] | None) -> H
     return HostGrant(
         rules=tuple(rules), hosts=None if names is None else tuple(map(read_host_pattern, names))
     )
+
+
+def grant_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> HostGrant | None:
+    """Return the hosts that a program or script tool may connect to; None with another network than `hosts`."""
+    return narrow_hosts(settings.network.rule, work.hosts) if work.network == "hosts" else None
+
+
+def check_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> Iterator[Reason]:
+    """Yield an objection if no rule allows any host, or a host that the request names, on any port."""
+    grant = grant_hosts(work, settings)
+    if grant is None:
+        return
+    if all(rule.effect == "deny" for rule in grant.rules):
+        wanted = grant.hosts or ("api.example.com",)
+        yield "network.rule", f"no rule allows a host; {_suggest_rule(wanted[0], HTTPS_PORT, 'user')}"
+    else:
+        yield from list_useless_hosts(grant)
 
 
 def list_useless_hosts(grant: HostGrant) -> Iterator[Reason]:

@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from paddock.model.network import HostGrant
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.model.sandbox import Tier
@@ -32,6 +34,46 @@ class Streams:
     """Whether standard error goes into the pipe of standard output. One pipe keeps the order of writing, two do not."""
     channel: socket.socket | None = None
     """A connected socket that takes the place of standard input. The caller closes it."""
+    listener: Callable[[socket.socket], None] | None = None
+    """Receives, with the grant `hosts`, the socket at which the process connects to its proxy, and closes it. Must not
+    block or raise."""
+
+
+class HostProxy(Protocol):
+    """What serves the proxy of a process with the network `hosts`, during one request."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead clients to the proxy."""
+        ...
+
+    def begin(self) -> None:
+        """Take the connections from now on: a session serves one request after another."""
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the proxy on this socket, and close it at the end."""
+
+    async def close(self) -> None:
+        """Close the connections of the process, which has ended."""
+
+
+OpenHosts = Callable[[HostGrant], HostProxy]
+"""Makes what serves the connections of one process to the hosts that are granted."""
+
+
+@asynccontextmanager
+async def open_hosts(
+    hosts: HostProxy | None,
+) -> AsyncGenerator[tuple[Mapping[str, str], Callable[[socket.socket], None] | None]]:
+    """Yield the variables of a process that runs within the context, and what receives the socket of its proxy."""
+    if hosts is None:
+        yield {}, None
+        return
+    hosts.begin()
+    try:
+        yield hosts.environment, hosts.serve
+    finally:
+        await hosts.close()
 
 
 class SandboxSlot(Protocol):

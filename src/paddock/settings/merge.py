@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from paddock.model.errors import ConfigurationError
-from paddock.model.network import NetworkRule
+from paddock.model.network import NETWORKS, NetworkRule
 from paddock.model.program import RUNTIMES
 from paddock.settings.keys import assemble_settings, list_defaults
 from paddock.settings.rules import Rule
@@ -240,13 +240,13 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "runtimes.executables": _fewer_names,
     "runtimes.environment": _is_subset,
     "runtimes.access": _is_stricter("workspace-write", "read-only", "none"),
-    "runtimes.network": _is_stricter("full", "none"),
+    "runtimes.network": _is_stricter(*reversed(NETWORKS)),
     "runtimes.python.environment": _accept_anything,
     "runtimes.workspace_environment": _only_off,
     "packages.enabled": _is_stricter("on", "auto", "ask", "off"),
     "packages.allowed": _is_subset,
     "packages.denied": _is_superset,
-    "packages.network": _is_stricter("full", "none"),
+    "packages.network": _is_stricter("full", "hosts", "none"),
     "packages.registries": _fewer_names,
     "packages.exclude_newer": _is_earlier,
     "packages.builds": _only_off,
@@ -256,7 +256,7 @@ _NARROWS: Mapping[str, Callable[[Any, Any], bool]] = {
     "tools.strict_nulls": _only_on,
     "tools.environment": _is_subset,
     "tools.access": _is_stricter("workspace-write", "read-only", "none"),
-    "tools.network": _is_stricter("full", "none"),
+    "tools.network": _is_stricter(*reversed(NETWORKS)),
     "approvals.directory": _is_same,
     "audit.directory": _is_same,
     "audit.required": _is_stricter("effects", "all"),

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from paddock.model.approval import Effect
 from paddock.model.base import PositiveInt, Value
-from paddock.model.program import Access, Network
+from paddock.model.network import Network
+from paddock.model.program import Access
 
 
 class Rule(Value):

@@ -8,29 +8,33 @@ import pytest
 ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.py"))
 AS_ROOT = {"root", "docker"}
 PLACES = [
-    ("root", "landlock"),
-    ("user", "landlock"),
-    ("no-userns", "landlock"),
-    ("docker", "landlock"),
-    ("root", "namespaces"),
-    ("user", "namespaces"),
-    ("user", "unconfined"),
+    ("root", "landlock", "none"),
+    ("user", "landlock", "none"),
+    ("no-userns", "landlock", "none"),
+    ("docker", "landlock", "none"),
+    ("root", "namespaces", "none"),
+    ("user", "namespaces", "none"),
+    ("user", "namespaces", "loopback"),
+    ("root", "namespaces", "hosts"),
+    ("user", "unconfined", "none"),
 ]
+OWN_NETWORKS = {"loopback", "hosts"}
 
 
-def expected(path, place, tier):
-    """Return what an attack's file says of a tier; `landlock as root` where that differs, and jobs have a user."""
-    text = path.read_text()
-    as_root = re.search(rf"^{tier} as root: (.+)$", text, re.MULTILINE) if place in AS_ROOT else None
-    return (as_root or re.search(rf"^{tier}: (.+)$", text, re.MULTILINE))[1]
+def expected(path, place, tier, network):
+    """Return what an attack's file says of a tier, or of a case of it where that differs."""
+    cases = [tier, *([f"{tier} as root"] if place in AS_ROOT else [])]
+    cases += [f"{tier} with loopback"] if network in OWN_NETWORKS else []
+    told = dict(re.findall(r"^([a-z ]+): (.+)$", path.read_text(), re.MULTILINE))
+    return next(told[case] for case in reversed(cases) if case in told)
 
 
-@pytest.mark.parametrize(("place", "tier"), PLACES)
-def test_attacks_end_as_their_files_say(drive, place, tier):
+@pytest.mark.parametrize(("place", "tier", "network"), PLACES)
+def test_attacks_end_as_their_files_say(drive, place, tier, network):
     """The tier `unconfined` is the control: there an attack that can succeed does, so none is refused by mistake."""
-    wanted = {path.stem: expected(path, place, tier) for path in ATTACKS}
+    wanted = {path.stem: expected(path, place, tier, network) for path in ATTACKS}
     tried = {name: result for name, result in wanted.items() if result != "not tried"}
-    report = drive("escape_driver.py", place, tier, *tried)
+    report = drive("escape_driver.py", place, tier, network, *tried)
     assert all(seen["started"] for seen in report.values()), report
     differing = {
         name: (seen, tried[name]) for name, seen in report.items() if tried[name] not in {seen["seen"], "any"}
@@ -41,7 +45,9 @@ def test_attacks_end_as_their_files_say(drive, place, tier):
 @pytest.mark.parametrize("tier", ["landlock", "namespaces"])
 def test_memory_that_was_taken_before_the_first_look_counts(drive_with_late_look, tier):
     """As on a busy machine, where the warden gets its turn late."""
-    report = drive_with_late_look("escape_driver.py", "user", tier, "memory_files", "memory_in_flight")
+    report = drive_with_late_look(
+        "escape_driver.py", "user", tier, "none", "memory_files", "memory_in_flight"
+    )
     assert {name: (seen["started"], seen["seen"]) for name, seen in report.items()} == {
         "memory_files": (True, "closed"),
         "memory_in_flight": (True, "closed"),
