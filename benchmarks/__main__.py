@@ -23,6 +23,7 @@ NAMES = (
     "runtimes",
     "sessions",
     "packages",
+    "network",
     "payloads",
     "stopping",
     "ledger",

@@ -17,6 +17,7 @@ from paddock.app.audit_facts import identity_facts
 from paddock.audit.ledger import Ledger
 from paddock.audit.sink import RECOVERED, STARTED
 from paddock.cli.root import command as paddock_command
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.runtimes.recipe import recipes
@@ -66,12 +67,14 @@ def test_every_setting_is_described():
         described |= {f"{heading}.{name}" for name, _ in rows}
     listed = {
         "policy.rule": Rule,
+        "network.rule": NetworkRule,
         "redaction.patterns": RedactionPattern,
         "sdk.commands": SdkCommand,
         "mcp.repos": Repository,
     }
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
-        "policy.rule.origin"
+        "policy.rule.origin",
+        "network.rule.origin",
     }
     members |= {
         f"{key}.{field.alias or name}"

@@ -16,6 +16,7 @@ from paddock.cli.session import find_actor
 from paddock.cli.table import print_json, print_lines, print_table
 from paddock.model.base import Json
 from paddock.model.limits import LimitOverrides
+from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
@@ -24,7 +25,7 @@ from paddock.policy.kinds import Catalogue
 from paddock.policy.programs import list_stages
 from paddock.settings.keys import leaves
 from paddock.settings.loader import load
-from paddock.settings.merge import RULES_KEY
+from paddock.settings.merge import HOST_RULES_KEY, RULES_KEY
 from paddock.settings.rules import Rule
 from paddock.settings.schema import Settings
 
@@ -61,13 +62,17 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     dumped = merged.settings.model_dump(mode="json")
     keys = [key for key in leaves(merged.settings) if key.startswith(_GROUPS)]
     values = {key: _find_value(dumped, key) for key in keys}
-    rules = merged.settings.policy.rule
+    rules, hosts = merged.settings.policy.rule, merged.settings.network.rule
     if as_json:
         grants = {key: {"value": values[key], "source": merged.sources[key]} for key in keys}
-        print_json({"grants": grants, "rules": [rule.model_dump(exclude_none=True) for rule in rules]})
+        listed = [rule.model_dump(exclude_none=True) for rule in rules]
+        print_json(
+            {"grants": grants, "rules": listed, "network_rules": [rule.model_dump() for rule in hosts]}
+        )
         return
     rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
     rows += [(RULES_KEY, _render_rule(rule), rule.origin) for rule in rules]
+    rows += [(HOST_RULES_KEY, _render_rule(rule), rule.origin) for rule in hosts]
     print_table(("grant or rule", "value", "source"), rows)
 
 
@@ -249,7 +254,7 @@ def _build_verdict(decision: Decision) -> dict[str, Json]:
     return decision.model_dump(mode="json", include=shown)
 
 
-def _render_rule(rule: Rule) -> str:
+def _render_rule(rule: Rule | NetworkRule) -> str:
     fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
 

@@ -115,6 +115,8 @@ def read_host_pattern(text: str) -> str:
         )
     if any(character in host for character in "/@") or "://" in host:
         raise ValueError(f"{_quote(text)} is not a host; write it without scheme, user name and path")
+    if host.count(":") == 1:
+        raise ValueError(f"{_quote(text)} has a port; write it in `ports`")
     found = read_host(host if host.isascii() else _encode_name(host))
     if host is text:
         return found

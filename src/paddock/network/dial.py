@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import errno
+import os
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Literal
@@ -41,7 +43,7 @@ class OuterProxy:
     """The proxy that Paddock itself must use: `HTTPS_PROXY` and `NO_PROXY` of its environment."""
 
     authority: Authority
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
     """Value of the header Proxy-Authorization, a secret; empty for none."""
     bypass: str = ""
     """The value of `NO_PROXY`."""
@@ -57,15 +59,15 @@ def read_outer_proxy(environ: Mapping[str, str]) -> OuterProxy | None:
     text = environ.get("https_proxy") or environ.get("HTTPS_PROXY")
     if not text:
         return None
-    parts = urlsplit(text if "://" in text else f"http://{text}")
-    credentials, _, location = parts.netloc.rpartition("@")
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        credentials, _, location = parts.netloc.rpartition("@")
+        authority = read_authority(location, default_port=80)
+    except ValueError:
+        raise ConfigurationError("HTTPS_PROXY is not an address such as http://proxy.example:3128") from None
     if parts.scheme != "http":
         told = f"HTTPS_PROXY names a proxy with the scheme {parts.scheme}"
         raise ConfigurationError(f"{told}; programs reach hosts only through a proxy with the scheme http")
-    try:
-        authority = read_authority(location, default_port=80)
-    except ValueError as problem:
-        raise ConfigurationError(f"HTTPS_PROXY: {problem}") from None
     basic = base64.b64encode(unquote(credentials).encode()).decode()
     bypass = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     return OuterProxy(authority, f"Basic {basic}" if credentials else "", bypass)
@@ -95,7 +97,7 @@ def check_addresses(host: str, addresses: Sequence[Address], networks: Sequence[
     """
     for address in addresses:
         real = really(address)
-        is_open = is_public(address) and not _is_own(address)
+        is_open = is_public(address) and not any(map(_is_own, {address, real}))
         if is_open or (networks and all(any(real in ip_network(each) for each in file) for file in networks)):
             continue
         what = "an address of this machine" if is_public(address) else "not a public address"
@@ -104,13 +106,16 @@ def check_addresses(host: str, addresses: Sequence[Address], networks: Sequence[
 
 
 def _is_own(address: Address) -> bool:
-    """Return whether an address belongs to this machine: only then a socket can have it (ip(7), EADDRNOTAVAIL)."""
+    """Return whether an address belongs to this machine: only then a socket can have it (bind(2)).
+
+    An address that cannot be tried, because no descriptor is left, counts as the machine's own.
+    """
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((str(address), 0))
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
     return True
 
 
@@ -184,7 +189,7 @@ async def _connect_to_any(
             last = error
     if isinstance(last, TimeoutError):
         raise last
-    why = last.strerror if last else "it has no address"
+    why = os.strerror(last.errno) if last and last.errno else "it has no address"
     raise RefusedError(f"cannot connect to {authority}: {why}", "unreachable")
 
 

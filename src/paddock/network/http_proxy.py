@@ -36,8 +36,6 @@ _STATUSES: "Mapping[Failure, str]" = {
     "unreachable": "502 Bad Gateway",
     "timeout": "504 Gateway Timeout",
 }
-_MAX_SKIPPED_BYTES = 16 * 1024 * 1024
-"""Maximum number of bytes of a refused request that are read after the answer."""
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -56,6 +54,7 @@ class HttpProxy:
         try:
             while await self._answer_request():
                 self._timer.restart()
+            await self._end_client()
         except BadHeadError as problem:
             await self._refuse(RefusedError(str(problem), "invalid"))
         except RefusedError as problem:
@@ -132,11 +131,11 @@ class HttpProxy:
         )
         with contextlib.suppress(OSError):
             await self._client.write(head.encode("ascii") + body)
-            self._client.end_writing()
-            async with asyncio.timeout(self._timer.idle_s):
-                await self._client.skip(
-                    _MAX_SKIPPED_BYTES
-                )  # closing now would lose the answer (RFC 9112, 9.6)
+            await self._end_client()
+
+    async def _end_client(self) -> None:
+        self._drop_host()  # it is reported before the job has seen the end
+        await self._client.end_gracefully(self._timer.idle_s)
 
 
 class Exchange:
@@ -166,9 +165,9 @@ class Exchange:
             else:
                 download.result()
             is_whole = upload.done()
-        except (BadHeadError, RefusedError) as problem:
+        except (BadHeadError, RefusedError, h11.LocalProtocolError) as problem:
             self._host.attempt.failure = str(problem)
-            if self._has_answered:
+            if self._has_answered or isinstance(problem, h11.LocalProtocolError):
                 raise ConnectionAbortedError(str(problem)) from None
             raise
         finally:
@@ -230,7 +229,7 @@ class Exchange:
                 event = self._host_side.next_event()
                 match event:
                     case h11.NEED_DATA:
-                        self._host_side.receive_data(await self._host.read())
+                        self._host_side.receive_data(await self._receive_response())
                     case h11.Response():
                         await self._answer(self._make_response(event))
                     case h11.Data():
@@ -242,12 +241,22 @@ class Exchange:
                         pass
                     case _:
                         return
-        except (h11.RemoteProtocolError, ConnectionResetError) as problem:
+        except h11.RemoteProtocolError as problem:
             message = f"{self._host.authority} does not answer in HTTP/1.1: {problem}"
             raise RefusedError(message, "unreachable") from None
 
+    async def _receive_response(self) -> bytes:
+        try:
+            return await self._host.read()
+        except ConnectionResetError:
+            message = f"{self._host.authority} reset the connection before the end of its answer"
+            raise RefusedError(message, "unreachable") from None
+
     def _make_response(self, response: h11.Response) -> h11.Response:
-        fields = [(name, value) for name, value in response.headers if name not in HOP_BY_HOP]
+        dropped = HOP_BY_HOP
+        if any(name == b"transfer-encoding" for name, _ in response.headers):
+            dropped |= {b"content-length"}  # it is not the length then (RFC 9112, 6.3)
+        fields = [each for each in response.headers.raw_items() if each[0].lower() not in dropped]
         return h11.Response(status_code=response.status_code, headers=fields, reason=response.reason)
 
     async def _answer(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:

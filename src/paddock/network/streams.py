@@ -6,10 +6,13 @@ import re
 import socket
 from collections.abc import Callable
 
-CHUNK_BYTES = 256 * 1024
-"""Size of one read of a bulk transfer, in bytes."""
+CHUNK_BYTES = 64 * 1024
+"""Maximum size of one read, in bytes. Larger strings cost page faults: malloc would map memory for each of them."""
+_BUFFER_BYTES = 256 * 1024
+"""Size of the buffer of a bulk transfer, in bytes."""
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of the head of an HTTP message, in bytes."""
+_MAX_DROPPED_BYTES = 16 * 1024 * 1024
 _HEAD_END = b"\r\n\r\n"
 _BARE_LINE_FEED_PATTERN = re.compile(rb"(?<!\r)\n")
 
@@ -28,13 +31,15 @@ class IdleTimer:
 
     def restart(self) -> None:
         """Note that bytes have passed."""
-        if self.timeout.expired():
-            return
-        self.timeout.reschedule(self._loop.time() + self.idle_s)
+        self._move(self._loop.time() + self.idle_s)
 
     def pause(self) -> None:
         """Stop the time until the next `restart`: something with a timeout of its own runs."""
-        self.timeout.reschedule(None)
+        self._move(None)
+
+    def _move(self, when: float | None) -> None:
+        if not self.timeout.expired():
+            self.timeout.reschedule(when)
 
 
 class ByteStream:
@@ -93,11 +98,17 @@ class ByteStream:
         """Put bytes back: they are the next to be read."""
         self._ahead[:0] = data
 
-    async def skip(self, max_bytes: int) -> None:
-        """Read and drop everything until the end, or about `max_bytes`."""
-        self._ahead.clear()
-        while max_bytes > 0 and (received := await self._receive(CHUNK_BYTES)):
-            max_bytes -= len(received)
+    async def end_gracefully(self, timeout_s: float) -> None:
+        """Send the end, then read and drop what the peer still sends, within a time and up to a size.
+
+        Closing a socket with unread bytes resets it, and the peer may lose what was sent (RFC 9112, 9.6).
+        """
+        self.end_writing()
+        left = _MAX_DROPPED_BYTES
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(timeout_s):
+                while left > 0 and (received := await self._receive(CHUNK_BYTES)):
+                    left -= len(received)
 
     async def _receive(self, max_bytes: int) -> bytes:
         received = await self._loop.sock_recv(self._socket, max_bytes)
@@ -113,7 +124,7 @@ class ByteStream:
         """Copy everything to another stream until the end, and end that stream in this direction. Raises OSError."""
         if self._ahead:
             await target.write(await self.read(len(self._ahead)))
-        buffer = memoryview(bytearray(CHUNK_BYTES))
+        buffer = memoryview(bytearray(_BUFFER_BYTES))
         while received := await self._loop.sock_recv_into(self._socket, buffer):
             self._on_read(received)
             await target.write(buffer[:received])

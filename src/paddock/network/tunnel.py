@@ -41,6 +41,7 @@ async def run_tunnel(client: ByteStream, host: HostConnection, timer: IdleTimer)
     if host.attempt.refusal:
         with contextlib.suppress(OSError):
             await client.write(ALERT_UNRECOGNIZED_NAME)
+            await client.end_gracefully(timer.idle_s)
 
 
 async def _copy_up(client: ByteStream, host: HostConnection) -> None:
@@ -49,10 +50,10 @@ async def _copy_up(client: ByteStream, host: HostConnection) -> None:
     if first and first[0] == HANDSHAKE_RECORD:
         try:
             hello = await read_client_hello(client.read_exactly)
-        except (BadHelloError, EOFError) as problem:
-            raise _RefusedTunnelError(
-                f"{host.authority}: {problem or 'the ClientHello is cut off'}"
-            ) from None
+        except BadHelloError as problem:
+            raise _RefusedTunnelError(f"{host.authority}: {problem}") from None
+        except EOFError:
+            raise _RefusedTunnelError(f"{host.authority}: the ClientHello is cut off") from None
         _check_server_name(hello.server_name, host.authority)
         await host.write(hello.raw)
     elif first and host.authority.port == HTTPS_PORT:

@@ -149,7 +149,7 @@ def test_a_pattern_has_one_form(text, pattern):
             '"https://example.com" is not a host; write it without scheme, user name and path',
         ),
         ("user@example.com", '"user@example.com" is not a host; write it without scheme, user name and path'),
-        ("example.com:443", '"example.com:443" is not an IPv6 address'),
+        ("example.com:443", '"example.com:443" has a port; write it in `ports`'),
         ("*.", '"" is not the name of a host'),
         ("\u200d.example", '"\\u200d.example" is not the name of a host'),
     ],

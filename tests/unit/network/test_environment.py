@@ -1,0 +1,26 @@
+"""The variables that lead programs to the proxy."""
+
+from paddock.model.network import NetworkRule
+from paddock.network.environment import make_proxy_environment
+
+LOCAL = "localhost,127.0.0.1,::1"
+
+
+def test_every_client_finds_its_variable():
+    address = "http://127.0.0.1:4000"
+    assert make_proxy_environment(4000, []) == {
+        "HTTP_PROXY": address,
+        "HTTPS_PROXY": address,
+        "ALL_PROXY": address,
+        "NO_PROXY": LOCAL,
+        "http_proxy": address,
+        "https_proxy": address,
+        "all_proxy": address,
+        "no_proxy": LOCAL,
+        "NODE_USE_ENV_PROXY": "1",
+    }
+
+
+def test_loopback_of_the_machine_is_reached_through_the_proxy_if_a_rule_names_it():
+    rules = [NetworkRule(host="localhost", effect="ask"), NetworkRule(host="127.0.0.1", effect="deny")]
+    assert make_proxy_environment(4000, rules)["NO_PROXY"] == "127.0.0.1,::1"
