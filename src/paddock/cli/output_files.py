@@ -13,10 +13,11 @@ from paddock.app.stored_output import open_artifacts
 from paddock.cli.failure import Failure
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
-from paddock.sandbox.child.protected_paths import PROTECTED_PATHS
+from paddock.sandbox.child.protection import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PROTECTED_NAMES = {*PROTECTED_PATHS, *(pattern.removeprefix("**/") for pattern in PROTECTED_PATTERNS)}
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -74,4 +75,4 @@ def write_below(target: Path, path: str, data: bytes) -> None:
 
 def find_special_name(path: str) -> str | None:
     """Return the part of a path that is hidden or protected, such as `.git` or `HEAD`; None for an ordinary path."""
-    return next((part for part in path.split("/") if part.startswith(".") or part in PROTECTED_PATHS), None)
+    return next((part for part in path.split("/") if part.startswith(".") or part in _PROTECTED_NAMES), None)

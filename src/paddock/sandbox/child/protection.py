@@ -1,0 +1,347 @@
+"""What of a writable workspace is protected: names, patterns, and what git's configuration adds (`git_paths`).
+
+    .mcp.json, .git/hooks     a file or a folder with all in it, whether it exists or not
+    .*/mcp*                   in each part of the path, `*`, `?` and `[...]` match as in a shell; also dots
+    **/.mcp.json              in the workspace and in the folders of the two levels below it, not in SKIPPED_FOLDERS
+    ci/**                     the same as `ci`
+
+Deeper folders are not looked into: that would take longer than most programs run. Looking is bounded, and a workspace
+beyond the bound is refused, because a program could otherwise hide a name behind many others.
+"""
+
+import contextlib
+import fnmatch
+import functools
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from paddock.sandbox.child import git_paths
+from paddock.sandbox.child.paths import LinkResolver, open_itself
+from paddock.sandbox.child.snapshot import TooLargeError
+
+PROTECTED_PATHS = (
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",  # git takes hooks and settings from the folder that it names
+    ".gitmodules",  # names the folders in which `git submodule` works
+    "HEAD",  # makes a folder itself a repository, with its settings in a `config` beside it
+    ".hg/hgrc",
+    ".hg/sharedpath",
+    ".jj/repo/config.toml",
+    ".mcp.json",
+    ".vscode",
+    ".vs",
+    ".idea",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".roo",
+    ".kilocode",
+    ".kiro",
+    ".zed",
+    ".windsurf",
+    ".amazonq",
+    ".amp",
+    ".agents",
+    ".continue",
+    ".factory",
+    ".zcode",
+    ".deepagents",
+    ".abacusai",
+    ".github/mcp.json",  # of GitHub Copilot CLI
+    ".github/copilot",
+    ".junie",
+    ".warp",
+    ".qwen",
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".crush.json",
+    "crush.json",
+    ".husky",  # git hooks of projects that use it
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
+    "lefthook.yaml",
+    "lefthook.toml",
+    "lefthook.json",
+    ".bashrc",  # from here on, for a workspace that is a home directory
+    ".bash_aliases",
+    ".inputrc",  # can bind a key to a command and the Enter key
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".kshrc",
+    ".mkshrc",
+    ".shrc",
+    ".xonshrc",
+    ".config/fish",
+    ".config/nushell",
+    ".config/xonsh",
+    ".config/elvish",
+    ".config/powershell",
+    ".ssh",
+    ".gitconfig",
+    ".config/git",
+    ".config/systemd",
+    ".config/autostart",
+    ".config/environment.d",
+    ".config/plasma-workspace",
+    ".pam_environment",
+    ".local/bin",
+    ".local/share/systemd",
+    ".local/share/dbus-1",
+    ".local/share/applications",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".xinitrc",
+    ".claude.json",
+    "paddock.toml",
+    ".paddock",
+    ".mentu",  # scripts in it run by name, like those of `.paddock`
+)
+PROTECTED_PATTERNS = (
+    "**/mcp.json",
+    "**/.mcp.json",
+    "**/.envrc",
+    ".*/mcp*",
+    ".*/settings*.json",
+    ".lefthook*",
+    ".git/worktrees/*/config.worktree",
+    ".git/worktrees/*/commondir",
+    ".git/worktrees/*/gitdir",
+    ".git/modules/*/config",
+    ".git/modules/*/config.worktree",
+    ".git/modules/*/commondir",
+    ".git/modules/*/hooks",
+    ".local/lib/python*/site-packages/*.pth",  # Python runs their lines at each start
+    ".local/lib/python*/site-packages/*customize.py",
+)
+SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
+"""Folders that `**/` does not enter."""
+NESTED_LEVELS = 2
+"""How many levels below the workspace `**/` reaches."""
+MAX_NAMES = 250_000
+"""Maximum number of names to look at; scandir(3) needs half a microsecond for each."""
+
+_NESTED = "**/"
+_WILDCARDS = frozenset("*?[")
+
+
+class ProtectionRules(NamedTuple):
+    """What settings and the user's own configuration of git add to the lists above, and take away from them."""
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    """Names and patterns as they are in the lists, or paths that git's configuration names."""
+    git_files: Sequence[str] = ()
+    """Absolute paths of the system's and the user's configuration of git."""
+    home: str = ""
+    """The user's home directory, for paths of git that begin with `~/`."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the protected paths that are no patterns."""
+        return self.sort().paths
+
+    def sort(self) -> "_SortedRules":
+        """Return all rules by how they are looked for."""
+        return _sort_rules(tuple(self.added), tuple(self.removed))
+
+    def keep(self, paths: Iterable[str]) -> list[str]:
+        """Return paths without those that the settings take away."""
+        removed = {rule.removesuffix("/**") for rule in self.removed}
+        return [path for path in paths if path not in removed]
+
+
+BUILT_IN_RULES = ProtectionRules()
+
+
+class _SortedRules(NamedTuple):
+    paths: tuple[str, ...]
+    nested: tuple[str, ...]
+    """Paths to look for in each folder that `**/` reaches."""
+    patterns: tuple[tuple[str, ...], ...]
+    """Patterns by the parts of their path."""
+
+
+@functools.lru_cache(maxsize=16)
+def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...]) -> _SortedRules:
+    rules = dict.fromkeys((*PROTECTED_PATHS, *PROTECTED_PATTERNS, *added))
+    rules = [rule.removesuffix("/**") for rule in rules if rule not in removed]
+    nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
+    others = [rule for rule in rules if not rule.startswith(_NESTED)]
+    patterns = tuple(tuple(rule.split("/")) for rule in others if not _WILDCARDS.isdisjoint(rule))
+    paths = (*(rule for rule in others if _WILDCARDS.isdisjoint(rule)), *nested)
+    return _SortedRules(paths, nested, patterns)
+
+
+@functools.lru_cache(maxsize=512)
+def _compile_part(part: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(part))
+
+
+for _pattern in PROTECTED_PATTERNS:  # before the fork, so that no supervisor needs to
+    for _part in _pattern.split("/"):
+        _compile_part(_part)
+
+
+def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = True) -> list[str]:
+    """Return the paths below an open folder that are protected now, without those below another one of them.
+
+    They are relative, and need not exist. Where one of them is a link, its target in the folder is protected, too.
+    Without `nested`, leaves out what only `**/` finds. Raises TooLargeError; OSError if the folder cannot be read.
+    """
+    links = LinkResolver(root)
+    found = [*rules.paths, *_find(root, rules.sort(), nested=nested)]
+    found += git_paths.list_git_paths(root, links, rules.git_files, rules.home)
+    present = set(_list_names(root))
+    targets = [links.resolve(path) for path in dict.fromkeys(found) if path.partition("/")[0] in present]
+    return list_outermost(rules.keep((*found, *links.passed, *filter(None, targets))))
+
+
+def list_matches(root: int, rules: ProtectionRules) -> list[str]:
+    """Return the paths below an open folder that match a pattern. Raises TooLargeError."""
+    return rules.keep(_find(root, rules.sort(), nested=True))
+
+
+def _list_names(root: int) -> list[str]:
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root)
+    try:
+        return os.listdir(opened)
+    finally:
+        os.close(opened)
+
+
+def list_outermost(paths: Iterable[str]) -> list[str]:
+    """Return paths in their order, each once, without those below another one of them."""
+    given = dict.fromkeys(paths)
+    return [path for path in given if not any(above in given for above in _list_above(path))]
+
+
+def _list_above(path: str) -> Iterable[str]:
+    return itertools.accumulate(path.split("/")[:-1], "{}/{}".format)
+
+
+def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
+    """Return the paths that match a pattern; each folder is listed once for all of them."""
+    found: list[str] = []
+    left = MAX_NAMES
+    pending = [_Folder("", NESTED_LEVELS if nested and rules.nested else -1, rules.patterns)]
+    with contextlib.ExitStack() as closed:
+        while pending:
+            folder = pending.pop()
+            opened = _open_readable(root, folder.path, closed)
+            if opened is None:
+                continue
+            try:
+                found += [folder.join(path) for path in _look_for(opened, rules.nested, folder.levels)]
+                if folder.levels <= 0 and not folder.patterns:
+                    continue
+                with os.scandir(opened) as entries:
+                    for entry in itertools.islice(entries, left + 1):
+                        left -= 1
+                        matches, below = _match_entry(entry, folder)
+                        found += matches
+                        if below is not None and not _is_last(below, opened, entry.name):
+                            pending.append(below)
+                        elif below is not None:
+                            paths = [f"{entry.name}/{path}" for path in rules.nested]
+                            found += [folder.join(path) for path in _look_for(opened, paths, below.levels)]
+            finally:
+                os.close(opened)
+            if left < 0:
+                raise TooLargeError(
+                    f"patterns are compared with the upper {NESTED_LEVELS} levels of the workspace, which hold more "
+                    f"than {MAX_NAMES} names"
+                )
+    return found
+
+
+class _Folder(NamedTuple):
+    """A folder to list."""
+
+    path: str
+    levels: int
+    """How many levels of folders in it `**/` still reaches; -1 if it does not reach the folder itself."""
+    patterns: tuple[tuple[str, ...], ...]
+    """What is left of patterns whose first parts match the path."""
+
+    def join(self, path: str) -> str:
+        return f"{self.path}/{path}" if self.path else path
+
+
+def _match_entry(entry: os.DirEntry[str], folder: _Folder) -> tuple[list[str], _Folder | None]:
+    """Return an entry of a folder once for each pattern that ends with it, and the entry as a folder to list."""
+    name = entry.name
+    matching = [each for each in folder.patterns if _compile_part(each[0]).match(name)]
+    found = [folder.join(name) for each in matching if len(each) == 1]
+    further = tuple(each[1:] for each in matching if len(each) > 1)
+    levels = folder.levels - 1 if folder.levels > 0 and name not in SKIPPED_FOLDERS else -1
+    if (further or levels >= 0) and entry.is_dir(follow_symlinks=False):
+        return found, _Folder(folder.join(name), levels, further)
+    return found, None
+
+
+def _is_last(folder: _Folder, above: int, name: str) -> bool:
+    """Return whether nothing in a folder needs to be listed; then it need not be opened either, unless it is closed."""
+    return (
+        folder.levels == 0
+        and not folder.patterns
+        and os.access(name, os.X_OK, dir_fd=above, effective_ids=True)
+    )
+
+
+def _look_for(folder: int, paths: Iterable[str], levels: int) -> list[str]:
+    """Return those of `paths` that are in an open folder that `**/` reaches."""
+    if levels < 0:
+        return []
+    return [path for path in paths if os.access(path, os.F_OK, dir_fd=folder, follow_symlinks=False)]
+
+
+def _open_readable(root: int, path: str, closed: contextlib.ExitStack) -> int | None:
+    """Open a folder below an open one for reading; None if there is none, or another user has closed it.
+
+    A program can close a folder that it made. Such a folder is opened up until `closed` ends.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        folder = open_itself(path or ".", root, flags=os.O_DIRECTORY)
+        own = f"/proc/self/fd/{folder}"
+        try:
+            with contextlib.suppress(PermissionError):
+                return os.open(".", flags, dir_fd=folder)
+            mode = stat.S_IMODE(os.fstat(folder).st_mode)
+            os.chmod(own, mode | stat.S_IRWXU)
+            closed.callback(_close_again, root, path, mode)
+            return os.open(".", flags, dir_fd=folder)
+        finally:
+            os.close(folder)
+    return None
+
+
+def _close_again(root: int, path: str, mode: int) -> None:
+    with contextlib.suppress(OSError):
+        folder = open_itself(path or ".", root, flags=os.O_DIRECTORY)
+        try:
+            os.chmod(f"/proc/self/fd/{folder}", mode)
+        finally:
+            os.close(folder)
