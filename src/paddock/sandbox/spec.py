@@ -16,7 +16,7 @@ from paddock.sandbox.child import lockdown, namespaces, permissions
 from paddock.sandbox.child.loopback import OWN_NETWORKS, PROXY_ADDRESS
 from paddock.sandbox.child.messages import Ceilings, JobSpec
 from paddock.sandbox.child.paths import list_links
-from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules, list_protected_paths
+from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules, list_names, list_protected_paths
 from paddock.sandbox.child.snapshot import TooLargeError
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -477,12 +477,14 @@ def _existing(paths: tuple[str, ...]) -> list[str]:
 
 
 def _list_protected_paths(workspace: str, rules: ProtectionRules, *, nested: bool) -> list[str]:
-    """Return the real paths that are protected in a workspace. Raises OSError, and TooLargeError."""
+    """Return the protected paths of a workspace that exist. Raises OSError, and TooLargeError."""
     root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return [f"{workspace}/{path}" for path in list_protected_paths(root, rules, nested=nested)]
+        paths, present = list_protected_paths(root, rules, nested=nested), list_names(root)
     finally:
         os.close(root)
+    there = (f"{workspace}/{path}" for path in paths if path.partition("/")[0] in present)
+    return [path for path in there if os.path.lexists(path)]
 
 
 def _list_covered_paths(workspace: str, rules: ProtectionRules) -> list[str]:
@@ -494,7 +496,7 @@ def _list_covered_paths(workspace: str, rules: ProtectionRules) -> list[str]:
         paths = _list_protected_paths(workspace, rules, nested=False)
     except OSError:  # the supervisor, which also looks, reports it
         return []
-    return [path for path in paths if os.path.exists(path) and os.path.realpath(path) == path]
+    return [path for path in paths if os.path.realpath(path) == path]
 
 
 def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules = BUILT_IN_RULES) -> None:
@@ -514,7 +516,7 @@ def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules =
     except TooLargeError as error:
         raise GrantError(f"{refused} {error}; grant the workspace read-only") from error
     for path in paths:
-        if not os.path.lexists(path) or path in covered:
+        if path in covered:
             continue
         name = path.removeprefix(f"{workspace}/")
         if os.path.realpath(path) == path:

@@ -15,7 +15,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from paddock.sandbox.child.paths import LinkResolver, open_itself
@@ -46,6 +46,7 @@ _SECTION = re.compile(r'\[[ \t]*+([\w.-]++)[ \t]*+(?:"((?:[^"\\\n]|\\.)*+)")?[ \
 _ENTRY = re.compile(
     r'([A-Za-z][A-Za-z0-9-]*+)[ \t]*+(?:=((?:"(?:[^"\\\n]|\\(?s:.))*+"|\\(?s:.)|[^\\\n;#])*+))?[^\n]*+'
 )
+_LEADING = re.compile(r"\A(?:\s|\\\n)*+")
 _ESCAPE = re.compile(r'\\(?s:(.))|"')
 _ESCAPED = {"\n": "", "n": "\n", "t": "\t", "b": "\b"}
 _WORD = re.compile(r"[^\s;&|()<>`\"'{}$=]++")
@@ -53,14 +54,14 @@ _WORD = re.compile(r"[^\s;&|()<>`\"'{}$=]++")
 
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys, in small letters, and the values of a configuration of git. Skips lines that are wrong."""
-    section, at = "", 0
+    text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
     while (at := _require(_BLANK.match(text, at)).end()) < len(text):
         if match := _SECTION.match(text, at):
-            section = ".".join(part for part in match.groups() if part is not None).lower()
+            section = match[1].lower() + ("" if match[2] is None else "." + _ESCAPE.sub(_unescape_name, match[2]).lower())
             at = match.end()
         elif match := _ENTRY.match(text, at):
             if match[2] is not None:
-                yield f"{section}.{match[1].lower()}", _ESCAPE.sub(_unescape, match[2].strip())
+                yield f"{section}.{match[1].lower()}", _read_value(match[2])
             at = match.end()
         else:
             end = text.find("\n", at)
@@ -72,22 +73,35 @@ def _require(match: re.Match[str] | None) -> re.Match[str]:
     return match
 
 
+def _read_value(text: str) -> str:
+    """Return a value without quotes and escapes, and without unquoted spaces around it."""
+    return _ESCAPE.sub(_unescape, _LEADING.sub("", text, count=1).rstrip(" \t\r\f\v"))
+
+
+def _unescape_name(match: re.Match[str]) -> str:
+    return match[1] or ""
+
+
 def _unescape(match: re.Match[str]) -> str:
     return "" if match[1] is None else _ESCAPED.get(match[1], match[1])
 
 
-def list_git_paths(root: int, links: LinkResolver, files: Sequence[str], home: str) -> list[str]:
+def list_git_paths(
+    root: int, links: LinkResolver, files: Sequence[str], home: str, present: Collection[str]
+) -> list[str]:
     """Return the relative paths below an open folder that git reads as settings or runs there.
 
     `files` are the system's and the user's configuration, and `home` is the user's home directory. `links` gets the
-    links that the paths lead through. Raises TooLargeError if there is more than git needs.
+    links that the paths lead through. `present` are the names in the folder. Raises TooLargeError if there is more than
+    git needs.
     """
     reader = _Reader(root, links, home)
     for file in files:
         reader.read_config(file, reader.top, trusted=True)
-    if reader.finds(f"{reader.top}/HEAD"):  # a repository without a work tree
+    if "HEAD" in present:  # a repository without a work tree
         reader.read_git_folder(reader.top, reader.top)
-    reader.read_repository(reader.top)
+    if not {".git", ".gitmodules"}.isdisjoint(present):
+        reader.read_repository(reader.top)
     return [*reader.found]
 
 
@@ -136,17 +150,27 @@ class _Reader:
 
     def read_git_folder(self, folder: str, tree: str) -> None:
         """Read a folder in which git keeps a repository with its work tree `tree`."""
-        common = self._read_pointer(f"{folder}/commondir", "", trusted=True) or folder
-        for path in (f"{each}/{name}" for each in dict.fromkeys((folder, common)) for name in _GIT_FILES):
-            self._protect(path)
-        for hooks in dict.fromkeys((f"{folder}/hooks", f"{common}/hooks")):
-            self._protect_links(hooks)
+        inside = self._links.resolve(folder)
+        names = None if inside is None else {name for name, _ in self._list_folder(folder)}
+        common = folder
+        if names is None or "commondir" in names:
+            common = self._read_pointer(f"{folder}/commondir", "", trusted=True) or folder
+        for each in dict.fromkeys((folder, common)):
+            for name in _GIT_FILES:
+                self._protect(f"{each}/{name}")
+            self._protect_links(f"{each}/hooks")
         self.read_config(f"{common}/config", tree, trusted=True)
-        self.read_config(f"{folder}/config.worktree", tree, trusted=True)
-        for name, _ in self._list_folder(f"{common}/worktrees"):
-            self.read_config(f"{common}/worktrees/{name}/config.worktree", tree)
-            if dot := self._read_pointer(f"{common}/worktrees/{name}/gitdir", ""):
-                self._protect(dot)
+        if names is None or "config.worktree" in names:
+            self.read_config(f"{folder}/config.worktree", tree, trusted=True)
+        if names is not None and "worktrees" in names:
+            self._read_worktrees(f"{folder}/worktrees", tree)
+
+    def _read_worktrees(self, folder: str, tree: str) -> None:
+        """Read what a repository keeps of its linked work trees."""
+        for name, _ in self._list_folder(folder):
+            self.read_config(f"{folder}/{name}/config.worktree", tree)
+            if dot := self._read_pointer(f"{folder}/{name}/gitdir", ""):
+                self.read_repository(os.path.dirname(dot))
 
     def read_config(self, file: str, tree: str, *, trusted: bool = False, depth: int = 0) -> None:
         """Read a configuration for a work tree; only a `trusted` name may be of a file outside of the workspace."""

@@ -68,12 +68,18 @@ class LinkResolver:
         """Path of the folder."""
         self.passed: dict[str, None] = {}
         """The links, relative to the folder."""
+        self._known: dict[str, str | None] = {}
 
     def resolve(self, path: str) -> str | None:
         """Return what a path leads to, relative to the folder, and "" for the folder itself; None if that is outside.
 
         A relative path begins at the folder. What it leads to need not exist.
         """
+        if path not in self._known:
+            self._known[path] = self._follow(path)
+        return self._known[path]
+
+    def _follow(self, path: str) -> str | None:
         if path.startswith(f"{self.top}/"):
             path = path[len(self.top) + 1 :]
         here = "/" if path.startswith("/") else self.top

@@ -18,6 +18,7 @@ from paddock.sandbox.child.protection import (
     BUILT_IN_RULES,
     ProtectionRules,
     list_matches,
+    list_names,
     list_outermost,
     list_protected_paths,
 )
@@ -137,8 +138,10 @@ def _explain_error(error: OSError) -> str:
 def record_paths(root: int, rules: ProtectionRules = BUILT_IN_RULES) -> Record:
     """Record the protected paths below an open folder. Raises TooLargeError; OSError if they cannot be read."""
     paths, found = list_protected_paths(root, rules), Snapshot()
+    present = list_names(root)
     for path in paths:
-        _record_one(root, path, found)
+        if path.partition("/")[0] in present:
+            _record_one(root, path, found)
     return Record(paths, found)
 
 
@@ -169,12 +172,14 @@ def restore_paths(
     if not os.access(".", os.R_OK | os.X_OK, dir_fd=root, effective_ids=True):
         with contextlib.suppress(OSError):
             open_up(root)
-    for top in before.paths:
-        _restore_path(root, top, before.snapshot, way_back, found)
     try:
+        present = list_names(root) | before.snapshot.nodes.keys()
+        for top in before.paths:
+            if top.partition("/")[0] in present:
+                _restore_path(root, top, before.snapshot, way_back, found)
         matches = list_matches(root, rules)
     except OSError as error:
-        found.left["patterns"] = error.strerror or str(error)
+        found.left["."] = error.strerror or str(error)
         return found
     known = set(before.paths)
     for top in list_outermost((*before.paths, *matches)):
