@@ -26,9 +26,9 @@ def workspace(tmp_path):
 
 
 def found(workspace, *, files=(), home=""):
-    root = os.open(workspace, os.O_PATH)
+    root = os.open(workspace, os.O_RDONLY)
     try:
-        return git_paths.list_git_paths(root, LinkResolver(root), files, home, os.listdir(workspace))
+        return git_paths.list_git_paths(root, LinkResolver(root), files, home, os.listdir(root))
     finally:
         os.close(root)
 
@@ -42,7 +42,23 @@ def named(workspace, config, **more):
 PIECES = st.sampled_from(
     [
         *("[core]", "[a.B]", '[x "y"]', '[x "Q\\"\\\\z"]', "[", "]", "\n", "\n\t", "\r\n", " ", "\\\n", "\\"),
-        *("name", " = ", "=", '"', "value", "a;b", "#c", "\\n", "\\t", "\\b", '\\"', "\\\\", "  ", "Key-2", "é"),
+        *(
+            "name",
+            " = ",
+            "=",
+            '"',
+            "value",
+            "a;b",
+            "#c",
+            "\\n",
+            "\\t",
+            "\\b",
+            '\\"',
+            "\\\\",
+            "  ",
+            "Key-2",
+            "é",
+        ),
     ]
 )
 
@@ -54,6 +70,7 @@ PIECES = st.sampled_from(
 @example('[a]\nb = "x\\\ny"\n')
 @example("\ufeff[a]\nb=c\n")
 def test_configuration_is_read_as_git_reads_it(tmp_path_factory, text):
+    # Git 2.45 keeps a tab within a value, earlier ones make it a space.
     file = tmp_path_factory.getbasetemp() / f"config-{os.getpid()}"
     file.write_text(text)
     git = subprocess.run(
@@ -62,8 +79,8 @@ def test_configuration_is_read_as_git_reads_it(tmp_path_factory, text):
     ours = [*parse_config(text.removeprefix("\ufeff").replace("\r\n", "\n"))]
     if git.returncode == 0:
         entries = [entry.split("\n", 1) for entry in git.stdout.decode().split("\0") if "\n" in entry]
-        assert [(key.removeprefix("."), value) for key, value in ours] == [
-            (key.lower(), value) for key, value in entries
+        assert [(key.removeprefix("."), value.replace("\t", " ")) for key, value in ours] == [
+            (key.lower(), value.replace("\t", " ")) for key, value in entries
         ]
 
 
@@ -206,7 +223,9 @@ def test_git_gives_up_where_reading_ends(workspace):
     names = named(workspace, "[include]\npath = ../c0\n")
     assert names == [f"c{number}" for number in range(11)]
     git = subprocess.run(
-        ["git", "config", "--includes", "--file", workspace / "c0", "--list"], capture_output=True, check=False
+        ["git", "config", "--includes", "--file", workspace / "c0", "--list"],
+        capture_output=True,
+        check=False,
     )
     assert b"exceeded maximum include depth (10)" in git.stderr
 
@@ -214,7 +233,10 @@ def test_git_gives_up_where_reading_ends(workspace):
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ("[include]\n" + "".join(f"path = ../{n}\n" for n in range(10_000)), "git's configuration names more than 2000 files"),
+        (
+            "[include]\n" + "".join(f"path = ../{n}\n" for n in range(10_000)),
+            "git's configuration names more than 2000 files",
+        ),
         ("[x]\n" + "y = z\n" * 200_000, "git's configuration has more than 1024 KiB"),
         ("[alias]\n" + "x = !a b c d e f g h i j k l m n o p\n" * 2000, "more than 20000 words"),
         ("[core]\nhooksPath = .\n", "core.hookspath of git's configuration is the workspace itself"),
@@ -243,8 +265,10 @@ def test_hostile_configuration_takes_bounded_time_and_is_refused_or_read(workspa
 def test_what_is_no_file_is_not_read(workspace, make):
     path = workspace / ".git" / "config"
     path.unlink()
-    {"fifo": lambda: os.mkfifo(path), "directory": path.mkdir, "device": lambda: path.symlink_to("/dev/zero")}[
-        make
-    ]()
+    {
+        "fifo": lambda: os.mkfifo(path),
+        "directory": path.mkdir,
+        "device": lambda: path.symlink_to("/dev/zero"),
+    }[make]()
     expected = [*OWN] if make != "device" else [path for path in OWN if path != ".git/config"]
     assert found(workspace) == expected

@@ -57,7 +57,9 @@ def parse_config(text: str) -> Iterator[tuple[str, str]]:
     text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
     while (at := _require(_BLANK.match(text, at)).end()) < len(text):
         if match := _SECTION.match(text, at):
-            section = match[1].lower() + ("" if match[2] is None else "." + _ESCAPE.sub(_unescape_name, match[2]).lower())
+            section = match[1].lower() + (
+                "" if match[2] is None else "." + _ESCAPE.sub(_unescape_name, match[2]).lower()
+            )
             at = match.end()
         elif match := _ENTRY.match(text, at):
             if match[2] is not None:

@@ -276,7 +276,7 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
                     f"patterns are compared with the upper {NESTED_LEVELS} levels of the workspace, which hold more "
                     f"than {MAX_NAMES} names"
                 )
-    return found
+    return [*dict.fromkeys(found)]
 
 
 class _Folder(NamedTuple):
