@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 _MAX_CHARS = 200
+_MAX_RULES = 50
 _WILDCARDS = frozenset("*?[")
 _EXAMPLES = "write for example ci/deploy.sh, .github/workflows/** or **/.envrc"
 
@@ -29,5 +30,13 @@ def check_rule(rule: str) -> str:
     return rule
 
 
-ProtectedRule = Annotated[str, AfterValidator(check_rule)]
-"""A path below the workspace, or a pattern."""
+def _check_count(rules: tuple[str, ...]) -> tuple[str, ...]:
+    if len(rules) > _MAX_RULES:
+        raise ValueError(f"there are {len(rules)} entries, and at most {_MAX_RULES} are allowed in a file")
+    return rules
+
+
+ProtectedRules = Annotated[
+    tuple[Annotated[str, AfterValidator(check_rule)], ...], AfterValidator(_check_count)
+]
+"""Paths below the workspace, and patterns."""

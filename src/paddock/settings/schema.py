@@ -17,7 +17,7 @@ from paddock.model.sandbox import Tier
 from paddock.settings.commands import SdkCommand
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
-from paddock.settings.protection import ProtectedRule
+from paddock.settings.protection import ProtectedRules
 from paddock.settings.rules import ApprovalSettings, PolicySettings
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ Protection = Literal["restore", "refuse"]
 """How protected paths of a writable workspace are kept if mounts cannot protect them."""
 
 
-_MAX_RULES = 200
-
-
 class SandboxSettings(Value):
     """`[sandbox]`: how programs are confined, and the weakest acceptable confinement."""
 
@@ -68,11 +65,11 @@ class SandboxSettings(Value):
     """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
     keep them (in the tier `landlock`, and for links). `restore` puts them back after the run and reports it; `refuse`
     does not run the program. Paths that do not exist yet are removed after the run in every tier."""
-    protected: Annotated[tuple[ProtectedRule, ...], Field(max_length=_MAX_RULES)] = ()
+    protected: ProtectedRules = ()
     """Further protected paths, relative to the workspace, of all files together. `ci/**` and `ci` mean a folder with
-    all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders of
-    the two levels below it, except in `.git` and `node_modules`."""
-    unprotected: Annotated[tuple[ProtectedRule, ...], Field(max_length=_MAX_RULES)] = ()
+    all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders
+    of the two levels below it, except in `.git` and `node_modules`."""
+    unprotected: ProtectedRules = ()
     """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
     there; or a path that git's configuration names."""
 

@@ -12,11 +12,10 @@ beyond the bound is refused, because a program could otherwise hide a name behin
 import contextlib
 import fnmatch
 import functools
-import itertools
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from paddock.sandbox.child import git_paths
@@ -140,8 +139,12 @@ SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 NESTED_LEVELS = 2
 """How many levels below the workspace `**/` reaches."""
 MAX_NAMES = 250_000
-"""Maximum number of names to look at; scandir(3) needs half a microsecond for each."""
+"""Maximum number of names to look at, which takes a tenth of a second; a folder counts as several."""
 
+_FREE_PATTERNS = 8
+"""Comparing with so many patterns takes as long as listing a name."""
+_FOLDER_NAMES = 3
+"""Looking for a name in a folder takes as long as listing so many."""
 _NESTED = "**/"
 _WILDCARDS = frozenset("*?[")
 
@@ -175,12 +178,15 @@ class ProtectionRules(NamedTuple):
 BUILT_IN_RULES = ProtectionRules()
 
 
+_Patterns = Mapping[str, tuple[str, ...]]
+"""Patterns: for each first part of their paths, what follows it; "" after the last part."""
+
+
 class _SortedRules(NamedTuple):
     paths: tuple[str, ...]
     nested: tuple[str, ...]
     """Paths to look for in each folder that `**/` reaches."""
-    patterns: tuple[tuple[str, ...], ...]
-    """Patterns by the parts of their path."""
+    patterns: "_Patterns"
 
 
 @functools.lru_cache(maxsize=16)
@@ -189,9 +195,17 @@ def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...]) -> _SortedRule
     rules = [rule.removesuffix("/**") for rule in rules if rule not in removed]
     nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
     others = [rule for rule in rules if not rule.startswith(_NESTED)]
-    patterns = tuple(tuple(rule.split("/")) for rule in others if not _WILDCARDS.isdisjoint(rule))
+    patterns = _group_patterns(rule for rule in others if not _WILDCARDS.isdisjoint(rule))
     paths = (*(rule for rule in others if _WILDCARDS.isdisjoint(rule)), *nested)
     return _SortedRules(paths, nested, patterns)
+
+
+def _group_patterns(patterns: Iterable[str]) -> _Patterns:
+    grouped: dict[str, tuple[str, ...]] = {}
+    for pattern in patterns:
+        part, _, rest = pattern.partition("/")
+        grouped[part] = (*grouped.get(part, ()), rest)
+    return grouped
 
 
 @functools.lru_cache(maxsize=512)
@@ -199,8 +213,9 @@ def _compile_part(part: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(part))
 
 
-for _part in {part for _parts in BUILT_IN_RULES.sort().patterns for part in _parts}:
-    _compile_part(_part)  # and sorted: once here instead of in each process that is forked
+BUILT_IN_RULES.sort()  # once here instead of in each process that is forked
+for _part in {part for pattern in PROTECTED_PATTERNS for part in pattern.split("/")}:
+    _compile_part(_part)
 
 
 def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = True) -> list[str]:
@@ -260,10 +275,16 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
                 if folder.levels <= 0 and not folder.patterns:
                     continue
                 with os.scandir(opened) as entries:
-                    for entry in itertools.islice(entries, left + 1):
-                        left -= 1
+                    for entry in entries:
                         matches, below = _match_entry(entry, folder)
                         found += matches
+                        left -= 1 + len(folder.patterns) // _FREE_PATTERNS
+                        left -= 0 if below is None else _FOLDER_NAMES * (1 + len(rules.nested))
+                        if left < 0:
+                            raise TooLargeError(
+                                f"patterns such as **/mcp.json are compared with the upper {NESTED_LEVELS} levels of "
+                                "the workspace, which hold too many names"
+                            )
                         if below is not None and not _is_last(below, opened, entry.name):
                             pending.append(below)
                         elif below is not None:
@@ -271,11 +292,6 @@ def _find(root: int, rules: _SortedRules, *, nested: bool) -> list[str]:
                             found += [folder.join(path) for path in _look_for(opened, paths, below.levels)]
             finally:
                 os.close(opened)
-            if left < 0:
-                raise TooLargeError(
-                    f"patterns are compared with the upper {NESTED_LEVELS} levels of the workspace, which hold more "
-                    f"than {MAX_NAMES} names"
-                )
     return [*dict.fromkeys(found)]
 
 
@@ -285,7 +301,7 @@ class _Folder(NamedTuple):
     path: str
     levels: int
     """How many levels of folders in it `**/` still reaches; -1 if it does not reach the folder itself."""
-    patterns: tuple[tuple[str, ...], ...]
+    patterns: _Patterns
     """What is left of patterns whose first parts match the path."""
 
     def join(self, path: str) -> str:
@@ -295,9 +311,14 @@ class _Folder(NamedTuple):
 def _match_entry(entry: os.DirEntry[str], folder: _Folder) -> tuple[list[str], _Folder | None]:
     """Return an entry of a folder once for each pattern that ends with it, and the entry as a folder to list."""
     name = entry.name
-    matching = [each for each in folder.patterns if _compile_part(each[0]).match(name)]
-    found = [folder.join(name) for each in matching if len(each) == 1]
-    further = tuple(each[1:] for each in matching if len(each) > 1)
+    rests = [
+        rest
+        for part, follow in folder.patterns.items()
+        if part == name or (not _WILDCARDS.isdisjoint(part) and _compile_part(part).match(name))
+        for rest in follow
+    ]
+    found = [folder.join(name) for rest in rests if not rest]
+    further: _Patterns = _group_patterns(filter(None, rests)) if rests else {}
     levels = folder.levels - 1 if folder.levels > 0 and name not in SKIPPED_FOLDERS else -1
     if (further or levels >= 0) and entry.is_dir(follow_symlinks=False):
         return found, _Folder(folder.join(name), levels, further)
