@@ -28,7 +28,7 @@ def workspace(tmp_path):
 def found(workspace, *, files=(), home=""):
     root = os.open(workspace, os.O_RDONLY)
     try:
-        return git_paths.list_git_paths(root, LinkResolver(root), files, home, os.listdir(root))
+        return git_paths.list_git_paths(root, LinkResolver(root), files, home, os.listdir(root))  # noqa: PTH208
     finally:
         os.close(root)
 

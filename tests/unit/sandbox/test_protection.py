@@ -1,6 +1,7 @@
 """What is protected in a workspace: names, patterns, and what settings add and take away."""
 
 import os
+import time
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_more_names_than_can_be_looked_at_are_refused_and_reported(tmp_path, job
     before = jobs()
     for number in range(101):
         (tmp_path / str(number)).touch()
-    why = "patterns are compared with the upper 2 levels of the workspace, which hold more than 100 names"
+    why = "patterns such as **/mcp.json are compared with the upper 2 levels of the workspace, which hold too many names"
     assert before.restore() == ([], {".": why})
     with pytest.raises(RecordError) as caught:
         jobs()
@@ -194,3 +195,14 @@ def test_files_of_git_are_those_of_the_user(monkeypatch):
     named = {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "GIT_CONFIG_SYSTEM": "/s"}
     assert spec.read_protection((), (), named).git_files == ("/s", "/g")
     assert spec.read_protection((), (), {**named, "GIT_CONFIG_GLOBAL": ""}).git_files == ("/s",)
+
+
+def test_what_settings_of_a_workspace_name_takes_bounded_time(tmp_path):
+    """CPU time of this process, because other tests run beside it."""
+    for number in range(500):
+        (tmp_path / f"{number}" / "a").mkdir(parents=True)
+    added = [f"{'*a' * 60}{number}*" for number in range(50)] + [f"**/{number}" for number in range(100)]
+    started = time.process_time()
+    with pytest.raises(TooLargeError):
+        matches(tmp_path, ProtectionRules(added))
+    assert time.process_time() - started < 5

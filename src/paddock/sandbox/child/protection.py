@@ -138,12 +138,12 @@ SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 """Folders that `**/` does not enter."""
 NESTED_LEVELS = 2
 """How many levels below the workspace `**/` reaches."""
-MAX_NAMES = 250_000
+MAX_NAMES = 150_000
 """Maximum number of names to look at, which takes a tenth of a second; a folder counts as several."""
 
 _FREE_PATTERNS = 8
 """Comparing with so many patterns takes as long as listing a name."""
-_FOLDER_NAMES = 3
+_FOLDER_NAMES = 4
 """Looking for a name in a folder takes as long as listing so many."""
 _NESTED = "**/"
 _WILDCARDS = frozenset("*?[")
