@@ -14,6 +14,7 @@ from paddock.sandbox.child.protection import (
     list_matches,
     list_protected_paths,
 )
+from paddock.sandbox.child.snapshot import TooLargeError
 
 
 def opened(call, workspace, *given, **more):

@@ -33,6 +33,8 @@ PROTECTED_PATHS = (
     ".hg/sharedpath",
     ".jj/repo/config.toml",
     ".mcp.json",
+    "mcp.json",
+    ".envrc",
     ".vscode",
     ".vs",
     ".idea",
@@ -196,8 +198,8 @@ def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...]) -> _SortedRule
     nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
     others = [rule for rule in rules if not rule.startswith(_NESTED)]
     patterns = _group_patterns(rule for rule in others if not _WILDCARDS.isdisjoint(rule))
-    paths = (*(rule for rule in others if _WILDCARDS.isdisjoint(rule)), *nested)
-    return _SortedRules(paths, nested, patterns)
+    paths = dict.fromkeys((*(rule for rule in others if _WILDCARDS.isdisjoint(rule)), *nested))
+    return _SortedRules(tuple(paths), nested, patterns)
 
 
 def _group_patterns(patterns: Iterable[str]) -> _Patterns:
