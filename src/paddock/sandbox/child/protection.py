@@ -34,7 +34,6 @@ PROTECTED_PATHS = (
     ".jj/repo/config.toml",
     ".mcp.json",
     "mcp.json",
-    ".envrc",
     ".vscode",
     ".vs",
     ".idea",
@@ -115,6 +114,7 @@ PROTECTED_PATHS = (
     ".xsessionrc",
     ".xinitrc",
     ".claude.json",
+    ".envrc",
     "paddock.toml",
     ".paddock",
     ".mentu",  # scripts in it run by name, like those of `.paddock`
