@@ -80,7 +80,7 @@ def test_configuration_is_read_as_git_reads_it(tmp_path_factory, text):
     if git.returncode == 0:
         entries = [entry.split("\n", 1) for entry in git.stdout.decode().split("\0") if "\n" in entry]
         assert [(key.removeprefix("."), value.replace("\t", " ")) for key, value in ours] == [
-            (key.lower(), value.replace("\t", " ")) for key, value in entries
+            (key, value.replace("\t", " ")) for key, value in entries
         ]
 
 
@@ -109,6 +109,7 @@ def test_configuration_is_read_as_git_reads_it(tmp_path_factory, text):
         ("[gpg]\nprogram = bin/gpg\n", ["bin/gpg"]),
         ('[remote "clean.py"]\nurl = clean.py\n', []),
         ("[core]\nhooksPath\neditor =\n", []),
+        ("[core]\nhooksPath = a\0b\n", ["a b"]),
         ("[core\nx = y\n[core]\nhooksPath = a\n", ["a"]),
     ],
 )
@@ -166,13 +167,13 @@ def test_a_link_is_protected_with_what_it_leads_to(workspace, tmp_path):
 
 def test_submodules_and_linked_work_trees_are_found(workspace):
     (workspace / ".gitmodules").write_text(
-        '[submodule "a/b"]\n\tpath = vendor/b\n[submodule "../x"]\n\tpath = c\n'
+        '[submodule "A/b"]\n\tpath = vendor/b\n[submodule "../x"]\n\tpath = c\n'
     )
-    module = workspace / ".git" / "modules" / "a" / "b"
+    module = workspace / ".git" / "modules" / "A" / "b"
     module.mkdir(parents=True)
     (module / "config").write_text("[core]\nhooksPath = own-hooks\n")
     (workspace / "vendor" / "b").mkdir(parents=True)
-    (workspace / "vendor" / "b" / ".git").write_text("gitdir: ../../.git/modules/a/b\n")
+    (workspace / "vendor" / "b" / ".git").write_text("gitdir: ../../.git/modules/A/b\n")
     tree = workspace / ".git" / "worktrees" / "w"
     tree.mkdir(parents=True)
     (tree / "gitdir").write_text(f"{workspace}/tree/.git\n")
@@ -180,7 +181,7 @@ def test_submodules_and_linked_work_trees_are_found(workspace):
     (tree / "config.worktree").write_text("[core]\nhooksPath = hooks\n")
     (workspace / "tree").mkdir()
     (workspace / "tree" / ".git").write_text(f"gitdir: {tree}\n")
-    inside = [".git/modules/a/b/" + name for name in ("hooks", "config", "config.worktree", "commondir")]
+    inside = [".git/modules/A/b/" + name for name in ("hooks", "config", "config.worktree", "commondir")]
     of_tree = [".git/worktrees/w/" + name for name in ("hooks", "config", "config.worktree", "commondir")]
     assert sorted(found(workspace)) == sorted(
         [

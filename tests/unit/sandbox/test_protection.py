@@ -6,7 +6,7 @@ import time
 import pytest
 
 from paddock.sandbox import spec
-from paddock.sandbox.child import protection
+from paddock.sandbox.child import protected_paths, protection
 from paddock.sandbox.child.protected_paths import ProtectedPaths, RecordError
 from paddock.sandbox.child.protection import (
     BUILT_IN_RULES,
@@ -207,3 +207,19 @@ def test_what_settings_of_a_workspace_name_takes_bounded_time(tmp_path):
     with pytest.raises(TooLargeError):
         matches(tmp_path, ProtectionRules(added))
     assert time.process_time() - started < 5
+
+
+def test_a_report_is_short_and_printable_whatever_names_a_program_makes(tmp_path, jobs):
+    before = jobs()
+    put(tmp_path, ".x/mcp\x1b[2J\n\u202e", f".x/mcp{'y' * 240}")
+    (tmp_path / ".x" / os.fsdecode(b"mcp\xff")).touch()
+    assert sorted(before.restore().violations) == [
+        ".x/mcp\\udcff",
+        ".x/mcp\\x1b[2J\\n\\u202e",
+        f".x/mcp{'y' * 194}...",
+    ]
+    put(tmp_path, *(f".x/mcp{number}" for number in range(300)))
+    found = before.restore()
+    assert len(found.violations) == protected_paths.MAX_REPORTED
+    assert found.left == {}
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []

@@ -27,7 +27,6 @@ MAX_BYTES = 1024 * 1024
 """Maximum size of these files together, in bytes."""
 MAX_WORDS = 20_000
 """Maximum number of words in the commands that they name."""
-
 MAX_DEPTH = 10
 """Maximum depth of files that include one another; git gives up beyond it (config.c)."""
 
@@ -53,13 +52,12 @@ _WORD = re.compile(r"[^\s;&|()<>`\"'{}$=]++")
 
 
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys, in small letters, and the values of a configuration of git. Skips lines that are wrong."""
+    """Yield the keys, as `git config --list` prints them, and the values. Skips lines that are wrong."""
     text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
     while (at := _require(_BLANK.match(text, at)).end()) < len(text):
         if match := _SECTION.match(text, at):
-            section = match[1].lower() + (
-                "" if match[2] is None else "." + _ESCAPE.sub(_unescape_name, match[2]).lower()
-            )
+            name = "" if match[2] is None else f".{_ESCAPE.sub(_unescape_name, match[2])}"
+            section = f"{match[1].lower()}{name}"
             at = match.end()
         elif match := _ENTRY.match(text, at):
             if match[2] is not None:
@@ -180,7 +178,7 @@ class _Reader:
         if depth > MAX_DEPTH or self._was_seen(inside or file, tree):
             return
         for key, value in parse_config(self._read(file, trusted=trusted)):
-            if not value or "\0" in value:
+            if not value:
                 continue
             if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
                 included = _join(os.path.dirname(file), self._expand(value))
@@ -250,7 +248,7 @@ class _Reader:
         """Return the absolute path that a file of one line names; "" without one."""
         text = self._read(file, trusted=trusted).strip()
         path = text.removeprefix(prefix).strip()
-        if not path or not text.startswith(prefix) or "\0" in path:
+        if not path or not text.startswith(prefix):
             return ""
         return _join(os.path.dirname(file), path)
 
@@ -268,6 +266,7 @@ class _Reader:
         self._bytes -= len(data)
         if self._bytes < 0:
             raise TooLargeError(f"git's configuration has more than {MAX_BYTES >> 10} KiB")
+        data = data.replace(b"\0", b" ")  # no name contains one
         return os.fsdecode(data).removeprefix("\ufeff").replace("\r\n", "\n")
 
     @contextlib.contextmanager

@@ -36,6 +36,9 @@ from paddock.sandbox.child.snapshot import (
 _NO_SPACE_ERRORS = {errno.ENOSPC, errno.EDQUOT}
 _COMPLETE_MARK = b"!"
 """The first byte of a file with a complete record. In an incomplete one it reads as zero."""
+MAX_REPORTED = 100
+"""Maximum number of paths in a report, which is one message."""
+_MAX_PATH_CHARS = 200
 _REMOVE_WITHIN_S = 0.05
 """Maximum time of removal before the report is sent, in seconds; the rest is removed afterwards."""
 
@@ -58,9 +61,19 @@ class RestoreReport(NamedTuple):
     """The result of restoring the protected paths."""
 
     violations: list[str]
-    """The paths that had been changed."""
+    """The paths that had been changed, as text for people: at most `MAX_REPORTED` of them."""
     left: dict[str, str]
     """The changed paths that could not be restored completely, each with the reason."""
+
+    def add(self, top: str, why: str) -> None:
+        """Add a path that had been changed, and why it could not be restored, or ""."""
+        text = top if top.isprintable() else ascii(top)[1:-1]  # a program may have chosen the name
+        if len(text) > _MAX_PATH_CHARS:
+            text = f"{text[:_MAX_PATH_CHARS]}..."
+        if len(self.violations) < MAX_REPORTED:
+            self.violations.append(text)
+        if why and len(self.left) < MAX_REPORTED:
+            self.left[text] = why
 
 
 class ProtectedPaths:
@@ -191,13 +204,10 @@ def restore_paths(
 def _restore_path(root: int, top: str, before: Snapshot, way_back: Restoration, found: RestoreReport) -> None:
     """Restore a path, and report what was changed and what is left."""
     try:
-        changed = _restore_one(root, top, before, way_back)
+        if _restore_one(root, top, before, way_back):
+            found.add(top, "")
     except OSError as error:
-        changed = True
-        if why := _try_again(root, top, before, way_back, error):
-            found.left[top] = why
-    if changed:
-        found.violations.append(top)
+        found.add(top, _try_again(root, top, before, way_back, error))
 
 
 def _try_again(root: int, top: str, before: Snapshot, way_back: Restoration, error: OSError) -> str:
