@@ -93,10 +93,11 @@ build files are the program's own business, and no pattern below names them. A p
 `read-only` changes nothing at all.
 
 @PROTECTED@
-**What git's configuration names.** Before the run, Paddock reads git's configuration: of the repository, the user and the
-system, with the files that they include. It does not start git. It protects the folder of `core.hooksPath` and of `init.templateDir`, included files, and files of the workspace
-in commands: `core.sshCommand`, filters, drivers, credential helpers, aliases and similar keys. It does the same
-for submodules of `.gitmodules` and for linked work trees in the workspace, also if their folder is deeper. Files
+**What git's configuration names.** Before the run, Paddock reads git's configuration: of the repository, the
+user and the system, with the files that they include. It does not start git. It protects the folder of
+`core.hooksPath` and of `init.templateDir`, included files, and files of the workspace in commands:
+`core.sshCommand`, filters, drivers, credential helpers, aliases and similar keys. It does the same for
+submodules of `.gitmodules` and for linked work trees in the workspace, also if their folder is deeper. Files
 outside of the workspace are not protected, because the program cannot change them. A file outside that a
 repository's own configuration includes is not read. A configuration of more than 1 MiB, or 2,000 files, is
 refused.

@@ -521,8 +521,8 @@ def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules =
         name = path.removeprefix(f"{workspace}/")
         if os.path.realpath(path) == path:
             raise GrantError(
-                f"{refused} {name} can only be restored after the run, because it is below the workspace's own "
-                f"folder; take its pattern away with sandbox.unprotected, or grant the workspace read-only"
+                f"{refused} {name} can only be restored after the run, because only a pattern with **/ names it; "
+                "take the pattern away with sandbox.unprotected, or grant the workspace read-only"
             )
         raise GrantError(
             f"{refused} {name} of the workspace is a link or behind one, which no mount can protect; replace the "

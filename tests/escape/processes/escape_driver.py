@@ -120,7 +120,7 @@ async def main(tier: str, network: str, names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
         for folder in (scratch, worlds):
             Path(folder).chmod(0o755)  # noqa: ASYNC240
-        config = Path(scratch, "gitconfig")
+        config = Path(worlds, "gitconfig")
         config.write_text(repositories.USERS_CONFIG)  # noqa: ASYNC240
         rules = spec.read_protection((), (), {"GIT_CONFIG_GLOBAL": str(config)})
         sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch), protection=rules)

@@ -9,10 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paddock.sandbox.child import git_paths
-from paddock.sandbox.child.git_paths import parse_config
+from paddock.sandbox.child.git_paths import GitConfigError, parse_config
 from paddock.sandbox.child.paths import LinkResolver
 from paddock.sandbox.child.protection import ProtectionRules, list_protected_paths
-from paddock.sandbox.child.snapshot import TooLargeError
 
 OWN = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir")
 
@@ -257,7 +256,7 @@ def test_hostile_configuration_takes_bounded_time_and_is_refused_or_read(workspa
     if why is None:
         found(workspace)
     else:
-        with pytest.raises(TooLargeError, match=why.replace(".", r"\.")):
+        with pytest.raises(GitConfigError, match=why.replace(".", r"\.")):
             found(workspace)
     assert time.process_time() - started < 10
 

@@ -51,6 +51,10 @@ _ESCAPED = {"\n": "", "n": "\n", "t": "\t", "b": "\b"}
 _WORD = re.compile(r"[^\s;&|()<>`\"'{}$=]++")
 
 
+class GitConfigError(TooLargeError):
+    """Git's configuration cannot be followed within bounds."""
+
+
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys, as `git config --list` prints them, and the values. Skips lines that are wrong."""
     text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
@@ -92,8 +96,8 @@ def list_git_paths(
     """Return the relative paths below an open folder that git reads as settings or runs there.
 
     `files` are the system's and the user's configuration, and `home` is the user's home directory. `links` gets the
-    links that the paths lead through. `present` are the names in the folder. Raises TooLargeError if there is more than
-    git needs.
+    links that the paths lead through. `present` are the names in the folder. Raises GitConfigError if there is more
+    than git needs.
     """
     reader = _Reader(root, links, home)
     for file in files:
@@ -186,7 +190,7 @@ class _Reader:
             elif key in _PATH_KEYS:
                 path = _join(tree, self._expand(value))
                 if self._protect(path) == "":
-                    raise TooLargeError(f"{key} of git's configuration is the workspace itself")
+                    raise GitConfigError(f"{key} of git's configuration is the workspace itself")
                 self._protect_links(path)
             elif key.startswith(_COMMAND_SECTIONS) or key.endswith(_COMMAND_KEYS):
                 self._protect_command(value, tree)
@@ -209,7 +213,7 @@ class _Reader:
         words = _WORD.findall(command.lstrip("! \t"))
         self._words -= len(words)
         if self._words < 0:
-            raise TooLargeError(f"git's configuration names commands of more than {MAX_WORDS} words")
+            raise GitConfigError(f"git's configuration names commands of more than {MAX_WORDS} words")
         for number, word in enumerate((command, *words)):
             path = _join(tree, self._expand(word))
             try:
@@ -256,7 +260,7 @@ class _Reader:
         return f"{self._home}/{path[2:]}" if path.startswith("~/") and self._home else path
 
     def _read(self, file: str, *, trusted: bool = False) -> str:
-        """Return the text of a regular file, "" without one. Raises TooLargeError."""
+        """Return the text of a regular file, "" without one. Raises GitConfigError."""
         self._count_file()
         data = b""
         with contextlib.suppress(OSError), self._open(file, trusted=trusted) as opened:
@@ -265,7 +269,7 @@ class _Reader:
                     data = stream.read(self._bytes + 1)
         self._bytes -= len(data)
         if self._bytes < 0:
-            raise TooLargeError(f"git's configuration has more than {MAX_BYTES >> 10} KiB")
+            raise GitConfigError(f"git's configuration has more than {MAX_BYTES >> 10} KiB")
         data = data.replace(b"\0", b" ")  # no name contains one
         return os.fsdecode(data).removeprefix("\ufeff").replace("\r\n", "\n")
 
@@ -292,7 +296,7 @@ class _Reader:
     def _count_file(self, count: int = 1) -> None:
         self._files -= count
         if self._files < 0:
-            raise TooLargeError(f"git's configuration names more than {MAX_FILES} files")
+            raise GitConfigError(f"git's configuration names more than {MAX_FILES} files")
 
 
 def _join(folder: str, path: str) -> str:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
+from paddock.sandbox.child.git_paths import GitConfigError
 from paddock.sandbox.child.protection import (
     BUILT_IN_RULES,
     ProtectionRules,
@@ -139,6 +140,11 @@ class ProtectedPaths:
 
 
 def _explain_error(error: OSError) -> str:
+    if isinstance(error, GitConfigError):
+        return (
+            f"the protected paths of the workspace cannot be found: {error}; request read-only access, or change that "
+            "configuration"
+        )
     if isinstance(error, TooLargeError):
         return (
             f"the protected paths of the workspace are too large to watch: {error}; "
