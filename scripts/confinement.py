@@ -112,7 +112,7 @@ unprotected = [".pre-commit-config.yaml"]
 ```
 
 **`**/`** stands for the workspace and the folders of two levels below it, except in `.git` and `node_modules`. A
-file in a deeper folder is not found. Looking takes about 5 microseconds for a folder. A workspace with more than
+file in a deeper folder is not found. Looking takes about 10 microseconds for a folder. A workspace with more than
 150,000 names there, or about 9,000 folders, is refused for writing; Taking away the three patterns of
 that kind in `sandbox.unprotected` lifts this.
 

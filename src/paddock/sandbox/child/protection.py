@@ -182,6 +182,7 @@ BUILT_IN_RULES = ProtectionRules()
 
 _Patterns = Mapping[str, tuple[str, ...]]
 """Patterns: for each first part of their paths, what follows it; "" after the last part."""
+_NO_PATTERNS: _Patterns = {}
 
 
 class _SortedRules(NamedTuple):
@@ -313,14 +314,16 @@ class _Folder(NamedTuple):
 def _match_entry(entry: os.DirEntry[str], folder: _Folder) -> tuple[list[str], _Folder | None]:
     """Return an entry of a folder once for each pattern that ends with it, and the entry as a folder to list."""
     name = entry.name
-    rests = [
-        rest
-        for part, follow in folder.patterns.items()
-        if part == name or (not _WILDCARDS.isdisjoint(part) and _compile_part(part).match(name))
-        for rest in follow
-    ]
+    rests: list[str] = []
+    if folder.patterns:
+        rests = [
+            rest
+            for part, follow in folder.patterns.items()
+            if part == name or (not _WILDCARDS.isdisjoint(part) and _compile_part(part).match(name))
+            for rest in follow
+        ]
     found = [folder.join(name) for rest in rests if not rest]
-    further: _Patterns = _group_patterns(filter(None, rests)) if rests else {}
+    further = _group_patterns(filter(None, rests)) if rests else _NO_PATTERNS
     levels = folder.levels - 1 if folder.levels > 0 and name not in SKIPPED_FOLDERS else -1
     if (further or levels >= 0) and entry.is_dir(follow_symlinks=False):
         return found, _Folder(folder.join(name), levels, further)
