@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from paddock.sandbox.child import protection
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
@@ -193,7 +193,7 @@ be able to exhaust the memory. It bounds the first two.
 
 def protected() -> str:
     """Return the lists of protected paths."""
-    kinds = {"Names": protection.PROTECTED_PATHS, "Patterns": protection.PROTECTED_PATTERNS}
+    kinds = {"Names": PROTECTED_PATHS, "Patterns": PROTECTED_PATTERNS}
     return "\n".join(
         f"{kind}:\n\n```text\n{textwrap.fill('  '.join(paths), 112, break_on_hyphens=False)}\n```\n"
         for kind, paths in kinds.items()

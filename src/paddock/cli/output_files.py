@@ -13,7 +13,7 @@ from paddock.app.stored_output import open_artifacts
 from paddock.cli.failure import Failure
 from paddock.model.base import count
 from paddock.model.outcome import Outcome
-from paddock.sandbox.child.protection import PROTECTED_PATHS, PROTECTED_PATTERNS
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.settings.schema import Settings
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from paddock.sandbox import spec
-from paddock.sandbox.child import protected_paths, protection
+from paddock.sandbox.child import protected_names, protected_paths, protection
 from paddock.sandbox.child.protected_paths import ProtectedPaths, RecordError
 from paddock.sandbox.child.protection import (
     BUILT_IN_RULES,
@@ -182,7 +182,7 @@ def test_more_names_than_can_be_looked_at_are_refused_and_reported(tmp_path, job
         f"the protected paths of the workspace are too large to watch: {why}; request read-only access, make them "
         "smaller, or name what need not be watched in sandbox.unprotected of the user's settings"
     )
-    nothing = tuple(pattern for pattern in protection.PROTECTED_PATTERNS)
+    nothing = tuple(pattern for pattern in protected_names.PROTECTED_PATTERNS)
     assert jobs(ProtectionRules(removed=nothing)).restore() == ([], {})
 
 

@@ -20,122 +20,9 @@ from typing import NamedTuple
 
 from paddock.sandbox.child import git_paths
 from paddock.sandbox.child.paths import LinkResolver, open_itself
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.sandbox.child.snapshot import TooLargeError
 
-PROTECTED_PATHS = (
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",  # git takes hooks and settings from the folder that it names
-    ".gitmodules",  # names the folders in which `git submodule` works
-    "HEAD",  # makes a folder itself a repository, with its settings in a `config` beside it
-    ".hg/hgrc",
-    ".hg/sharedpath",
-    ".jj/repo/config.toml",
-    ".mcp.json",
-    "mcp.json",
-    ".vscode",
-    ".vs",
-    ".idea",
-    ".devcontainer",
-    ".devcontainer.json",
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".gemini",
-    ".roo",
-    ".kilocode",
-    ".kiro",
-    ".zed",
-    ".windsurf",
-    ".amazonq",
-    ".amp",
-    ".agents",
-    ".continue",
-    ".factory",
-    ".zcode",
-    ".deepagents",
-    ".abacusai",
-    ".github/mcp.json",  # of GitHub Copilot CLI
-    ".github/copilot",
-    ".junie",
-    ".warp",
-    ".qwen",
-    ".opencode",
-    "opencode.json",
-    "opencode.jsonc",
-    ".crush.json",
-    "crush.json",
-    ".husky",  # git hooks of projects that use it
-    ".pre-commit-config.yaml",
-    "lefthook.yml",
-    "lefthook.yaml",
-    "lefthook.toml",
-    "lefthook.json",
-    ".bashrc",  # from here on, for a workspace that is a home directory
-    ".bash_aliases",
-    ".inputrc",  # can bind a key to a command and the Enter key
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
-    ".kshrc",
-    ".mkshrc",
-    ".shrc",
-    ".xonshrc",
-    ".config/fish",
-    ".config/nushell",
-    ".config/xonsh",
-    ".config/elvish",
-    ".config/powershell",
-    ".ssh",
-    ".gitconfig",
-    ".config/git",
-    ".config/systemd",
-    ".config/autostart",
-    ".config/environment.d",
-    ".config/plasma-workspace",
-    ".pam_environment",
-    ".local/bin",
-    ".local/share/systemd",
-    ".local/share/dbus-1",
-    ".local/share/applications",
-    ".xprofile",
-    ".xsession",
-    ".xsessionrc",
-    ".xinitrc",
-    ".claude.json",
-    ".envrc",
-    "paddock.toml",
-    ".paddock",
-    ".mentu",  # scripts in it run by name, like those of `.paddock`
-)
-PROTECTED_PATTERNS = (
-    "**/mcp.json",
-    "**/.mcp.json",
-    "**/.envrc",
-    ".*/mcp*",
-    ".*/settings*.json",
-    ".lefthook*",
-    ".git/worktrees/*/config.worktree",
-    ".git/worktrees/*/commondir",
-    ".git/worktrees/*/gitdir",
-    ".git/modules/*/config",
-    ".git/modules/*/config.worktree",
-    ".git/modules/*/commondir",
-    ".git/modules/*/hooks",
-    ".local/lib/python*/site-packages/*.pth",  # Python runs their lines at each start
-    ".local/lib/python*/site-packages/*customize.py",
-)
 SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 """Folders that `**/` does not enter."""
 NESTED_LEVELS = 2
@@ -218,7 +105,8 @@ def _compile_part(part: str) -> re.Pattern[str]:
 
 BUILT_IN_RULES.sort()  # once here instead of in each process that is forked
 for _part in {part for pattern in PROTECTED_PATTERNS for part in pattern.split("/")}:
-    _compile_part(_part)
+    if not _WILDCARDS.isdisjoint(_part):
+        _compile_part(_part)
 
 
 def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = True) -> list[str]:
