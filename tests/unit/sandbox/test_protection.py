@@ -88,6 +88,13 @@ def test_settings_add_and_take_away(tmp_path):
     assert {".vscode", ".mcp.json", "pkg/.mcp.json", "ci/lint.sh"}.isdisjoint(paths)
 
 
+def test_a_folder_has_two_spellings(tmp_path):
+    for removed in (".devcontainer", ".devcontainer/**"):
+        assert ".devcontainer" not in ProtectionRules(removed=(removed,)).paths
+    assert "tools" not in ProtectionRules(("tools/**",), ("tools",)).paths
+    assert "tools" in ProtectionRules(("tools/**",)).paths
+
+
 def test_what_git_names_can_be_taken_away(tmp_path):
     put(tmp_path, ".git/config")
     (tmp_path / ".git" / "config").write_text("[core]\nhooksPath = .githooks\n")

@@ -180,6 +180,7 @@ def test_every_setting_but_the_tables_has_a_variable_of_its_own() -> None:
     assert sorted(set(_VARIABLES.values()) - set(RENAMED_KEYS)) == sorted(
         set(leaves(Settings()))
         - {"policy.rule", "redaction.patterns", "sdk.commands", "mcp.repos", "runtimes.recipes"}
+        - {"sandbox.protected", "sandbox.unprotected"}
     )
 
 

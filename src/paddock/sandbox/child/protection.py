@@ -82,7 +82,7 @@ class _SortedRules(NamedTuple):
 @functools.lru_cache(maxsize=16)
 def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...]) -> _SortedRules:
     rules = dict.fromkeys((*PROTECTED_PATHS, *PROTECTED_PATTERNS, *added))
-    rules = [rule.removesuffix("/**") for rule in rules if rule not in removed]
+    rules = ProtectionRules(removed=removed).keep(rule.removesuffix("/**") for rule in rules)
     nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
     others = [rule for rule in rules if not rule.startswith(_NESTED)]
     patterns = _group_patterns(rule for rule in others if not _WILDCARDS.isdisjoint(rule))
