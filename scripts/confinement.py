@@ -5,7 +5,10 @@
 
 import re
 import sys
+import textwrap
 from pathlib import Path
+
+from paddock.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "confinement.md"
@@ -59,18 +62,16 @@ nothing runs.
   `sdk.webhooks` or `sdk.signals`, a program that may read it does not start either.
 * **Paddock's installation** may be below a writable workspace, as in the virtual environment of a project.
   Programs can read but not write it. In `landlock`, a program that could write to it does not start.
-* **Protected paths.** In a writable workspace, `.git/hooks`, `.mcp.json`, `.vscode`, `.cursor`, `.mentu` and
-  similar paths are protected. In the tier `namespaces`, mounts protect those that exist. In all other cases
-  Paddock restores them after the run and reports the change. It restores content, owner, mode, ACL and
-  attributes, but not times. If a path cannot be restored, because it was a socket or the disk is full, the
-  run ends with an error that names it. Protected paths may contain 64 MiB in total. `sandbox.protected_paths`
-  can refuse the run instead. If a protected path is a link, the link is protected but its target is not;
-  `refuse` refuses such a workspace.
-* **Folders below the workspace** are not protected. A program that may write there can create another
+* **Protected paths.** In a writable workspace the paths of [one list](#protected-paths) are protected: names,
+  patterns, and what git's configuration names. In the tier `namespaces`, mounts protect those that exist, except
+  matches of `**/` in its folders. In all other cases Paddock restores them after the run and reports the change. It
+  restores content, owner, mode, ACL and attributes, but not times. If a path cannot be restored, because it was
+  a socket or the disk is full, the run ends with an error that names it. Protected paths may contain 64 MiB in
+  total. `sandbox.protected_paths` can refuse the run instead. If a protected path is a link, the link is
+  protected, and its target if it is in the workspace; `refuse` refuses such a workspace.
+* **Other folders below the workspace** are not protected. A program that may write there can create another
   repository with hooks and settings. `git` obeys these if it is called there, and also from above if the
-  program made the repository a submodule (`git status --ignore-submodules=all` does not look into it). The
-  contents of `.git/modules` and `.git/worktrees` are not protected either. They hold the settings of
-  submodules and of linked worktrees.
+  program made the repository a submodule (`git status --ignore-submodules=all` does not look into it).
 * **Concurrent writers.** Protection covers all programs of one Paddock. Two programs may write to the same
   workspace at the same time. Paddock can then take a temporary change of one for the user's own file, and
   restore it after the other's run.
@@ -84,6 +85,36 @@ nothing runs.
   write access to the workspace that contains it.
 * **End.** A result is due within a quarter of a second after the wall time, and no process of the program is
   left then.
+
+## Protected paths
+
+Protection is a list, not a promise about everything that could run later. Makefiles, scripts of packages and
+build files are the program's own business, and no pattern below names them. A program with the access
+`read-only` changes nothing at all.
+
+@PROTECTED@
+**What git's configuration names.** Before the run, Paddock reads git's configuration: of the repository, the
+user and the system, with the files that they include. It does not start git. It protects the folder of
+`core.hooksPath` and of `init.templateDir`, included files, and files of the workspace in commands:
+`core.sshCommand`, filters, drivers, credential helpers, aliases and similar keys. It does the same for
+submodules of `.gitmodules` and for linked work trees in the workspace, also if their folder is deeper. Files
+outside of the workspace are not protected, because the program cannot change them. A file outside that a
+repository's own configuration includes is not read. A configuration of more than 1 MiB, or 2,000 files, is
+refused.
+
+**Settings.** `sandbox.protected` adds names and patterns. `sandbox.unprotected` in the user's settings takes
+away entries of this list.
+
+```toml
+[sandbox]
+protected = ["ci/deploy.sh", ".github/workflows/**", "**/.vscode"]
+unprotected = [".pre-commit-config.yaml"]
+```
+
+**`**/`** stands for the workspace and the folders of two levels below it, except in `.git` and `node_modules`. A
+file in a deeper folder is not found. Looking takes about 10 microseconds for a folder. A workspace with more than
+150,000 names there, or about 9,000 folders, is refused for writing; Taking away the three patterns of
+that kind in `sandbox.unprotected` lifts this.
 
 ## Differences between the tiers
 
@@ -160,6 +191,15 @@ be able to exhaust the memory. It bounds the first two.
 """
 
 
+def protected() -> str:
+    """Return the lists of protected paths."""
+    kinds = {"Names": PROTECTED_PATHS, "Patterns": PROTECTED_PATTERNS}
+    return "\n".join(
+        f"{kind}:\n\n```text\n{textwrap.fill('  '.join(paths), 112, break_on_hyphens=False)}\n```\n"
+        for kind, paths in kinds.items()
+    )
+
+
 def table() -> str:
     """Return the rows, one for each attack."""
     rows: list[str] = []
@@ -174,7 +214,7 @@ def table() -> str:
 
 def main() -> int:
     """Write or check the page."""
-    page = HEAD + table()
+    page = HEAD.replace("@PROTECTED@", protected()) + table()
     if "--check" not in sys.argv:
         TARGET.write_text(page)
     elif not TARGET.exists() or TARGET.read_text() != page:

@@ -18,6 +18,7 @@ from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.model.sandbox import TIERS, Examination, Layer, Tier, TierReport
 from paddock.sandbox import spec
 from paddock.sandbox.child import canary, cgroup, landlock, lockdown, namespaces, permissions, preflight
+from paddock.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.sandbox.child.supervisor import OUT_OF_MEMORY
 from paddock.sandbox.sandbox import KernelSandbox
 from paddock.sandbox.state_paths import StateFile
@@ -110,6 +111,7 @@ async def choose(
     job_user: int | None = None,
     spares: int = 0,
     protected_paths: Protection = "restore",
+    protection: ProtectionRules = BUILT_IN_RULES,
     own: tuple[str, ...] = (),
     installed: tuple[str, ...] = (),
     files: tuple[StateFile, ...] = (),
@@ -128,6 +130,7 @@ async def choose(
                 tier,
                 job_user,
                 protected_paths,
+                protection,
                 own=own,
                 installed=installed,
                 files=files,

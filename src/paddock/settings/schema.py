@@ -19,6 +19,7 @@ from paddock.settings.commands import SdkCommand
 from paddock.settings.network import NetworkSettings
 from paddock.settings.packages import PackageSettings
 from paddock.settings.profiles import LimitSettings
+from paddock.settings.protection import ProtectedRules
 from paddock.settings.rules import ApprovalSettings, PolicySettings
 
 if TYPE_CHECKING:
@@ -64,8 +65,16 @@ class SandboxSettings(Value):
     a few idle processes."""
     protected_paths: Protection = "restore"
     """How protected paths such as `.git/hooks` and `.mcp.json` are kept in a writable workspace where mounts cannot
-    keep them (in the tier `landlock`, and for links). `restore` puts them back after the run and reports it; `refuse`
-    does not run the program. Paths that do not exist yet are removed after the run in every tier."""
+    keep them (in the tier `landlock`, for links, and for what `**/` finds in folders). `restore` puts them back after
+    the run and reports it; `refuse` does not run the program. Paths that do not exist yet are removed after the run in
+    every tier."""
+    protected: ProtectedRules = ()
+    """Further protected paths, relative to the workspace, of all files together. `ci/**` and `ci` mean a folder with
+    all in it. `*`, `?` and `[...]` match within a name. `**/.envrc` means that name in the workspace and in the folders
+    of the two levels below it, except in `.git` and `node_modules`."""
+    unprotected: ProtectedRules = ()
+    """Entries of the built-in list of protected paths, or of `protected`, that programs may change, written as they are
+    there; or a path that git's configuration names."""
 
 
 class AuditSettings(Value):

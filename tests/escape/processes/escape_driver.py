@@ -15,9 +15,11 @@ import tempfile
 from pathlib import Path
 
 import places
+import repositories
 
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits
+from paddock.sandbox import spec
 from paddock.sandbox.sandbox import KernelSandbox
 
 ATTACKS = Path(__file__).parent / "attacks"
@@ -82,10 +84,12 @@ def runs_program(workspace: Path) -> bool:
     return b"program" in told.stdout
 
 
-def damage(facts: dict) -> dict:
-    """Return, for the attacks whose success shows outside, whether it does."""
+def damage(facts: dict, name: str) -> bool:
+    """Tell whether an attack whose success shows outside succeeded; True for the others."""
     workspace, outside = Path(facts["workspace"]), Path(facts["outside"])
-    return {
+    if name in repositories.WORLDS:
+        return repositories.is_changed(workspace, name)
+    shows = {
         "git_hook": (workspace / HOOK).exists(),
         "git_folder_swapped": (workspace / HOOK).exists(),
         "git_folder_closed": (workspace / HOOK).exists(),
@@ -107,6 +111,7 @@ def damage(facts: dict) -> dict:
         "rename_outside": not (outside / "movable").exists(),
         "shared_memory_files": Path("/dev/shm", Path(facts["workspace"]).parent.name).exists(),
     }
+    return shows.get(name, True)
 
 
 async def main(tier: str, network: str, names: list[str]) -> None:
@@ -115,7 +120,10 @@ async def main(tier: str, network: str, names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(prefix="worlds-") as worlds:
         for folder in (scratch, worlds):
             Path(folder).chmod(0o755)  # noqa: ASYNC240
-        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch))
+        config = Path(worlds, "gitconfig")
+        config.write_text(repositories.USERS_CONFIG)  # noqa: ASYNC240
+        rules = spec.read_protection((), (), {"GIT_CONFIG_GLOBAL": str(config)})
+        sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, scratch_root=Path(scratch), protection=rules)
         await attack_all(sandbox, network, names, worlds, report)
     print(json.dumps(report))  # noqa: T201
 
@@ -135,6 +143,7 @@ async def attack_all(
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
             ):
                 facts = make_world(Path(folder))
+                repositories.fill(Path(facts["workspace"]), name)
                 facts |= {"unix": f"{facts['outside']}/socket", "abstract": Path(folder).name}
                 by_path.bind(facts["unix"])
                 by_path.listen()
@@ -153,7 +162,7 @@ async def attack_all(
                     result = await sandbox.run(
                         ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
                     )
-                done = result.exit_code == 0 and damage(facts).get(name, True)
+                done = result.exit_code == 0 and damage(facts, name)
                 Path("/dev/shm", Path(facts["workspace"]).parent.name).unlink(missing_ok=True)  # noqa: ASYNC240
                 report[name] = {
                     "seen": "open" if done else "closed",

@@ -59,6 +59,8 @@ class JobSpec(NamedTuple):
     devices: Sequence[str] = ()
     workspace: str = ""
     """Writable workspace whose protected paths are watched; empty without one."""
+    protection: Sequence[Sequence[str] | str] = ((), (), (), "")
+    """What else is protected there: the fields of `child.protection.ProtectionRules`."""
     jail: str = ""
     """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()

@@ -54,3 +54,62 @@ def list_links(path: str) -> list[str]:
         rest += target.split("/")[::-1]
         here = "/" if target.startswith("/") else here
     return found
+
+
+class LinkResolver:
+    """Resolves paths in an open folder, and remembers the links in it that they lead through.
+
+    Links outside are not looked at. The result holds as long as nothing changes: open it with `open_itself`.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self.top = os.readlink(f"/proc/self/fd/{root}")
+        """Path of the folder."""
+        self.passed: dict[str, None] = {}
+        """The links, relative to the folder."""
+        self._known: dict[str, str | None] = {}
+
+    def resolve(self, path: str) -> str | None:
+        """Return what a path leads to, relative to the folder, and "" for the folder itself; None if that is outside.
+
+        A relative path begins at the folder. What it leads to need not exist.
+        """
+        if path not in self._known:
+            self._known[path] = self._follow(path)
+        return self._known[path]
+
+    def _follow(self, path: str) -> str | None:
+        if path.startswith(f"{self.top}/"):
+            path = path[len(self.top) + 1 :]
+        here = "/" if path.startswith("/") else self.top
+        rest, hops = path.split("/")[::-1], 0
+        while rest:
+            part = rest.pop()
+            if part == "..":
+                here = os.path.dirname(here)
+            if part in {"", ".", ".."}:
+                continue
+            here = f"{here.rstrip('/')}/{part}"
+            inside = self._find_inside(here)
+            if not inside:
+                continue
+            try:
+                target = os.readlink(inside, dir_fd=self._root)
+            except FileNotFoundError:  # nor is anything below it
+                return self._find_inside(os.path.normpath("/".join((here, *rest[::-1]))))
+            except OSError:
+                continue
+            self.passed[inside] = None
+            hops += 1
+            if hops > _MAX_LINKS:
+                return None
+            rest += target.split("/")[::-1]
+            here = "/" if target.startswith("/") else os.path.dirname(here)
+        return self._find_inside(here)
+
+    def _find_inside(self, path: str) -> str | None:
+        """Return a path without `..` relative to the folder; None if it is outside."""
+        if path == self.top:
+            return ""
+        return path[len(self.top) + 1 :] if path.startswith(f"{self.top}/") else None

@@ -28,6 +28,7 @@ from paddock.sandbox.child.cgroup import JobCgroup
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import EXTRA_THREADS, MESSAGE_BYTES, JobReport, JobSpec, StartError
 from paddock.sandbox.child.namespaces import MountRoot, MountRootCache
+from paddock.sandbox.child.protection import ProtectionRules
 from paddock.sandbox.child.shim import Shim, ruleset_of
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class Supervisor:
             if self._failure is not None:
                 raise self._failure
             if spec.workspace:
-                self._before = protected_paths.ProtectedPaths(spec.workspace, files[-1])
+                rules = ProtectionRules._make(spec.protection)
+                self._before = protected_paths.ProtectedPaths(spec.workspace, files[-1], rules)
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
