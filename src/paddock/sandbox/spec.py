@@ -256,10 +256,13 @@ def build_slot_spec(
     scratch: Path,
     job_user: int | None,
     group: str,
+    supervised: bool,
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
+
+    With `supervised`, jobs that own files outside of their grants have supervised calls where the tier needs them.
 
     The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
     """
@@ -285,6 +288,7 @@ def build_slot_spec(
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else "job-network" if network else "job",
+        supervised=supervised and tier == "landlock" and number != lockdown.JOB_UID,
         network=network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108

@@ -7,6 +7,7 @@
                         supervisor
     user, capabilities  nothing that could undo the rest is left afterwards
     no_new_privs, Landlock, seccomp
+    supervised calls    the supervisor gets the listener of a second filter
     receive             the program, its streams and limits; the supervisor sends them at once or much later
     rlimits, directory, exec; in a jail the program is a child of the shim (`paddock.sandbox.child.jail`)
 
@@ -28,6 +29,7 @@ from paddock.sandbox.child import canary, jail, landlock, lockdown, seccomp
 from paddock.sandbox.child.jail import JailReport
 from paddock.sandbox.child.messages import STREAM_COUNT, JobSpec
 from paddock.sandbox.child.namespaces import MountRoot
+from paddock.sandbox.child.supervised_calls import send_listener
 
 _OTHER_JOBS_THREADS = 256
 """Allowance for threads that other jobs of the same user start: RLIMIT_NPROC counts by user, not by job."""
@@ -114,6 +116,10 @@ class Shim:
         message = self._words.popleft() if self._words else self._receive_message()
         return json.loads(message) if message else {}
 
+    def take_handle(self) -> int:
+        """Return the descriptor that came with the last message; the caller closes it."""
+        return self._handles.pop()
+
     def read_jail_report(self) -> JailReport | None:
         """Return the report of a jail's first process; None if it has not sent one."""
         return JailReport.from_bytes(self._receive_message()) if self._says else None
@@ -185,6 +191,9 @@ def _become_program(
                 rehearse_start(spec)
             spec, handles = _receive_slot_spec(channel)
         _confine_process(spec, handles, progress, jailed=jailed)
+        if spec.supervised:
+            progress.append("supervised calls")
+            send_listener(channel)
         progress.append("program")
         spec, others = _receive_program(channel, spec)
         progress.append("resource limits")
