@@ -9,7 +9,9 @@ ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.py"))
 AS_ROOT = {"root", "docker"}
 PLACES = [
     ("root", "landlock"),
+    ("job-root", "landlock"),
     ("user", "landlock"),
+    ("unsupervised", "landlock"),
     ("no-userns", "landlock"),
     ("docker", "landlock"),
     ("root", "namespaces"),
@@ -19,10 +21,11 @@ PLACES = [
 
 
 def expected(path, place, tier):
-    """Return what an attack's file says of a tier; `landlock as root` where that differs, and jobs have a user."""
+    """Return what an attack's file says of a tier; `landlock as root` and so on where that differs."""
     text = path.read_text()
-    as_root = re.search(rf"^{tier} as root: (.+)$", text, re.MULTILINE) if place in AS_ROOT else None
-    return (as_root or re.search(rf"^{tier}: (.+)$", text, re.MULTILINE))[1]
+    kind = "as root" if place in AS_ROOT else place
+    differing = re.search(rf"^{tier} {kind}: (.+)$", text, re.MULTILINE)
+    return (differing or re.search(rf"^{tier}: (.+)$", text, re.MULTILINE))[1]
 
 
 @pytest.mark.parametrize(("place", "tier"), PLACES)
