@@ -73,7 +73,8 @@ async def _find_toolchains(
 
     tier = found.effective.tier if found.effective is not None else found.minimum
     toolchains = Toolchains(os.environ, settings.runtimes)
-    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user)
+    supervised = found.effective is None or not found.effective.unsupervised
+    sandbox = KernelSandbox(SandboxFacts(tier=tier), tier, job_user, supervised=supervised)
     return {
         name: await toolchains.for_job(job, sandbox)
         for job in usual_jobs(settings, workspace)

@@ -36,8 +36,8 @@ _SCRATCH_VARIABLES = {
 }
 _DEFAULTS = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _KEEP_ROOT = (
-    'set job_user = "root" under [sandbox] in the settings of root, which lets programs with a workspace change the '
-    "mode, times and attributes of every file that root owns"
+    'set job_user = "root" under [sandbox] in the settings of root; where calls are not supervised (paddock doctor), '
+    "programs with a workspace can then change the mode, times and attributes of every file that root owns"
 )
 _OCCUPIED = "{path} is in {keeper}, where Paddock keeps its own files; work in another directory"
 
@@ -142,8 +142,8 @@ def _check_writing(grants: ProcessGrants, number: int) -> None:
         remedy = f'set job_user = "{owner}" under [sandbox]' if owner else _KEEP_ROOT
         raise GrantError(
             f"{path} cannot be granted for writing: it belongs to user {owner}, and programs run as user {number}, "
-            "because Paddock is root and the tier landlock cannot keep a program that is root from changing the mode "
-            "of root's files; make the tier namespaces available (paddock doctor says how), give that user the "
+            "because Paddock is root, and in the tier landlock its programs run as a user that owns no other file; "
+            "make the tier namespaces available (paddock doctor says how), give that user the "
             f"workspace (chown -R {number}:{number} {path}), or {remedy}"
         )
 
@@ -247,6 +247,11 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
     return None if works and (job_user == 0 or tier != "landlock") else lockdown.JOB_UID
 
 
+def needs_supervised_calls(grants: ProcessGrants, job_user: int | None, tier: Tier) -> bool:
+    """Return whether a job could otherwise change metadata of files outside: it may own some, and Landlock has no rule."""
+    return tier == "landlock" and user(grants, job_user, tier) != lockdown.JOB_UID
+
+
 def build_slot_spec(
     grants: ProcessGrants,
     limits: ProcessLimits,
@@ -262,7 +267,7 @@ def build_slot_spec(
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 
-    With `supervised`, jobs that own files outside of their grants have supervised calls where the tier needs them.
+    With `supervised`, jobs that need supervised calls have them.
 
     The grants do not include Paddock's `own` directories (`state_paths`); where it is `installed`, they are read-only.
     """
@@ -288,7 +293,7 @@ def build_slot_spec(
         user=number,
         landlock_abi=0 if tier == "unconfined" else abi,
         filter="" if tier == "unconfined" else "job-network" if network else "job",
-        supervised=supervised and tier == "landlock" and number != lockdown.JOB_UID,
+        supervised=supervised and needs_supervised_calls(grants, job_user, tier),
         network=network,
         readable=["/"] if jailed else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, str(scratch), *(("/tmp", "/dev/shm") if jailed else ())],  # noqa: S108

@@ -412,3 +412,42 @@ def test_jobs_that_own_nothing_outside_have_none(open_path: Path) -> None:
 
     more = filters(0, access="workspace-write")
     assert more == filters(None, access="none") + (1 if os.geteuid() == 0 else 0)
+
+
+PROVE = """
+import asyncio, errno, json, sys
+from pathlib import Path
+import pyseccomp as seccomp
+from paddock.model.process import ProcessGrants
+from paddock.sandbox import tiers
+
+if sys.argv[1] == "without":  # as on a kernel that does not know the flag
+    rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+    rules.add_rule(seccomp.ERRNO(errno.EINVAL), "seccomp", seccomp.Arg(1, seccomp.MASKED_EQ, 8, 8))
+    rules.load()
+
+async def main():
+    report = await tiers.prove("landlock", 0)
+    found = await tiers.examine("landlock", 0)
+    layers = [[each.available, each.detail] for each in found.layers if each.name == "supervised calls"]
+    async with await tiers.choose("landlock", job_user=0) as sandbox:
+        grants = ProcessGrants(workspace=Path(sys.argv[2]), access="read-only")
+        ran = await sandbox.run(["sh", "-c", 'touch "$TMPDIR/f" && chmod 600 "$TMPDIR/f"'], grants)
+    risks = [risk for risk in report.facts.residual if "mode, times" in risk]
+    print(json.dumps([report.proved, report.unsupervised, [n for n, r in report.attempts.items() if not r], layers, ran.status, len(risks)]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("listener", ["with", "without"])
+def test_supervised_calls_are_proved_and_what_cannot_be_proved_is_said(open_path: Path, listener: str) -> None:
+    command = [sys.executable, "-c", PROVE, listener, str(open_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    why = "supervised calls: [Errno 22] seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)"
+    consequence = "programs in the tier landlock can change files outside that their user owns"
+    assert json.loads(done.stdout) == {
+        "with": [True, "", [], [[True, "chmod, chown, utime and setxattr in the tier landlock"]], "ok", 0],
+        "without": [True, why, ["change the mode of a file outside"], [[False, f"{why}; {consequence}"]], "ok", 1],
+    }[listener]

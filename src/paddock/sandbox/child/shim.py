@@ -157,8 +157,8 @@ class Shim:
         """Return the next message; empty at the end."""
         try:
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
-        except ConnectionResetError:  # it ended before it read its job spec
-            return b""
+        except ConnectionResetError:  # it ended before it read all; what it has sent, such as the reason, comes now
+            message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         self._handles += files
         return message
 
@@ -202,6 +202,8 @@ def _become_program(
         os.chdir(spec.cwd)
         if spec.canary:
             progress.append("canary")
+            if not jailed:
+                channel.close()  # as an exec does: the supervisor then watches, and serves calls
             os.write(1, canary.attempt_all(spec.canary))
             os._exit(0)
         progress.append("exec")

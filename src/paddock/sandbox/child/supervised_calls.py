@@ -53,25 +53,24 @@ class CallListener:
         return self._listener
 
     def pass_on(self) -> None:
-        """Receive the call that waits and pass it to the broker, which this starts if necessary. Raises OSError."""
+        """Receive the call that waits and pass it to the broker, which this starts if necessary."""
         buffer = bytearray(NOTIFICATION_BYTES)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, buffer)
         except FileNotFoundError:  # the caller was killed, or interrupted by a signal
             return
         notification = Notification.from_bytes(bytes(buffer))
+        memory = self._open_memory(notification.thread)
         try:
             channel = self._channel or self._start_broker()
-            files = [memory] if (memory := self._open_memory(notification.thread)) >= 0 else []
-            try:
-                socket.send_fds(channel, [bytes(buffer)], files, socket.MSG_DONTWAIT)
-            finally:
-                for file in files:
-                    os.close(file)
-        except BlockingIOError:  # hundreds of threads wait already
-            notification.answer(self._listener, errno.EAGAIN)
-        except (BrokenPipeError, ConnectionResetError):  # `close` follows as soon as the broker has been reaped
+            socket.send_fds(channel, [buffer], memory, socket.MSG_DONTWAIT)
+        except (BrokenPipeError, ConnectionResetError):  # the caller reaps the broker, and `close` follows
             notification.answer(self._listener, errno.ENOSYS)
+        except OSError:  # hundreds of calls wait already, or there can be no further process
+            notification.answer(self._listener, errno.EAGAIN)
+        finally:
+            for file in memory:
+                os.close(file)
 
     def close(self) -> None:
         """Refuse all calls from now on, and kill the broker, which the caller reaps."""
@@ -90,15 +89,16 @@ class CallListener:
         self.close()
 
     def _start_broker(self) -> socket.socket:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.broker = os.fork()
             if self.broker == 0:
                 serve_calls(theirs, self._listener, self._spec.writable, self._spec.user)
-        return self._channel
+        self._channel = ours
+        return ours
 
-    def _open_memory(self, thread: int) -> int:
-        """Return a descriptor of a caller's memory; -1 if it may not be read.
+    def _open_memory(self, thread: int) -> list[int]:
+        """Return a descriptor of a caller's memory; none if it may not be read.
 
         Opens it as the job's user, which needs no capability (ptrace(2), PTRACE_MODE_ATTACH_FSCREDS).
         """
@@ -108,9 +108,9 @@ class CallListener:
             _LIBC.setfsgid(user)
             _LIBC.setfsuid(user)
         try:
-            return os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            return [os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)]
         except OSError:
-            return -1
+            return []
         finally:
             if changed:
                 _LIBC.setfsuid(os.geteuid())
