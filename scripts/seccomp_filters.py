@@ -167,6 +167,8 @@ def supervised(architecture: str) -> bytes:
         (EQUAL, 1, 0, AUDIT_ARCH[architecture]),
         (RETURN, 0, 0, KILL_PROCESS),
         (LOAD, 0, 0, NUMBER),
+        (AT_LEAST, 0, 1, X32),
+        (RETURN, 0, 0, KILL_PROCESS),
     ]
     for number, verdict in verdicts.items():
         instructions += [(EQUAL, 0, 1, number), (RETURN, 0, 0, verdict)]

@@ -261,7 +261,7 @@ def build_slot_spec(
     scratch: Path,
     job_user: int | None,
     group: str,
-    supervised: bool,
+    supervised: bool = True,
     own: Sequence[str] = (),
     installed: Sequence[str] = (),
 ) -> JobSpec:

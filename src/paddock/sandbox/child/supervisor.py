@@ -255,8 +255,9 @@ class Supervisor:
             return ""
         if word != "pause":
             return argument if word == "stop" else "cancelled"
+        # The broker stops, too: a call that waits for it is neither done nor answered before the job continues.
         stopped = process_tree.stop_descendants(
-            seconds=_STOP_WITHIN_S, spare=self._spare, first=self._pid if self._spec.jail else 0
+            seconds=_STOP_WITHIN_S, spare=self._roots.keepers, first=self._pid if self._spec.jail else 0
         )
         if stopped is None:
             self._report.why = "its processes could not be paused"
@@ -277,7 +278,7 @@ class Supervisor:
             return argument if word == "stop" else "cancelled"
         _take_priority()
         self._begin_turn(*map(int, argument.split(",")))
-        process_tree.continue_descendants(stopped, spare=self._spare)
+        process_tree.continue_descendants(stopped, spare=self._roots.keepers)
         return ""
 
     def _read_message(self) -> tuple[str, str]:
