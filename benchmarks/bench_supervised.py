@@ -45,7 +45,13 @@ def measure(scale: Scale) -> list[Line]:
         grants = ProcessGrants(workspace=workspace, access="workspace-write")
         lines = _measure_chmod(runner, sandboxes, grants, scale)
         for what, script in ((f"tar x of {scale.of(_FILES, 50)} files", _TAR), ("npm ci", _NPM)):
-            lines += _measure_program(runner, sandboxes, grants, what, script, scale.of(9, 2))
+            contenders = {
+                name: lambda s=sandbox, c=["/bin/sh", "-c", script]: milliseconds(
+                    lambda: _run(runner, s, grants, c)
+                )
+                for name, sandbox in sandboxes.items()
+            }
+            lines += _compare(what, interleaved(contenders, scale.of(9, 2)))
     return lines
 
 
@@ -74,8 +80,12 @@ def _measure_chmod(
 ) -> list[Line]:
     argv = [*_PYTHON, _CHMOD]
     assert grants.workspace is not None
-    bare = {"cwd": grants.workspace, "capture_output": True, "check": True}
-    contenders = {"bare": lambda: float(subprocess.run(argv, **bare).stdout)}
+    workspace = grants.workspace
+
+    def run_bare() -> float:
+        return float(subprocess.run(argv, cwd=workspace, capture_output=True, check=True).stdout)
+
+    contenders = {"bare": run_bare}
     for name, sandbox in sandboxes.items():
         contenders[name] = lambda s=sandbox: float(_run(runner, s, grants, argv))
     figures = interleaved(contenders, scale.of(21, 2))
@@ -85,19 +95,7 @@ def _measure_chmod(
     ]
 
 
-def _measure_program(
-    runner: asyncio.Runner,
-    sandboxes: dict[str, KernelSandbox],
-    grants: ProcessGrants,
-    what: str,
-    script: str,
-    rounds: int,
-) -> list[Line]:
-    contenders = {
-        name: lambda s=sandbox: milliseconds(lambda: _run(runner, s, grants, ["/bin/sh", "-c", script]))
-        for name, sandbox in sandboxes.items()
-    }
-    figures = interleaved(contenders, rounds)
+def _compare(what: str, figures: dict[str, list[float]]) -> list[Line]:
     lines = [Line(f"{what}, {name}: p50", median(values), "ms") for name, values in figures.items()]
     over = ratio(figures["supervised"], figures["not supervised"])
     return [*lines, Line(f"{what}, supervised over not", over, "times")]

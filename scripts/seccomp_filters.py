@@ -13,8 +13,9 @@ socket but a pair of streams, and set-user-id files. `job-network` allows socket
 are younger than this list are missing, as they are on an older kernel: who wants one has another way. Call numbers of
 another architecture, x32 included, kill.
 
-`supervised` stands beside a job's filter where the job's user owns files outside of its grants. It notifies a supervisor
-of the calls that change metadata (`paddock.sandbox.child.call_broker`). A refusal of the other filter takes precedence.
+`supervised` stands beside a job's filter where the job's user may own files outside of its grants. It notifies a
+supervisor of calls for which Landlock has no rule (`paddock.sandbox.child.call_broker`). A refusal of the other filter
+takes precedence.
 """
 
 import errno
@@ -159,7 +160,7 @@ def build(profile: str, architecture: str) -> bytes:
 
 
 def supervised(architecture: str) -> bytes:
-    """Return the filter that notifies of calls that change metadata; libseccomp would not know the youngest ones."""
+    """Return the filter that notifies of supervised calls; libseccomp would not know the youngest ones."""
     verdicts = dict.fromkeys(sorted(CALL_NUMBERS[architecture].values()), NOTIFY)
     verdicts |= dict.fromkeys((SETXATTRAT, REMOVEXATTRAT), MISSING)
     instructions = [

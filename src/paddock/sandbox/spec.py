@@ -248,7 +248,7 @@ def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
 
 
 def needs_supervised_calls(grants: ProcessGrants, job_user: int | None, tier: Tier) -> bool:
-    """Return whether a job could otherwise change metadata of files outside: it may own some, and Landlock has no rule."""
+    """Return whether a job's user may own files outside, whose metadata Landlock does not protect."""
     return tier == "landlock" and user(grants, job_user, tier) != lockdown.JOB_UID
 
 

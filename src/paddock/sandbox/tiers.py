@@ -39,7 +39,9 @@ _CHANGE_OWN = 'chmod 700 "$TMPDIR"'
 """What an honest program does after the canary: it needs supervised calls that work."""
 _CANARY_MEMORY, _CANARY_TAKES = 32 * 1024 * 1024, 48 * 1024 * 1024
 _SIGNALS = "programs that run as the same user can end each other's processes (Landlock before ABI 6)"
-_SUPERVISED = "supervised system calls (file metadata)"
+_SUPERVISED = "supervised system calls"
+_CALLS = "chmod, chown, utime, setxattr and inotify_add_watch"
+_WATCHED_FILES = "programs can watch the use of outside files that their user may read (inotify)"
 _OWNED_FILES = (
     "programs can change mode, times and attributes of outside files that their user owns (chmod, utime)"
 )
@@ -51,7 +53,7 @@ _RESIDUAL: dict[Tier, tuple[str, ...]] = {
     "namespaces": _ALWAYS,
     "landlock": (
         "programs can see names, sizes and owners of outside files (stat)",
-        "programs can watch the use of outside files that their user may read (inotify)",
+        _WATCHED_FILES,
         "programs can read the mounts and connections of the machine (/proc)",
         _OWNED_FILES,
         "changes to protected paths of a writable workspace are undone after the run, not prevented",
@@ -320,7 +322,7 @@ def _facts(
     scoped = tier != "landlock" or landlock.read_abi_version() >= landlock.SCOPE_ABI
     residual = _RESIDUAL[tier]
     if supervised:
-        residual = tuple(risk for risk in residual if risk != _OWNED_FILES)
+        residual = tuple(risk for risk in residual if risk not in {_OWNED_FILES, _WATCHED_FILES})
     residual = _explain_owner(residual, job_user)
     residual = residual if scoped else (_SIGNALS, *residual)
     if group:
@@ -377,9 +379,13 @@ def _supervised_calls(report: TierReport, job_user: int | None) -> list[Layer]:
     if not report.proved or not _needs_supervised_calls(tier, job_user):
         return []
     if not report.unsupervised:
-        return [Layer(name=name, available=True, detail=f"chmod, chown, utime and setxattr in the tier {tier}")]
-    detail = f"{report.unsupervised}; programs in the tier {tier} can change files outside that their user owns"
-    fix = "run Linux 5.0 or later, and allow seccomp(2) with a listener; as root, leave sandbox.job_user empty"
+        return [Layer(name=name, available=True, detail=f"{_CALLS} in the tier {tier}")]
+    detail = (
+        f"{report.unsupervised}; programs in the tier {tier} can change files outside that their user owns"
+    )
+    fix = (
+        "run Linux 5.0 or later, and allow seccomp(2) with a listener; as root, leave sandbox.job_user empty"
+    )
     return [Layer(name=name, available=False, detail=detail, fix=fix)]
 
 

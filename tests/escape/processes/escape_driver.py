@@ -176,4 +176,6 @@ async def attack_all(sandbox: KernelSandbox, names: list[str], worlds: str, repo
 
 if __name__ == "__main__":
     places.enter(sys.argv[1])
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3:] or sorted(path.stem for path in ATTACKS.glob("*.py"))))
+    asyncio.run(
+        main(sys.argv[1], sys.argv[2], sys.argv[3:] or sorted(path.stem for path in ATTACKS.glob("*.py")))
+    )

@@ -148,7 +148,7 @@ def test_whose_files_can_be_changed_in_the_weaker_tier_and_whom_programs_run_as(
 
     monkeypatch.setattr(namespaces, "BUBBLEWRAP", "/usr/bin/no-bwrap")
     assert told(54321)[0] == told(0)[0] == []  # the calls are supervised
-    prove = tiers._prove  # noqa: SLF001
+    prove = tiers._prove
     monkeypatch.setattr(tiers, "_prove", prove_without_calls)
     default = (
         "programs run as user 65531 (the default of sandbox.job_user): in a workspace they read what every user may "

@@ -21,7 +21,6 @@ from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
 from paddock.sandbox.child import process_tree
 from paddock.sandbox.job import RunningProcess
-from paddock.sandbox.protocol import Streams
 from paddock.sandbox.sandbox import KernelSandbox
 
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
@@ -236,6 +235,54 @@ def test_what_is_granted_for_reading_cannot_be_changed_and_links_lead_to_what_ca
     assert read(run(program, grants, 0)) == expected
 
 
+WATCHES = """
+libc.inotify_add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
+CREATED, ACCESSED, ONLY_FOLDER, DONT_FOLLOW = 0x100, 0x1, 0x01000000, 0x02000000
+def watch(path, mask=CREATED, descriptor=None):
+    number = libc.inotify_add_watch(watcher if descriptor is None else descriptor, path.encode(), mask)
+    if number < 0:
+        raise OSError(ctypes.get_errno(), path)
+    return number
+watcher = libc.inotify_init1(0o4000)
+os.mkdir("seen")
+os.symlink("seen", "link")
+open("file", "w").close()
+first, second = watch("seen"), watch(os.environ["TMPDIR"])
+again = watch("link") == first
+open("seen/made", "w").close()
+event = os.read(watcher, 4096)
+found = {
+    "watches": [first, second, again],
+    "event": [int.from_bytes(event[:4], "little"), event[16:].rstrip(bytes(1)).decode()],
+    "thread": [],
+    "system": result(lambda: watch("/usr/lib")),
+    "file": result(lambda: watch("file", ACCESSED)),
+    "link itself": result(lambda: watch("link", CREATED | DONT_FOLLOW)),
+    "outside": result(lambda: watch("..")),
+    "of root": result(lambda: watch("/")),
+    "missing": result(lambda: watch("missing")),
+    "no folder": result(lambda: watch("file", CREATED | ONLY_FOLDER)),
+    "no mask": result(lambda: watch("seen", 0)),
+    "no descriptor": result(lambda: watch("seen", CREATED, 999)),
+    "no watcher": result(lambda: watch("seen", CREATED, 0)),
+}
+thread = threading.Thread(target=lambda: found["thread"].append(watch("seen") == first))
+thread.start()
+thread.join()
+print(json.dumps(found))
+"""
+
+
+@users
+def test_watches_work_where_a_program_may_read_and_nowhere_else(open_path: Path, user: int) -> None:
+    by_kernel = read(run(WATCHES, give(open_path / "one", user), user, supervised=False))
+    found = read(run(WATCHES, give(open_path / "two", user), user))
+    assert isinstance(by_kernel, dict)
+    assert (by_kernel["outside"], by_kernel["of root"]) == ("done", "done")
+    assert found == by_kernel | {"outside": "EPERM", "of root": "EPERM"}
+    assert by_kernel["event"] == [1, "made"]
+
+
 def test_the_listener_does_not_stay_in_the_job(open_path: Path) -> None:
     program = "print(json.dumps(sorted(os.listdir('/proc/self/fd'))))"
     assert read(run(program, give(open_path / "workspace", 0), 0)) == ["0", "1", "2", "3"]
@@ -298,7 +345,9 @@ print(json.dumps([hidden, result(lambda: os.chmod("file", 0o611)), oct(os.stat("
 
 
 @asynccontextmanager
-async def running(program: str, grants: ProcessGrants) -> AsyncGenerator[tuple[KernelSandbox, RunningProcess, Path]]:
+async def running(
+    program: str, grants: ProcessGrants
+) -> AsyncGenerator[tuple[KernelSandbox, RunningProcess, Path]]:
     """Run a program until it has written to `count` in its workspace."""
     assert grants.workspace is not None
     count = grants.workspace / "count"
@@ -317,18 +366,18 @@ async def running(program: str, grants: ProcessGrants) -> AsyncGenerator[tuple[K
 async def grow(count: Path, before: bytes) -> None:
     """Wait until a file has other contents."""
     async with asyncio.timeout(PATIENCE_S):
-        while count.read_bytes() == before:  # noqa: ASYNC110 - a file announces nothing
+        while count.read_bytes() == before:  # noqa: ASYNC110, ASYNC240 - a file announces nothing
             await asyncio.sleep(0.005)
 
 
 def brokers(sandbox: KernelSandbox) -> list[int]:
     """Return the children of supervisors that hold a listener."""
     children = [child for pid in wardens(sandbox) for child in process_tree.list_children(pid)]
-    return [pid for pid in children if any("seccomp" in os.readlink(each) for each in descriptors(pid))]
+    return [pid for pid in children if any("seccomp" in str(each.readlink()) for each in descriptors(pid))]
 
 
-def descriptors(pid: int) -> list[str]:
-    return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
+def descriptors(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/fd").iterdir())
 
 
 COUNTING = """
@@ -341,7 +390,9 @@ while True:
 THREADS = "f = os.open('count', os.O_RDWR)\nfor _ in range(4): threading.Thread(target=lambda: exec(COUNTING)).start()"
 
 
-@pytest.mark.parametrize("program", ["f = os.open('count', os.O_RDWR)" + COUNTING, f"COUNTING = {COUNTING!r}\n{THREADS}"])
+@pytest.mark.parametrize(
+    "program", ["f = os.open('count', os.O_RDWR)" + COUNTING, f"COUNTING = {COUNTING!r}\n{THREADS}"]
+)
 def test_a_job_pauses_and_continues_in_the_midst_of_calls(open_path: Path, program: str) -> None:
     async def scenario() -> None:
         async with running(program, give(open_path / "workspace", 0)) as (_, job, count):
@@ -441,13 +492,32 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("listener", ["with", "without"])
-def test_supervised_calls_are_proved_and_what_cannot_be_proved_is_said(open_path: Path, listener: str) -> None:
+def test_supervised_calls_are_proved_and_what_cannot_be_proved_is_said(
+    open_path: Path, listener: str
+) -> None:
     command = [sys.executable, "-c", PROVE, listener, str(open_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     why = "supervised calls: [Errno 22] seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)"
     consequence = "programs in the tier landlock can change files outside that their user owns"
-    assert json.loads(done.stdout) == {
-        "with": [True, "", [], [[True, "chmod, chown, utime and setxattr in the tier landlock"]], "ok", 0],
-        "without": [True, why, ["change the mode of a file outside"], [[False, f"{why}; {consequence}"]], "ok", 1],
-    }[listener]
+    assert (
+        json.loads(done.stdout)
+        == {
+            "with": [
+                True,
+                "",
+                [],
+                [[True, "chmod, chown, utime, setxattr and inotify_add_watch in the tier landlock"]],
+                "ok",
+                0,
+            ],
+            "without": [
+                True,
+                why,
+                ["change the mode of a file outside"],
+                [[False, f"{why}; {consequence}"]],
+                "ok",
+                1,
+            ],
+        }[listener]
+    )

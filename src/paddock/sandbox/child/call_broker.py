@@ -1,14 +1,14 @@
-"""The broker of one job: it changes metadata of files for the job, below the job's writable roots alone.
+"""The broker of one job: it does system calls for which Landlock has no rule, below the job's roots alone.
 
     caller -> broker   one supervised call: `Notification`, with the caller's memory if it can be read
     broker             copies every argument out of the memory once
                        opens the named file as the kernel would for the caller, but through no magic link (O_PATH)
-                       finds out where that file lies, and opens it again below a writable root, through no link
+                       finds out where that file lies, and opens it again below a root, through no link
                        compares both, asks whether the caller still waits, acts on the second descriptor, and answers
 
-The proof is the second opening: RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS from the root's own descriptor. Therefore it does
-not matter how a program names a file, what it renames meanwhile, and what it writes to its memory. The broker has the
-job's user and no capability, so that the kernel checks ownership as it would for the job.
+The proof is the second opening: RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS from the root's own descriptor. Therefore it
+does not matter how a program names a file, what it renames meanwhile, and what it writes to its memory. The broker has
+the job's user and no capability, so that the kernel checks ownership as it would for the job.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from functools import partial
 from typing import NamedTuple, NoReturn, Self
 
 from paddock.sandbox.child import lockdown
+from paddock.sandbox.child.messages import JobSpec
 from paddock.sandbox.child.paths import open_itself, open_without_magic
 
 _SEND, _IS_VALID = 0xC0182101, 0x80082102
@@ -36,13 +37,16 @@ NOTIFICATION_BYTES = _NOTIFICATION.size
 _AT_FDCWD, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _PATH_BYTES, _NAME_BYTES, _VALUE_BYTES = 4096, 256, 65536
 """Limits of the kernel, with the NUL: PATH_MAX, XATTR_NAME_MAX and XATTR_SIZE_MAX."""
-_NO_CHANGE = 0xFFFFFFFF
+_DONT_FOLLOW = 0x02000000
+"""IN_DONT_FOLLOW of inotify(7)."""
+_PIDFD_GETFD = 438
+"""System call number, the same on every architecture."""
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,9})")
 """Paths of the caller's own descriptors. C libraries use them where the kernel lacks fchmodat2."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-Action = Callable[[str], object]
-"""Does a call to the file that a path of /proc/self/fd leads to."""
+Action = Callable[[str], int | None]
+"""Does a call to the file that a path of /proc/self/fd leads to. Returns what the call returns; None for 0."""
 
 
 class Notification(NamedTuple):
@@ -59,21 +63,52 @@ class Notification(NamedTuple):
         cookie, thread, _, number, _, _, *arguments = _NOTIFICATION.unpack(data)
         return cls(cookie, thread, number, tuple(arguments))
 
-    def answer(self, listener: int, error: int) -> None:
-        """End the call with an error number, or with success for 0. A caller that waits no more is none."""
+    def answer(self, listener: int, error: int, value: int = 0) -> None:
+        """End the call with an error number, or with `value` for 0. A caller that waits no more is none."""
         with contextlib.suppress(FileNotFoundError):
-            fcntl.ioctl(listener, _SEND, _ANSWER.pack(self.id, 0, -error, 0))
+            fcntl.ioctl(listener, _SEND, _ANSWER.pack(self.id, value, -error, 0))
 
     def check(self, listener: int) -> None:
         """Raise FileNotFoundError if the caller waits no more. Its number may then be that of another process."""
         fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", self.id))
 
 
-class Memory:
-    """The memory of a caller; None if it cannot be read."""
+class Caller:
+    """The process that waits for a call: its memory, if that can be read, and its descriptors."""
 
-    def __init__(self, file: int | None) -> None:
-        self._file = file
+    def __init__(self, thread: int, memory: int | None) -> None:
+        self._thread = thread
+        self._memory = memory
+        self._opened: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._opened:
+            os.close(file)
+
+    def keep(self, file: int) -> int:
+        """Return a descriptor, which is closed with the call."""
+        self._opened.append(file)
+        return file
+
+    def open_file(self, descriptor: int) -> int:
+        """Return a descriptor (O_PATH) of the file behind one of the caller's, or of its directory. Raises OSError."""
+        name = "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}"
+        try:
+            return self.keep(os.open(f"/proc/{self._thread}/{name}", os.O_PATH | os.O_CLOEXEC))
+        except FileNotFoundError as error:
+            raise OSError(errno.EBADF, "descriptor") from error
+
+    def copy_descriptor(self, descriptor: int) -> int:
+        """Return a copy of one of the caller's descriptors (pidfd_getfd(2)). Raises OSError if that is forbidden."""
+        with open(f"/proc/{self._thread}/status", "rb") as file:  # a pidfd is one of a whole process
+            process = int(file.read().partition(b"\nTgid:")[2].split(None, 1)[0])
+        handle = self.keep(os.pidfd_open(process))
+        return self.keep(
+            lockdown.check_result("pidfd_getfd", _LIBC.syscall(_PIDFD_GETFD, handle, descriptor, 0))
+        )
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes. Raises OSError."""
@@ -91,10 +126,10 @@ class Memory:
         return text
 
     def _read(self, address: int, size: int) -> bytes:
-        if self._file is None:
+        if self._memory is None:
             raise PermissionError(errno.EPERM, "the memory of the caller cannot be read")
         try:
-            return os.pread(self._file, size, address)
+            return os.pread(self._memory, size, address)
         except (OSError, OverflowError) as error:
             raise OSError(errno.EFAULT, "argument") from error
 
@@ -102,7 +137,7 @@ class Memory:
 class Call(NamedTuple):
     """How a system call names its file, as positions of arguments, and what it does to it."""
 
-    prepare: Callable[[Memory, Sequence[int]], Action]
+    prepare: Callable[[Caller, Sequence[int]], Action]
     """Reads the arguments that follow those that name the file."""
     rest: int
     """Position of the first of them."""
@@ -114,29 +149,31 @@ class Call(NamedTuple):
     """Whether a link at the end of the path is followed."""
     may_lack_path: bool = False
     """Whether a null pointer as path means the `folder` itself."""
+    watches: bool = False
+    """Whether it changes nothing: then the file need only be readable, and `flags` are those of inotify(7)."""
 
 
-def _prepare_mode(_: Memory, arguments: Sequence[int]) -> Action:
+def _prepare_mode(_: Caller, arguments: Sequence[int]) -> Action:
     mode = arguments[0] & 0o7777
     if mode & stat.S_ISUID:
         raise PermissionError(errno.EPERM, "set-user-id")
     return partial(os.chmod, mode=mode)
 
 
-def _prepare_owner(_: Memory, arguments: Sequence[int]) -> Action:
+def _prepare_owner(_: Caller, arguments: Sequence[int]) -> Action:
     user, group = (ctypes.c_int32(number).value for number in arguments[:2])
     return partial(os.chown, uid=user, gid=group)
 
 
-def _prepare_times(unit: str, memory: Memory, arguments: Sequence[int]) -> Action:
+def _prepare_times(unit: str, caller: Caller, arguments: Sequence[int]) -> Action:
     """Prepare utimensat(2); `unit` is that of the second number of each time, "" if there is none."""
     address = arguments[0]
     if not address:
         return partial(_set_times, times=None)
     if not unit:
-        accessed, modified = struct.unpack("=qq", memory.read(address, 16))
+        accessed, modified = struct.unpack("=qq", caller.read(address, 16))
         return partial(_set_times, times=struct.pack("=qqqq", accessed, 0, modified, 0))
-    times = memory.read(address, 32)
+    times = caller.read(address, 32)
     if unit == "us":
         numbers = struct.unpack("=qqqq", times)
         if not all(0 <= micros < 1_000_000 for micros in numbers[1::2]):
@@ -150,23 +187,33 @@ def _set_times(path: str, times: bytes | None) -> None:
         raise OSError(ctypes.get_errno(), "utimensat")
 
 
-def _prepare_attribute(memory: Memory, arguments: Sequence[int]) -> Action:
+def _prepare_attribute(caller: Caller, arguments: Sequence[int]) -> Action:
     name, value, size, flags = arguments[:4]
     if size > _VALUE_BYTES:
         raise OSError(errno.E2BIG, "value")
-    text = _read_attribute_name(memory, name)
-    data = memory.read(value, size) if size else b""
+    text = _read_attribute_name(caller, name)
+    data = caller.read(value, size) if size else b""
     return partial(os.setxattr, attribute=text, value=data, flags=ctypes.c_int32(flags).value)
 
 
-def _prepare_removal(memory: Memory, arguments: Sequence[int]) -> Action:
-    return partial(os.removexattr, attribute=_read_attribute_name(memory, arguments[0]))
+def _prepare_removal(caller: Caller, arguments: Sequence[int]) -> Action:
+    return partial(os.removexattr, attribute=_read_attribute_name(caller, arguments[0]))
 
 
-def _read_attribute_name(memory: Memory, address: int) -> bytes:
-    if not (name := memory.read_text(address, _NAME_BYTES, errno.ERANGE)):
+def _read_attribute_name(caller: Caller, address: int) -> bytes:
+    if not (name := caller.read_text(address, _NAME_BYTES, errno.ERANGE)):
         raise OSError(errno.ERANGE, "name")
     return name
+
+
+def _prepare_watch(caller: Caller, arguments: Sequence[int]) -> Action:
+    descriptor, _, mask = arguments[:3]
+    return partial(_add_watch, watcher=caller.copy_descriptor(ctypes.c_int32(descriptor).value), mask=mask)
+
+
+def _add_watch(path: str, watcher: int, mask: int) -> int:
+    watch = _LIBC.inotify_add_watch(watcher, path.encode(), ctypes.c_uint32(mask & ~_DONT_FOLLOW))
+    return lockdown.check_result("inotify_add_watch", watch)
 
 
 _nanoseconds, _microseconds, _seconds = (partial(_prepare_times, unit) for unit in ("ns", "us", ""))
@@ -190,121 +237,127 @@ CALLS = {
     "removexattr": Call(_prepare_removal, 1, path=0),
     "lremovexattr": Call(_prepare_removal, 1, path=0, follows=False),
     "fremovexattr": Call(_prepare_removal, 1, folder=0),
+    "inotify_add_watch": Call(_prepare_watch, 0, path=1, flags=2, watches=True),
 }
 CALL_NUMBERS = {
     "x86_64": {
         "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "lchown": 94, "fchown": 93,
         "fchownat": 260, "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
         "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
+        "inotify_add_watch": 254,
     },
     "aarch64": {
         "fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "fchown": 55, "fchownat": 54, "utimensat": 88, "setxattr": 5,
         "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16,
+        "inotify_add_watch": 27,
     },
 }  # fmt: skip
 """Numbers of the calls on each architecture (the kernel's syscall tables); aarch64 lacks the older ones."""
 _BY_NUMBER = {
-    number: CALLS[name] for name, number in CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"]).items()
+    number: CALLS[name]
+    for name, number in CALL_NUMBERS.get(os.uname().machine, CALL_NUMBERS["x86_64"]).items()
 }
 
 
 class Broker:
     """Does the supervised calls of one job."""
 
-    def __init__(self, listener: int, roots: Sequence[str]) -> None:
-        """Open the writable `roots`, of which those that are gone are left out."""
+    def __init__(self, listener: int, writable: Sequence[str], readable: Sequence[str]) -> None:
+        """Open these roots, of which those that are gone, or links, are left out."""
         self._listener = listener
-        self._roots: list[tuple[str, int]] = []
-        for root in roots:
-            with contextlib.suppress(OSError):
-                self._roots.append((root, open_itself(root)))
+        self._writable = _open_roots(writable)
+        self._visible = [*self._writable, *_open_roots(readable)]
 
     def answer(self, notification: Notification, memory: int | None) -> None:
         """Do one call, or refuse it, and end it."""
-        opened: list[int] = []
+        error = value = 0
         try:
-            self._carry_out(notification, Memory(memory), opened)
-            error = 0
+            with Caller(notification.thread, memory) as caller:
+                value = self._carry_out(notification, caller) or 0
         except OSError as failure:
             error = failure.errno or errno.EPERM
         except ValueError:  # a NUL, or a number out of range
             error = errno.EINVAL
-        finally:
-            for file in opened:
-                os.close(file)
-        notification.answer(self._listener, error)
+        notification.answer(self._listener, error, value)
 
-    def _carry_out(self, notification: Notification, memory: Memory, opened: list[int]) -> None:
+    def _carry_out(self, notification: Notification, caller: Caller) -> int | None:
         call = _BY_NUMBER[notification.number]
-        named = _open_named_file(call, notification, memory)
-        opened.append(named)
-        action = call.prepare(memory, notification.arguments[call.rest :])
-        target = self._open_below_root(named)
-        opened.append(target)
+        named = _open_named_file(call, notification.arguments, caller)
+        action = call.prepare(caller, notification.arguments[call.rest :])
+        target = caller.keep(_open_below_root(named, self._visible if call.watches else self._writable))
         notification.check(self._listener)
-        action(f"/proc/self/fd/{target}")
-
-    def _open_below_root(self, named: int) -> int:
-        """Return a descriptor of the same file, opened below a root. Raises PermissionError if it is below none."""
-        facts = os.fstat(named)
-        if stat.S_ISREG(facts.st_mode) and not facts.st_nlink:  # without a name, as a memory file: it is the job's own
-            return os.dup(named)
-        path = os.readlink(f"/proc/self/fd/{named}")
-        for root, folder in self._roots:
-            below = root.rstrip("/") + "/"
-            if f"{path}/".startswith(below):
-                with contextlib.suppress(OSError):
-                    target = open_itself(path[len(below) :] or ".", folder, flags=os.O_NOFOLLOW)
-                    if os.path.samestat(os.fstat(target), facts):
-                        return target
-                    os.close(target)
-        raise PermissionError(errno.EPERM, "outside")
+        return action(f"/proc/self/fd/{target}")
 
 
-def _open_named_file(call: Call, notification: Notification, memory: Memory) -> int:
+def _open_roots(paths: Sequence[str]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append((path, open_itself(path)))
+    return found
+
+
+def _open_below_root(named: int, roots: Sequence[tuple[str, int]]) -> int:
+    """Return a descriptor of the same file, opened below a root. Raises PermissionError if it is below none."""
+    facts = os.fstat(named)
+    if stat.S_ISREG(facts.st_mode) and not facts.st_nlink:  # it has no name, as a memory file
+        return os.dup(named)
+    path = os.readlink(f"/proc/self/fd/{named}")
+    for root, folder in roots:
+        below = root.rstrip("/") + "/"
+        if f"{path}/".startswith(below):
+            with contextlib.suppress(OSError):
+                target = _open_below(path[len(below) :], folder)
+                if os.path.samestat(os.fstat(target), facts):
+                    return target
+                os.close(target)
+    raise PermissionError(errno.EPERM, "outside")
+
+
+def _open_below(path: str, folder: int) -> int:
+    """Open a path below a root, or the root itself, which may be a file, for an empty path."""
+    return open_itself(path, folder, flags=os.O_NOFOLLOW) if path else os.dup(folder)
+
+
+def _open_named_file(call: Call, arguments: Sequence[int], caller: Caller) -> int:
     """Return a descriptor (O_PATH) of the file that a call names. Raises OSError."""
-    arguments = notification.arguments
     folder = _AT_FDCWD if call.folder is None else ctypes.c_int32(arguments[call.folder]).value
-    flags = 0 if call.flags is None else arguments[call.flags] & 0xFFFFFFFF
-    if flags & ~(_NO_FOLLOW | _EMPTY_PATH):
-        raise OSError(errno.EINVAL, "flags")
+    follows, may_be_empty = _read_flags(call, arguments)
     if call.path is None or (call.may_lack_path and not arguments[call.path]):
         if folder < 0:
-            raise OSError(errno.EBADF if call.path is None or folder != _AT_FDCWD else errno.EFAULT, "descriptor")
-        return _open_of_caller(notification.thread, folder)
-    path = memory.read_text(arguments[call.path], _PATH_BYTES)
+            is_missing = call.path is not None and folder == _AT_FDCWD
+            raise OSError(errno.EFAULT if is_missing else errno.EBADF, "descriptor")
+        return caller.open_file(folder)
+    path = caller.read_text(arguments[call.path], _PATH_BYTES)
     if not path:
-        if not flags & _EMPTY_PATH:
+        if not may_be_empty:
             raise FileNotFoundError(errno.ENOENT, "path")
-        return _open_of_caller(notification.thread, folder)
-    follows = call.follows and not flags & _NO_FOLLOW
+        return caller.open_file(folder)
     if follows and (own := _OWN_DESCRIPTOR.fullmatch(path)):
-        return _open_of_caller(notification.thread, int(own[1]))
-    if path.startswith(b"/"):
-        return open_without_magic(path, follows=follows)
-    base = _open_of_caller(notification.thread, folder)
-    try:
-        return open_without_magic(path, base, follows=follows)
-    finally:
-        os.close(base)
+        return caller.open_file(int(own[1]))
+    base = None if path.startswith(b"/") else caller.open_file(folder)
+    return caller.keep(open_without_magic(path, base, follows=follows))
 
 
-def _open_of_caller(thread: int, descriptor: int) -> int:
-    """Return a descriptor (O_PATH) of the file behind one of the caller's, or of its directory. Raises OSError."""
-    name = "cwd" if descriptor == _AT_FDCWD else f"fd/{descriptor}"
-    try:
-        return os.open(f"/proc/{thread}/{name}", os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise OSError(errno.EBADF, "descriptor") from error
+def _read_flags(call: Call, arguments: Sequence[int]) -> tuple[bool, bool]:
+    """Return whether a link at the end of the path is followed, and whether the path may be empty. Raises OSError."""
+    if call.flags is None:
+        return call.follows, False
+    flags = arguments[call.flags] & 0xFFFFFFFF
+    if call.watches:
+        return not flags & _DONT_FOLLOW, False
+    if flags & ~(_NO_FOLLOW | _EMPTY_PATH):
+        raise OSError(errno.EINVAL, "flags")
+    return not flags & _NO_FOLLOW, bool(flags & _EMPTY_PATH)
 
 
-def serve_calls(channel: socket.socket, listener: int, roots: Sequence[str], user: int | None) -> NoReturn:
-    """Turn this forked process into the broker of a job: answer each call that arrives, until the channel is closed."""
+def serve_calls(channel: socket.socket, listener: int, spec: JobSpec) -> NoReturn:
+    """Turn this forked process into the broker of a job: answer each call, until the channel is closed."""
     try:
         lockdown.close_all_except(channel.fileno(), listener)
-        broker = Broker(listener, roots)
-        if user is not None and os.geteuid() != user:
-            lockdown.become_user(user)
+        broker = Broker(listener, spec.writable, [*spec.readable, *spec.pieces])
+        if spec.user is not None and os.geteuid() != spec.user:
+            lockdown.become_user(spec.user)
         lockdown.drop_capabilities()
         lockdown.refuse_new_privileges()
         lockdown.make_undumpable()

@@ -106,7 +106,7 @@ def _limit(pid: int) -> None:
 
 
 def _change_metadata(path: str) -> None:
-    """Set a file's mode to what it is, as a process whose memory a supervisor of calls may read, as that of programs."""
+    """Set a file's mode to what it is, as a process whose memory may be read, as that of programs may."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))
 

@@ -157,7 +157,9 @@ class Shim:
         """Return the next message; empty at the end."""
         try:
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
-        except ConnectionResetError:  # it ended before it read all; what it has sent, such as the reason, comes now
+        except (
+            ConnectionResetError
+        ):  # it ended before it read all; what it has sent, such as the reason, comes now
             message, files, _, _ = socket.recv_fds(self._channel, _MESSAGE_BYTES, 1)
         self._handles += files
         return message

@@ -1,4 +1,4 @@
-"""System calls that change a file's metadata, for which Landlock has no rule: Paddock does them for the job.
+"""System calls for which Landlock has no rule: Paddock changes metadata of files, and watches them, for the job.
 
     job         the kernel holds the call and notifies the listener of the filter (seccomp_unotify(2))
     supervisor  receives the call, opens the caller's memory, and passes both on (`CallListener`)
@@ -10,7 +10,6 @@ broker is another process, because it may have to wait for a disk, and because a
 supervisor's priority. It starts at the first call. Without a supervisor or a broker the kernel answers ENOSYS.
 """
 
-import contextlib
 import ctypes
 import errno
 import fcntl
@@ -29,7 +28,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def send_listener(channel: socket.socket) -> None:
-    """Install the filter in this process, and pass its listener to the supervisor, without keeping it. Raises OSError."""
+    """Install the filter in this process, and pass its listener to the supervisor. Raises OSError."""
     listener = seccomp.install_listener(seccomp.read_filter(FILTER_NAME))
     try:
         socket.send_fds(channel, [b'{"listener": true}'], [listener])
@@ -93,7 +92,7 @@ class CallListener:
         with theirs:
             self.broker = os.fork()
             if self.broker == 0:
-                serve_calls(theirs, self._listener, self._spec.writable, self._spec.user)
+                serve_calls(theirs, self._listener, self._spec)
         self._channel = ours
         return ours
 

@@ -148,6 +148,8 @@ class Supervisor:
             report.missing = isinstance(error, StartError) and error.missing
         _close(files)
         report.wall_ms = (time.monotonic() - (self._turn.started or started)) * 1000
+        if self._calls is not None:
+            self._calls.close()
         self._end_processes()
         return report
 
@@ -401,8 +403,6 @@ class Supervisor:
     def _end_processes(self) -> None:
         """Kill and reap all processes, then complete the report."""
         report = self._report
-        if self._calls is not None:
-            self._calls.close()
         jail = self._shim.read_jail_report() if self._spec.jail and self._shim is not None else None
         alive = jail is None and bool(self._pid) and self._pid not in self._statuses
         if alive:
